@@ -1,0 +1,95 @@
+# Coatcheck. `make` alone lists what there is.
+#
+# Everything runs from .venv in this folder, installed from requirements/*.txt: exact versions with
+# hashes. PYTHON names the interpreter that .venv is made with, ARGS is passed on to the program.
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+TEST_WORKERS_MAX ?= 8
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export PIP_NO_INPUT = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev up test lint format types imports check lock bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.runtime ## create .venv with what Coatcheck needs to run
+
+setup-dev: $(VENV)/.dev ## create .venv with what its tests and checks need, too
+
+up: setup ## start everything on an embedded PostgreSQL; ARGS="--data DIR --port N [module:service ...]"
+	@$(BIN)/coatcheck up $(ARGS)
+
+test: setup-dev ## run the tests; ARGS="-k name" to choose
+	$(BIN)/pytest -n logical --maxprocesses $(TEST_WORKERS_MAX) $(ARGS)
+
+lint: setup-dev ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: setup-dev ## mend style and formatting where a tool can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: setup-dev ## check types, strictly
+	$(BIN)/mypy
+
+imports: setup-dev ## check that imports between packages point one way
+	$(BIN)/lint-imports --no-cache
+
+check: lint types imports test ## all of the above checks, then the tests
+
+bench: ## measure Coatcheck and its peers on this machine; ARGS="--quick --only coatcheck"
+	@PYTHON=$(PYTHON) bench/run $(ARGS)
+
+lock: setup-dev ## compile requirements/*.in again, to the newest versions
+	@cd requirements && export UV_CUSTOM_COMPILE_COMMAND='make lock' && \
+	compile="../$(BIN)/uv pip compile --no-config --system-certs --quiet --upgrade --universal \
+	  --python-version 3.11 --generate-hashes --no-emit-index-url" && \
+	$$compile runtime.in -o runtime.txt && \
+	$$compile build.in -c runtime.txt -o build.txt && \
+	$$compile dev.in -c runtime.txt -c build.txt -o dev.txt && \
+	$$compile bench.in -o bench.txt
+
+clean: ## remove .venv and caches; the data in .coatcheck stays
+	rm -rf $(VENV) bench/.venv .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A .venv that was copied or moved here, or whose interpreter is gone, is made again.
+ifneq ($(shell test -x $(BIN)/python && cat $(VENV)/.python 2>/dev/null),$(CURDIR))
+$(shell rm -f $(VENV)/.python $(VENV)/.runtime $(VENV)/.dev)
+endif
+
+# A stamp per set: nothing is done again until its list, or the project's own description, changes.
+$(VENV)/.runtime: requirements/runtime.txt requirements/build.txt pyproject.toml | $(VENV)/.python
+	$(call say,installing the runtime from requirements/runtime.txt)
+	@$(BIN)/pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
+	$(call say,installing the tests and checks from requirements/dev.txt)
+	@$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "error: there is no $(PYTHON). Install Python 3.11 or newer, or say PYTHON=/path/to/python3." >&2; \
+	  exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "error: Coatcheck needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "       Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+	  exit 1; }
+	$(call say,creating $(VENV))
+	@$(PYTHON) -m venv --clear $(VENV) || { \
+	  rm -rf $(VENV); \
+	  echo "error: '$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt-get install python3-venv" >&2; \
+	  exit 1; }
+	@echo $(CURDIR) >$@
+
+say = @echo "==> $(1)"
