@@ -1,0 +1,73 @@
+"""Named places where a test can make the process die.
+
+``COATCHECK_CRASH_AT=name:nth`` ends the process, as ``kill -9`` would, when ``crash_point(name)``
+is passed for the nth time. Off, a crash point costs one look at a module global.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+CRASH_POINTS: Final = frozenset(
+    {
+        "submit.before_insert",
+        "submit.inserted_not_committed",
+        "submit.committed_not_answered",
+        "claim.before_statement",
+        "claim.updated_not_committed",
+        "claim.limited_not_committed",
+        "claim.committed_not_dispatched",
+        "run.before_handler",
+        "run.handler_returned",
+        "finish.before_statement",
+        "finish.updated_not_committed",
+        "finish.committed_not_notified",
+        "settle.committed_not_notified",
+        "mark_started.committed",
+        "reports.committed",
+        "artifact.blob_stored",
+        "heartbeat.sent",
+        "drain.before_release",
+        "drain.released_not_deregistered",
+        "cancel.committed_not_notified",
+        "stage.updated_not_committed",
+        "rescue.updated_not_committed",
+        "expire.updated_not_committed",
+        "prune.updated_not_committed",
+        "prune.rows_deleted_blobs_not",
+    }
+)
+"""Every point there is. The sweep in tests/e2e kills at each of them."""
+
+_EXIT_CODE: Final = 137
+
+
+def _read_armed() -> tuple[str, int] | None:
+    value = os.environ.get("COATCHECK_CRASH_AT")
+    if not value:
+        return None
+    name, _, nth = value.partition(":")
+    if name not in CRASH_POINTS:
+        raise ValueError(f"COATCHECK_CRASH_AT names no crash point: {name!r}")
+    return name, int(nth or "1")
+
+
+_armed: tuple[str, int] | None = _read_armed()
+
+
+def crash_point(name: str) -> None:
+    """Die here, if the environment says so."""
+    global _armed
+    if _armed is None or _armed[0] != name:
+        return
+    remaining = _armed[1] - 1
+    if remaining > 0:
+        _armed = (name, remaining)
+        return
+    os._exit(_EXIT_CODE)
+
+
+def is_armed(name: str) -> bool:
+    """Whether this process will die at ``name``."""
+    return _armed is not None and _armed[0] == name

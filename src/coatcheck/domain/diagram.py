@@ -1,0 +1,156 @@
+"""The reference page of the states, made from the table of transitions.
+
+``python -m coatcheck.domain.diagram > docs/reference/states.md`` writes it anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from typing import Final, assert_never
+
+from coatcheck.domain.states import HELD, INITIAL, TERMINAL, TRANSITIONS, WAITING, Event, State
+
+
+def markdown() -> str:
+    """The reference page of the states."""
+    return "\n".join([_PAGE_HEAD, _diagram(), _STATES_HEAD, _states(), _EVENTS_HEAD, _events(), ""])
+
+
+def _diagram() -> str:
+    lines = ["```mermaid", "stateDiagram-v2"]
+    lines += [f"    [*] --> {state}" for state in State if state in INITIAL]
+    events: defaultdict[tuple[State, State], list[Event]] = defaultdict(list)
+    for source, event, target in _steps():
+        events[source, target].append(event)
+    lines += [
+        f"    {source} --> {target}: {', '.join(named)}"
+        for (source, target), named in events.items()
+    ]
+    lines += [f"    {state} --> [*]" for state in State if state in TERMINAL]
+    return "\n".join([*lines, "```", ""])
+
+
+def _states() -> str:
+    lines = ["| state | a job in it | kind |", "| --- | --- | --- |"]
+    lines += [f"| `{state}` | {_meaning(state)} | {_kind(state)} |" for state in State]
+    return "\n".join([*lines, ""])
+
+
+def _events() -> str:
+    lines = ["| event | who | what happened | from | to |", "| --- | --- | --- | --- | --- |"]
+    for event in Event:
+        who, what = _story(event)
+        targets: defaultdict[State, list[State]] = defaultdict(list)
+        for source, stepped, target in _steps():
+            if stepped is event:
+                targets[target].append(source)
+        for target, sources in targets.items():
+            named = ", ".join(f"`{source}`" for source in sources)
+            lines.append(f"| `{event}` | {who} | {what} | {named} | `{target}` |")
+    return "\n".join(lines)
+
+
+def _steps() -> list[tuple[State, Event, State]]:
+    """The table in the order in which states and events are declared."""
+    return [
+        (state, event, TRANSITIONS[state, event])
+        for state in State
+        for event in Event
+        if (state, event) in TRANSITIONS
+    ]
+
+
+def _kind(state: State) -> str:
+    if state in TERMINAL:
+        return "terminal"
+    if state in HELD:
+        return "held by a worker"
+    assert state in WAITING
+    return "waiting"
+
+
+def _meaning(state: State) -> str:
+    match state:
+        case State.STAGED:
+            return "is due later"
+        case State.QUEUED:
+            return "waits for a worker"
+        case State.DISPATCHING:
+            return "was claimed by a worker; its handler has only just begun, if at all"
+        case State.PROCESSING:
+            return "is being run"
+        case State.FINALIZING:
+            return "was done by a remote executor; its result is being stored"
+        case State.RETRYING:
+            return "failed, and is due again later"
+        case State.CANCEL_REQUESTED:
+            return "is being run, and its worker was asked to stop it"
+        case State.COMPLETED:
+            return "has a result"
+        case State.FAILED:
+            return "has an error, and is not tried again"
+        case State.CANCELLED:
+            return "was ended on request"
+        case _:
+            assert_never(state)
+
+
+def _story(event: Event) -> tuple[str, str]:
+    """Who makes an event happen, and what it means."""
+    match event:
+        case Event.DUE:
+            return "the stager", "its time has come"
+        case Event.CLAIM:
+            return "a worker", "took it"
+        case Event.START:
+            return "its worker", "the handler has been running for a while"
+        case Event.FINALIZE:
+            return "its worker", "the remote work is done; its result is being stored"
+        case Event.COMPLETE:
+            return "its worker", "the handler returned"
+        case Event.FAIL:
+            return (
+                "its worker, the expirer or the rescuer",
+                "failed for good, or no attempt is left",
+            )
+        case Event.RETRY:
+            return "its worker or the expirer", "failed, or ran too long, and an attempt is left"
+        case Event.UNREACHABLE:
+            return "its worker", "what it needs cannot be reached; spends no attempt"
+        case Event.RELEASE:
+            return "its worker", "the worker is stopping; spends no attempt"
+        case Event.CRASH:
+            return "the rescuer", "its worker fell silent, and it may be tried again"
+        case Event.CANCEL:
+            return "the caller", "asked for its end"
+        case Event.ACKNOWLEDGE_CANCEL:
+            return "its worker", "the handler stopped as asked"
+        case Event.EXPIRE:
+            return "the expirer", "did not start before its deadline"
+        case _:
+            assert_never(event)
+
+
+_PAGE_HEAD: Final = """\
+# States of a job
+
+<!-- Made from src/coatcheck/domain/states.py by `python -m coatcheck.domain.diagram`. -->
+
+Every job begins in `staged` or `queued` and ends in one of three terminal states, which it never
+leaves. An event that the tables below do not list for a state changes nothing.
+"""
+
+_STATES_HEAD: Final = """\
+## States
+"""
+
+_EVENTS_HEAD: Final = """\
+## Events
+
+`retry` and `crash` lead to `failed`, as `fail` does, once no attempt is left.
+"""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

@@ -1,0 +1,139 @@
+"""A job as its parts know it: new, claimed by a worker, or seen by a reader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.states import State
+
+
+@dataclass(slots=True)
+class NewJob:
+    """A job about to be created: the columns most jobs have, and as JSON those that few have."""
+
+    org: str
+    uuid: UUID
+    lane: str
+    endpoint: str
+    flow: str
+    failures_max: int
+    payload: bytes
+    idempotency_key: str | None = None
+    fingerprint: bytes | None = None
+    request_id: str | None = None
+    options: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing can stand in its way: no key, no option."""
+        return self.idempotency_key is None and self.options is None
+
+
+@dataclass(slots=True, frozen=True)
+class Existing:
+    """The job that an idempotency key already names."""
+
+    uuid: UUID
+    state: State
+    fingerprint: bytes | None
+
+
+@dataclass(slots=True)
+class ClaimedJob:
+    """A job that this worker holds, under ``lease``, until it ends or the lease does."""
+
+    org: str
+    uuid: UUID
+    lane: Lane
+    endpoint: str
+    flow: str
+    payload: bytes
+    attempt: int
+    failures: int
+    unreachables: int
+    timeout_seconds: float | None
+    request_id: str | None
+    lease: int
+
+
+@dataclass(slots=True, frozen=True)
+class JobView:
+    """A job as a reader sees it. ``result`` is JSON, there once the job has completed."""
+
+    org: str
+    uuid: UUID
+    lane: Lane
+    endpoint: str
+    flow: str
+    state: State
+    failures: int
+    failures_max: int
+    crashes: int
+    interruptions: int
+    unreachables: int
+    created_at: datetime
+    run_at: datetime
+    dispatched_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+    expires_at: datetime | None
+    start_deadline: datetime | None
+    progress: float | None
+    progress_note: str | None
+    idempotency_key: str | None
+    request_id: str | None
+    error_code: str | None
+    error_message: str | None
+    result: bytes | None
+
+    @property
+    def id(self) -> str:
+        return to_text(self.uuid)
+
+    @property
+    def terminal(self) -> bool:
+        return self.state.terminal
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts were begun and counted: failures, crashes, and the one that completed
+        or is under way. Interruptions and unreachable targets are not among them."""
+        under_way = self.state.held or self.state is State.COMPLETED
+        return self.failures + self.crashes + (1 if under_way else 0)
+
+
+@dataclass(slots=True, frozen=True)
+class JobEvent:
+    """A log line or output chunk of a job. ``seq`` grows; a reader resumes after the last seen."""
+
+    seq: int
+    kind: str
+    data: bytes
+    at: datetime
+
+
+@dataclass(slots=True, frozen=True)
+class Artifact:
+    """A file that a job made."""
+
+    name: str
+    blob_key: str
+    media_type: str
+    size: int
+    sha256: bytes
+    created_at: datetime
+
+
+@dataclass(slots=True, frozen=True)
+class ConcurrencyLimit:
+    """How many jobs may be held at once; ``schema/0003_concurrency_limits.sql`` has the scopes."""
+
+    org: str
+    scope: str
+    name: str
+    held_max: int

@@ -1,0 +1,29 @@
+"""When to try again: exponential backoff with jitter. Randomness is an input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """``base`` doubled for each earlier failure, at most ``cap``, plus up to ``jitter`` of it."""
+
+    base_seconds: float
+    cap_seconds: float
+    jitter: float
+
+    def delay(self, failures_before: int, random: float) -> float:
+        """The wait before the next try. ``random`` lies in [0, 1)."""
+        exponent = min(failures_before, 63)
+        plain = min(self.base_seconds * 2.0**exponent, self.cap_seconds)
+        return plain * (1.0 + self.jitter * random)
+
+
+JOB_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=300.0, jitter=0.5)
+UNREACHABLE_BACKOFF: Final = Backoff(base_seconds=2.0, cap_seconds=300.0, jitter=0.5)
+
+DATABASE_BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=5.0, jitter=0.5)
+DATABASE_ATTEMPTS: Final = 3
+"""What a caller waits for before it is told 503; the loops of a worker keep trying for ever."""

@@ -1,0 +1,90 @@
+"""The table of transitions: what must be true of it whatever it says; and the page made from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coatcheck.domain import diagram
+from coatcheck.domain.states import (
+    EDGES,
+    HELD,
+    INITIAL,
+    RUNNING,
+    TERMINAL,
+    TRANSITIONS,
+    WAITING,
+    Event,
+    State,
+    after,
+)
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "states.md"
+
+
+def reachable_from(beginnings: frozenset[State]) -> set[State]:
+    reached = set(beginnings)
+    while more := {target for source, target in EDGES if source in reached} - reached:
+        reached |= more
+    return reached
+
+
+def test_terminal_states_absorb() -> None:
+    for state in TERMINAL:
+        assert {event for event in Event if after(state, event)} == set()
+
+
+def test_every_state_can_be_reached() -> None:
+    assert reachable_from(INITIAL) == set(State)
+
+
+@pytest.mark.parametrize("state", sorted(set(State) - TERMINAL))
+def test_no_state_is_dead(state: State) -> None:
+    assert reachable_from(frozenset({state})) & TERMINAL
+
+
+def test_every_event_can_happen() -> None:
+    assert {event for _, event in TRANSITIONS} == set(Event)
+
+
+def test_every_state_is_of_one_kind() -> None:
+    assert len(WAITING) + len(HELD) + len(TERMINAL) == len(State)
+    assert set(State) == WAITING | HELD | TERMINAL
+    assert RUNNING < HELD
+    assert INITIAL <= WAITING
+
+
+def test_who_waits_can_be_cancelled_at_once_and_who_runs_is_asked() -> None:
+    assert {after(state, Event.CANCEL) for state in WAITING} == {State.CANCELLED}
+    assert {after(state, Event.CANCEL) for state in RUNNING} == {State.CANCEL_REQUESTED}
+
+
+def test_what_was_asked_to_stop_never_runs_again() -> None:
+    asked = {after(State.CANCEL_REQUESTED, event) for event in Event} - {None}
+    assert asked <= TERMINAL
+
+
+def test_only_a_claim_gives_a_job_to_a_worker() -> None:
+    taken = {
+        event for (state, event), to in TRANSITIONS.items() if to in HELD and state not in HELD
+    }
+    assert taken == {Event.CLAIM}
+
+
+def test_the_properties_of_a_state_are_those_of_its_kind() -> None:
+    assert {state for state in State if state.terminal} == TERMINAL
+    assert {state for state in State if state.held} == HELD
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    """If this fails: python -m coatcheck.domain.diagram > docs/reference/states.md"""
+    assert PAGE.read_text(encoding="utf-8") == diagram.markdown()
+
+
+def test_the_reference_page_shows_every_step() -> None:
+    page = diagram.markdown()
+    for source, target in EDGES:
+        assert f"    {source} --> {target}: " in page
+    for event in Event:
+        assert f"| `{event}` |" in page
