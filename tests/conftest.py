@@ -1,0 +1,150 @@
+"""Fixtures every test may use: a database of its own, a server of its own, a folder of its own.
+
+Databases come from one PostgreSQL server per test session, shared by all xdist workers and started
+when the first test asks for a database; see postgres_keeper.py for how it ends. Set
+COATCHECK_TEST_DSN to the URL of a maintenance database (superuser) to use your own server instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from coatcheck.store.embedded import EmbeddedPostgres
+from tests.postgres_keeper import Databases, run
+
+SESSION_DIR_VARIABLE = "COATCHECK_TEST_SESSION_DIR"
+KEEPER = Path(__file__).with_name("postgres_keeper.py")
+KEEPER_POLL_SECONDS = 0.02
+MEMORY_BYTES_MIN = 8 * 2**30
+
+_session_lock = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return  # an xdist worker, which inherits the session's folder from its controller
+    session_dir = make_open_folder()
+    os.environ[SESSION_DIR_VARIABLE] = str(session_dir)
+    descriptor = os.open(session_dir / "session.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    config.stash[_session_lock] = descriptor
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    descriptor = config.stash.get(_session_lock, None)
+    if descriptor is None:
+        return
+    session_dir = Path(os.environ.pop(SESSION_DIR_VARIABLE))
+    os.close(descriptor)  # the keeper's sign to stop the server and remove the folder
+    try:
+        keeper_lock = (session_dir / "keeper.lock").open()
+    except FileNotFoundError:  # no test wanted a database, or the keeper has finished
+        shutil.rmtree(session_dir, ignore_errors=True)
+        return
+    with keeper_lock:
+        fcntl.flock(keeper_lock, fcntl.LOCK_EX)
+    shutil.rmtree(session_dir, ignore_errors=True)
+
+
+def make_open_folder() -> Path:
+    """A temporary folder that PostgreSQL's account can pass through even when root runs the tests.
+
+    pytest's own temporary folders are closed to everybody but their owner.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="coatcheck-tests-", dir=temporary_base()))
+    folder.chmod(0o711)
+    return folder
+
+
+def temporary_base() -> Path:
+    """Memory where there is plenty, unless TMPDIR says otherwise: every test makes a database and
+    removes it, and a disk's file system slows down under thousands of files removed a second.
+    """
+    memory = Path("/dev/shm")
+    if "TMPDIR" in os.environ or not os.access(memory, os.W_OK):
+        return Path(tempfile.gettempdir())
+    return memory if shutil.disk_usage(memory).free >= MEMORY_BYTES_MIN else Path("/tmp")
+
+
+@pytest.fixture(scope="session")
+def databases() -> Databases:
+    """The session's server and its migrated template; started by the first worker to ask."""
+    session_dir = Path(os.environ[SESSION_DIR_VARIABLE])
+    with (session_dir / "start.lock").open("w") as start_lock:
+        fcntl.flock(start_lock, fcntl.LOCK_EX)
+        if not (session_dir / "databases.json").exists():
+            start_keeper(session_dir)
+    return Databases.read(session_dir)
+
+
+def start_keeper(session_dir: Path) -> None:
+    log = session_dir / "keeper.log"
+    with log.open("wb") as output:
+        keeper = subprocess.Popen(
+            [sys.executable, KEEPER, session_dir],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # a Ctrl-C ends the tests first, then the server
+        )
+    while not (session_dir / "databases.json").exists():
+        if keeper.poll() is not None:
+            raise RuntimeError(f"the tests' PostgreSQL did not start:\n{log.read_text()}")
+        time.sleep(KEEPER_POLL_SECONDS)
+
+
+@pytest.fixture
+async def dsn(databases: Databases) -> AsyncIterator[str]:
+    """The URL of a fresh, migrated database that no other test sees."""
+    name = f"test_{secrets.token_hex(8)}"
+    await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
+    yield databases.dsn_of(name)
+    await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def data_root() -> Iterator[Path]:
+    """An empty folder for data folders, open to PostgreSQL's account, removed afterwards."""
+    folder = make_open_folder()
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def pg_server(data_root: Path) -> Iterator[EmbeddedPostgres]:
+    """A running server of the test's own, fully durable, to be stopped, killed and restarted.
+
+    Its `coatcheck` database is empty: a test that wants tables migrates it.
+    """
+    subprocess.run(["cp", "-a", first_boot(), data_root / "data"], check=True)
+    server = EmbeddedPostgres(data_root / "data")
+    server.start()
+    yield server
+    if not server.is_running():
+        server.start()  # only a clean stop gives a killed server's shared memory back
+    server.stop()
+
+
+def first_boot() -> Path:
+    """A data folder after its first boot, made once a session: copying it is the faster start."""
+    session_dir = Path(os.environ[SESSION_DIR_VARIABLE])
+    booted = session_dir / "booted"
+    with (session_dir / "booted.lock").open("w") as booting:
+        fcntl.flock(booting, fcntl.LOCK_EX)
+        if not booted.exists():
+            with EmbeddedPostgres(session_dir / "booting"):
+                pass
+            (session_dir / "booting").rename(booted)
+    return booted
