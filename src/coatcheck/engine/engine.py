@@ -1,0 +1,295 @@
+"""The engine's API in Python."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.crash import crash_point
+from coatcheck.domain.errors import InvalidSubmission, JobAlreadyEnded, JobNotFound
+from coatcheck.domain.ids import InvalidId, from_text, new_ids
+from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.states import State
+from coatcheck.engine.submission import Preparer, Submission, Ticket
+from coatcheck.engine.submitter import Submitter
+from coatcheck.engine.watcher import Watcher
+from coatcheck.service import Endpoint, Service
+from coatcheck.settings import Settings
+from coatcheck.store import jobs as job_store
+from coatcheck.store import limits as limit_store
+from coatcheck.store import reports as report_store
+from coatcheck.store.channels import CANCEL, CHANGED, READY
+from coatcheck.store.faults import retried
+from coatcheck.store.group_commit import Coalescer
+from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.listen import Listener
+from coatcheck.store.migrate import check_schema
+from coatcheck.store.notify import Notifier
+
+_SUBMIT_FLIGHTS = 2
+"""One statement waits for the disk while the next is parsed, and the last one's callers wake."""
+_READ_ROWS_MAX = 500
+_PAGE_ROWS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the engine finds when it looks: the schema's newest step, and the live jobs."""
+
+    schema: str
+    depth: dict[tuple[Lane, State], int]
+
+
+class Engine:
+    """Hands work in and collects it. One per process; safe to use from many tasks at once.
+
+    >>> async with Engine(settings) as engine:
+    ...     ticket = await engine.submit("docs.post__analyze", {"content": "..."})
+    ...     job = await engine.wait(ticket.id)
+    """
+
+    def __init__(self, settings: Settings | str, services: Iterable[Service] = ()) -> None:
+        if isinstance(settings, str):
+            settings = Settings(database_url=settings)
+        self.settings = settings
+        endpoints: dict[str, Endpoint] = {
+            endpoint.name: endpoint
+            for service in services
+            for endpoint in service.endpoints.values()
+        }
+        dsn = settings.database_url
+        self._preparer = Preparer(endpoints, settings.lanes)
+        self._submit_lines = [
+            Line(dsn, name="submit", server_settings=PINNED_PLANS) for _ in range(_SUBMIT_FLIGHTS)
+        ]
+        self._bulk_line = Line(dsn, name="submit many", statement_seconds_max=600)
+        self._read_line = Line(dsn, name="read", server_settings=PINNED_PLANS)
+        self._page_line = Line(dsn, name="list and cancel")
+        self._notify_line = Line(dsn, name="notify")
+        self._notifier = Notifier(self._notify_line)
+        self._submitter = Submitter(self._submit_lines, self._bulk_line, self._notifier)
+        self._reader: Coalescer[tuple[str, UUID], JobView | None] = Coalescer(
+            self._read, rows_max=_READ_ROWS_MAX
+        )
+        self._watcher = Watcher()
+        self._listener = Listener(
+            dsn, {CHANGED: self._watcher.heard}, on_gap=self._watcher.wake_all
+        )
+        self._blobs: BlobContainer | None = None
+        self._started = False
+
+    @classmethod
+    async def connect(cls, settings: Settings | str, services: Iterable[Service] = ()) -> Engine:
+        """An engine on the database that ``settings`` (or a URL) names, checked and listening."""
+        engine = cls(settings, services)
+        await engine.start()
+        return engine
+
+    async def start(self) -> None:
+        """Check the schema and begin to listen."""
+        try:
+            await self._page_line.run(check_schema)
+            await self._listener.start()
+            self._started = True
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Answer what was asked, then close every connection."""
+        await self._submitter.drain()
+        await self._reader.drain()
+        await self._notifier.drain()
+        await self._listener.stop()
+        for line in (
+            *self._submit_lines,
+            self._bulk_line,
+            self._read_line,
+            self._page_line,
+            self._notify_line,
+        ):
+            await line.close()
+
+    async def __aenter__(self) -> Engine:
+        if not self._started:
+            await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Handing in
+
+    async def submit(self, endpoint: str, payload: Any = b"{}", **options: Any) -> Ticket:
+        """Create one job. Durable when this returns. ``options`` are the fields of Submission."""
+        return await self._submitter.submit(
+            self._preparer.prepare(Submission(endpoint, payload, **options))
+        )
+
+    async def submit_many(self, submissions: Sequence[Submission]) -> list[Ticket]:
+        """Create many jobs at once, all or none, and in the order given.
+
+        Best some ten thousand at a time. Those without a key or an option of their own cost least.
+        """
+        if not submissions:
+            return []
+        prepare = self._preparer.prepare
+        ids = new_ids(len(submissions))
+        if all(map(self._preparer.is_plain, submissions)):
+            await self._submitter.copy(lambda: map(prepare, submissions, ids))
+            return [Ticket(job_id, State.QUEUED, created=True) for job_id in ids]
+        return await self._submitter.submit_many([*map(prepare, submissions, ids)])
+
+    # Collecting
+
+    async def get(self, job_id: str, *, org: str = "default") -> JobView:
+        """A job as it is now. Raises JobNotFound, the same for a foreign id as for an absent."""
+        view = await self._reader.ask((org, _uuid(job_id)))
+        if view is None:
+            raise JobNotFound("there is no such job")
+        return view
+
+    async def wait(
+        self,
+        job_id: str,
+        *,
+        org: str = "default",
+        timeout: float = 60.0,
+        since: JobView | None = None,
+    ) -> JobView:
+        """The job once it has ended, or as it is after ``timeout`` seconds: see its ``terminal``.
+
+        With ``since``, returns as soon as the job is no longer as it was then.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        with self._watcher.watch(_uuid(job_id)) as watch:
+            while True:
+                view = await self.get(job_id, org=org)
+                remaining = deadline - loop.time()
+                moved = since is not None and view.updated_at != since.updated_at
+                if view.terminal or moved or remaining <= 0:
+                    return view
+                await watch.changed(remaining)
+
+    async def list(
+        self,
+        *,
+        org: str = "default",
+        after: str | None = None,
+        states: Sequence[State] | None = None,
+        endpoint: str | None = None,
+        lane: Lane | None = None,
+        limit: int = 50,
+    ) -> Sequence[JobView]:
+        """Jobs, newest first, without results. ``after`` is the last id of the page before."""
+        if not 1 <= limit <= _PAGE_ROWS_MAX:
+            raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
+        return await retried(
+            lambda: job_store.list_page(
+                self._page_line,
+                org,
+                after=None if after is None else _uuid(after),
+                states=states,
+                endpoint=endpoint,
+                lane=lane,
+                limit=limit,
+            )
+        )
+
+    async def events(
+        self, job_id: str, *, org: str = "default", after: int = 0, limit: int = 200
+    ) -> Sequence[JobEvent]:
+        """Log lines and output chunks after the one numbered ``after``."""
+        return await retried(
+            lambda: report_store.read_events(self._page_line, org, _uuid(job_id), after, limit)
+        )
+
+    async def artifacts(self, job_id: str, *, org: str = "default") -> Sequence[Artifact]:
+        """The files a job made."""
+        return await retried(
+            lambda: report_store.list_artifacts(self._page_line, org, _uuid(job_id))
+        )
+
+    def read_artifact(self, artifact: Artifact) -> AsyncIterator[bytes]:
+        """An artifact's bytes, piece by piece."""
+        return self.blobs.stream(artifact.blob_key)
+
+    # Steering
+
+    async def cancel(self, job_id: str, *, org: str = "default") -> JobView:
+        """Ask for a job's end: at once if it waits, else as soon as its handler stops.
+
+        Raises JobAlreadyEnded if it has ended, JobNotFound if there is none.
+        """
+        uuid = _uuid(job_id)
+        tries = 0
+
+        async def ask() -> tuple[State, State, int | None] | None:
+            nonlocal tries
+            tries += 1
+            return await job_store.cancel(
+                self._page_line, org, uuid, self.settings.keep_failed_seconds
+            )
+
+        answer = await retried(ask)
+        if answer is None:
+            raise JobNotFound("there is no such job")
+        before, after, boot = answer
+        # Asked again after an answer was lost, a cancelled job is our own doing.
+        if before.terminal and not (tries > 1 and before is State.CANCELLED):
+            raise JobAlreadyEnded(f"the job has already ended: {before}")
+        crash_point("cancel.committed_not_notified")
+        self._notifier.say(CHANGED, [uuid.hex])
+        if after is State.CANCEL_REQUESTED:
+            self._notifier.say(CANCEL, [f"{boot}:{uuid.hex}"])
+        return await self.get(job_id, org=org)
+
+    async def set_limit(self, limit: ConcurrencyLimit) -> None:
+        """Cap how many jobs of an endpoint, an organisation or a flow are held at once."""
+        if limit.scope not in ("endpoint", "org", "flow"):
+            raise InvalidSubmission("scope: must be endpoint, org or flow")
+        if limit.held_max < 0:
+            raise InvalidSubmission("held_max: must be at least 0")
+        await retried(lambda: limit_store.set_limit(self._page_line, limit))
+        self._notifier.say(READY, None)
+
+    async def clear_limit(self, org: str, scope: str, name: str) -> bool:
+        """Take a cap away. Whether there was one."""
+        cleared = await retried(lambda: limit_store.clear_limit(self._page_line, org, scope, name))
+        self._notifier.say(READY, None)
+        return cleared
+
+    async def limits(self, *, org: str = "default") -> Sequence[ConcurrencyLimit]:
+        """An organisation's caps, and those on whole endpoints."""
+        return await retried(lambda: limit_store.list_limits(self._page_line, org))
+
+    async def health(self) -> Health:
+        """Look at the database once. Raises DatabaseUnavailable or SchemaMismatch."""
+        schema = await self._page_line.run(check_schema)
+        # With pinned plans: unpinned, counting the few that live read the whole history.
+        return Health(schema, await job_store.depth(self._read_line))
+
+    @property
+    def blobs(self) -> BlobContainer:
+        """The container of artifacts, opened when first needed."""
+        if self._blobs is None:
+            self._blobs = BlobContainer.open(self.settings.blob_url)
+        return self._blobs
+
+    async def _read(self, keys: Sequence[tuple[str, UUID]]) -> Sequence[JobView | None]:
+        found = await retried(lambda: job_store.get(self._read_line, [*set(keys)]))
+        return [found.get(key) for key in keys]
+
+
+def _uuid(job_id: str) -> UUID:
+    try:
+        return from_text(job_id)
+    except InvalidId as error:
+        # Whatever is not an id names no job; what it lacks is nobody's business.
+        raise JobNotFound("there is no such job") from error

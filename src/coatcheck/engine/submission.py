@@ -1,0 +1,244 @@
+"""What a caller hands in and gets back, and the checks between."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from coatcheck.domain.errors import InvalidSubmission
+from coatcheck.domain.ids import new_id, to_text
+from coatcheck.domain.job import NewJob
+from coatcheck.domain.lanes import Lane, LanePolicy
+from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX, PAYLOAD_BYTES_MAX
+from coatcheck.domain.states import State
+from coatcheck.encoding import encode
+from coatcheck.service import Endpoint
+
+_NAME_CHARACTERS_MAX = 255
+_RETRIES_MAX = 1_000
+_SOUND_NAMES_MAX = 10_000
+"""Names of organisations, endpoints and flows that need no second look."""
+_SECONDS_MIN = 1e-6
+_SECONDS_MAX = 2**31 - 1
+
+
+@dataclass(slots=True)
+class Submission:
+    """One job to be created. Only ``endpoint`` is needed.
+
+    ``payload`` is any JSON value, or bytes that already are JSON. ``flow`` names the line the job
+    stands in: an organisation's jobs share one unless they say otherwise. ``run_at`` or ``delay``
+    (seconds) make it wait; it fails if it has not started by ``start_deadline``. ``timeout``,
+    ``retries`` and the times it is kept override its endpoint's.
+    """
+
+    endpoint: str
+    payload: Any = field(default_factory=dict)
+    org: str = "default"
+    lane: Lane | str | None = None
+    flow: str = ""
+    idempotency_key: str | None = None
+    run_at: datetime | None = None
+    delay: float | None = None
+    start_deadline: datetime | None = None
+    timeout: float | None = None
+    retries: int | None = None
+    keep_completed: float | None = None
+    keep_failed: float | None = None
+    request_id: str | None = None
+
+
+@dataclass(slots=True)
+class Ticket:
+    """What a submission came to: the job's id, and whether it is new.
+
+    ``mismatch`` says that the idempotency key was known and came with another payload then; the
+    job is the first one.
+    """
+
+    uuid: UUID
+    state: State
+    created: bool
+    mismatch: bool = False
+
+    @property
+    def id(self) -> str:
+        return to_text(self.uuid)
+
+
+@dataclass(slots=True, frozen=True)
+class _Defaults:
+    """What an endpoint says of its jobs, as the row spells it."""
+
+    lane: str
+    retries: int | None
+    keep_completed: float | None = None
+    keep_failed: float | None = None
+
+
+class Preparer:
+    """Turns submissions into rows, filling in what the endpoint or its lane says."""
+
+    def __init__(self, endpoints: Mapping[str, Endpoint], lanes: Mapping[Lane, LanePolicy]) -> None:
+        # Plain text throughout: looking an enum member up costs more than the rest of a row.
+        self._retries = {str(lane): policy.retries for lane, policy in lanes.items()}
+        self._defaults = {
+            name: _Defaults(
+                str(endpoint.lane),
+                endpoint.retries,
+                endpoint.keep_completed_seconds,
+                endpoint.keep_failed_seconds,
+            )
+            for name, endpoint in endpoints.items()
+        }
+        self._unknown_endpoint = _Defaults(str(Lane.STANDARD), None)
+        self._sound_names: set[str] = set()
+
+    def is_plain(self, submission: Submission) -> bool:
+        """Whether nothing can stand in the job's way: no key, no option, not even its endpoint's.
+
+        Kept in step with ``prepare``, whose answer says the same (``NewJob.is_plain``).
+        """
+        if (
+            submission.idempotency_key is not None
+            or submission.run_at is not None
+            or submission.delay is not None
+            or submission.start_deadline is not None
+            or submission.timeout is not None
+            or submission.keep_completed is not None
+            or submission.keep_failed is not None
+        ):
+            return False
+        defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
+        return defaults.keep_completed is None and defaults.keep_failed is None
+
+    def prepare(self, submission: Submission, job_id: UUID | None = None) -> NewJob:
+        """The row of a submission. Raises InvalidSubmission, saying which field and why."""
+        defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
+        lane = defaults.lane if submission.lane is None else str(submission.lane)
+        retries_of_lane = self._retries.get(lane)
+        if retries_of_lane is None:
+            raise InvalidSubmission(f"lane: there is no lane {lane!r}; there are {_lanes()}")
+        retries = submission.retries
+        if retries is None:
+            retries = retries_of_lane if defaults.retries is None else defaults.retries
+        elif type(retries) is not int or not 0 <= retries <= _RETRIES_MAX:
+            raise InvalidSubmission(f"retries: must be a whole number from 0 to {_RETRIES_MAX}")
+
+        payload = submission.payload
+        if not isinstance(payload, bytes):
+            payload = _to_json(payload)
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            raise InvalidSubmission(f"payload: must be at most {PAYLOAD_BYTES_MAX} bytes")
+        if submission.endpoint not in self._sound_names:
+            self._check_name("endpoint", submission.endpoint)
+        if submission.org not in self._sound_names:
+            self._check_name("org", submission.org)
+        if submission.flow != "" and submission.flow not in self._sound_names:
+            self._check_name("flow", submission.flow)
+        if submission.request_id is not None:
+            _check_text("request_id", submission.request_id)
+
+        key = submission.idempotency_key
+        fingerprint = None
+        if key is not None:
+            _check_text("idempotency_key", key, IDEMPOTENCY_KEY_CHARACTERS_MAX)
+            fingerprint = _fingerprint(submission.endpoint, payload)
+        return NewJob(
+            submission.org,
+            job_id or new_id(),
+            lane,
+            submission.endpoint,
+            submission.flow,
+            retries,
+            payload,
+            key,
+            fingerprint,
+            submission.request_id,
+            None if self.is_plain(submission) else _options(submission, defaults),
+        )
+
+    def _check_name(self, field: str, value: str) -> None:
+        _check_text(field, value)
+        if len(self._sound_names) >= _SOUND_NAMES_MAX:
+            self._sound_names.clear()
+        self._sound_names.add(value)
+
+
+def _options(submission: Submission, defaults: _Defaults) -> str | None:
+    options: dict[str, object] = {}
+    keep_completed = submission.keep_completed
+    if keep_completed is None:
+        keep_completed = defaults.keep_completed
+    keep_failed = submission.keep_failed
+    if keep_failed is None:
+        keep_failed = defaults.keep_failed
+    if keep_completed is not None:
+        options["keep_completed_seconds"] = _retention("keep_completed", keep_completed)
+    if keep_failed is not None:
+        options["keep_failed_seconds"] = _retention("keep_failed", keep_failed)
+    if submission.run_at is not None:
+        options["run_at"] = _moment("run_at", submission.run_at)
+    if submission.delay is not None:
+        options["delay_seconds"] = _seconds("delay", submission.delay)
+    if submission.start_deadline is not None:
+        options["start_deadline"] = _moment("start_deadline", submission.start_deadline)
+    if submission.timeout is not None:
+        options["timeout_seconds"] = _seconds("timeout", submission.timeout, above_zero=True)
+    return encode(options).decode() if options else None
+
+
+def _to_json(payload: Any) -> bytes:
+    try:
+        return encode(payload)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidSubmission(f"payload: cannot be written as JSON: {error}") from error
+
+
+def _check_text(field: str, value: str, characters_max: int = _NAME_CHARACTERS_MAX) -> None:
+    """Refuse what the database would: there it would fail everybody in the same statement."""
+    if not isinstance(value, str):
+        raise InvalidSubmission(f"{field}: must be text")
+    if not 1 <= len(value) <= characters_max or "\0" in value:
+        raise InvalidSubmission(f"{field}: must have 1 to {characters_max} characters, no NUL")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidSubmission(f"{field}: has half of a surrogate pair") from error
+
+
+def _moment(field: str, value: datetime) -> str:
+    if value.tzinfo is None:
+        raise InvalidSubmission(f"{field}: needs a time zone")
+    try:
+        # Python knows offsets that PostgreSQL does not.
+        return value.astimezone(UTC).isoformat()
+    except OverflowError as error:
+        raise InvalidSubmission(f"{field}: lies outside the years 1 to 9999") from error
+
+
+def _seconds(field: str, value: float, *, above_zero: bool = False) -> float:
+    # Written so that NaN fails it too.
+    if not (value > 0 if above_zero else value >= 0) or value > _SECONDS_MAX:
+        least = "above 0" if above_zero else "0 or more"
+        raise InvalidSubmission(f"{field}: must be {least} seconds, and at most {_SECONDS_MAX}")
+    # Far shorter times do not fit the column.
+    return max(float(value), _SECONDS_MIN) if above_zero else float(value)
+
+
+def _retention(field: str, value: float) -> int:
+    return math.ceil(_seconds(field, value))
+
+
+def _fingerprint(endpoint: str, payload: bytes) -> bytes:
+    return hashlib.blake2b(endpoint.encode() + b"\0" + payload, digest_size=16).digest()
+
+
+def _lanes() -> str:
+    return ", ".join(lane.value for lane in Lane)

@@ -1,0 +1,284 @@
+"""Services and their endpoints: what a user writes, checked when it is written.
+
+    docs = Service("docs")
+
+    @docs.post("/analyze", lane="standard", timeout=300)
+    async def analyze(job: Job, content: str) -> dict:
+        ...
+
+Every mistake that can be seen in a declaration is raised by the declaration, with the name of the
+function and what is allowed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
+
+from coatcheck.domain.lanes import Lane
+from coatcheck.encoding import encode
+from coatcheck.service.signature import Signature
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+Kind = Literal["inline", "thread", "isolated"]
+"""Where a handler runs: on the worker's event loop, in a thread, or in a process of its own."""
+
+_DEFAULT_TIMEOUT_SECONDS: Final = 300.0
+_SECONDS_MAX: Final = 2**31 - 1
+_RETRIES_MAX: Final = 1_000
+_MEMORY_MB_MIN: Final = 64
+"""Below this the interpreter itself does not start."""
+
+_SERVICE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+_PATH = re.compile(r"/|(?:/(?:[A-Za-z0-9._~-]+|\{[A-Za-z_][A-Za-z0-9_]*\}))+")
+_PATH_PARAMETER = re.compile(r"\{(\w+)\}")
+_NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
+
+
+class EndpointOptions(TypedDict, total=False):
+    """What can be said of an endpoint. All of it is optional."""
+
+    lane: Lane | str
+    """urgent, standard (the default) or bulk, for submissions that do not say."""
+    timeout: float
+    """Seconds that one attempt may run; 300 by default."""
+    retries: int | None
+    """How often a failed job is tried again; None for the lane's own number."""
+    isolated: bool
+    """Run in a fresh process, with a private temp dir, that can be killed."""
+    memory_mb: int | None
+    """Address space of the isolated process, in MiB, the interpreter's own included."""
+    cpu_seconds: int | None
+    """CPU time of the isolated process, its start included."""
+    concurrency: int | None
+    """How many of the endpoint's jobs may run at a time, over all workers."""
+    keep_completed: float | None
+    """Seconds for which a completed job is kept; None for the deployment's setting."""
+    keep_failed: float | None
+    """Seconds for which a failed or cancelled job is kept; None for the deployment's setting."""
+    async_eligible: bool
+    """Whether the endpoint may be called asynchronously over HTTP; True by default."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Endpoint:
+    """One function of a service, and how its jobs are treated.
+
+    ``name`` is what a job's ``endpoint`` holds, such as ``docs.post__analyze``. ``decode`` reads a
+    payload into arguments and raises InvalidInput; ``encode`` writes the function's value as JSON.
+    ``job_parameter`` names the parameter that takes the Job, if there is one.
+    """
+
+    service: str
+    key: str
+    name: str
+    method: str
+    path: str
+    lane: Lane
+    timeout_seconds: float
+    retries: int | None
+    isolated: bool
+    memory_mb: int | None
+    cpu_seconds: int | None
+    concurrency: int | None
+    keep_completed_seconds: float | None
+    keep_failed_seconds: float | None
+    async_eligible: bool
+    function: Callable[..., Any]
+    kind: Kind
+    job_parameter: str | None
+    decode: Callable[[bytes], dict[str, Any]]
+    encode: Callable[[Any], bytes]
+
+    @property
+    def wants_job(self) -> bool:
+        return self.job_parameter is not None
+
+
+class Service:
+    """A named group of endpoints, declared with ``post``, ``get``, ``put`` and the like."""
+
+    __slots__ = ("_endpoints", "name")
+
+    def __init__(self, name: str) -> None:
+        if not _SERVICE_NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} cannot name a service: it takes a letter, then letters, digits, '-' or"
+                " '_', at most 63 in all"
+            )
+        self.name = name
+        self._endpoints: dict[str, Endpoint] = {}
+
+    def __repr__(self) -> str:
+        return f"<Service {self.name}: {', '.join(self._endpoints) or 'no endpoints'}>"
+
+    @property
+    def endpoints(self) -> Mapping[str, Endpoint]:
+        """The endpoints by key, such as ``post__analyze``, in the order of their declaration."""
+        return MappingProxyType(self._endpoints)
+
+    def post(self, path: str, **options: Unpack[EndpointOptions]) -> Callable[[Handler], Handler]:
+        """Declare that the function below answers POST on ``path``. It is returned unchanged."""
+        return self._declare("post", path, options)
+
+    def get(self, path: str, **options: Unpack[EndpointOptions]) -> Callable[[Handler], Handler]:
+        """Declare that the function below answers GET on ``path``. It is returned unchanged."""
+        return self._declare("get", path, options)
+
+    def put(self, path: str, **options: Unpack[EndpointOptions]) -> Callable[[Handler], Handler]:
+        """Declare that the function below answers PUT on ``path``. It is returned unchanged."""
+        return self._declare("put", path, options)
+
+    def patch(self, path: str, **options: Unpack[EndpointOptions]) -> Callable[[Handler], Handler]:
+        """Declare that the function below answers PATCH on ``path``. It is returned unchanged."""
+        return self._declare("patch", path, options)
+
+    def delete(self, path: str, **options: Unpack[EndpointOptions]) -> Callable[[Handler], Handler]:
+        """Declare that the function below answers DELETE on ``path``. It is returned unchanged."""
+        return self._declare("delete", path, options)
+
+    def _declare(
+        self, method: str, path: str, options: EndpointOptions
+    ) -> Callable[[Handler], Handler]:
+        def declare(function: Handler) -> Handler:
+            endpoint = _endpoint(self.name, method, path, function, options)
+            known = self._endpoints.get(endpoint.key)
+            if known is not None:
+                raise ValueError(
+                    f"{method.upper()} {path} would be {endpoint.name}, which"
+                    f" {known.method.upper()} {known.path} already is"
+                )
+            self._endpoints[endpoint.key] = endpoint
+            return function
+
+        _check_path(path)
+        return declare
+
+
+def endpoint_key(method: str, path: str) -> str:
+    """The key of an endpoint: ``post__analyze`` for POST /analyze."""
+    return f"{method}__{_NOT_ALPHANUMERIC.sub('_', path).strip('_')}"
+
+
+def _endpoint(
+    service: str, method: str, path: str, function: Callable[..., Any], options: EndpointOptions
+) -> Endpoint:
+    unknown = sorted(options.keys() - EndpointOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(
+            f"an endpoint has no option {', '.join(unknown)}; it has"
+            f" {', '.join(EndpointOptions.__annotations__)}"
+        )
+    isolated = bool(options.get("isolated", False))
+    kind = _kind(function, isolated)
+    signature = Signature(function)
+    for name in _PATH_PARAMETER.findall(path):
+        if name not in signature.names:
+            raise ValueError(
+                f"{path} has {{{name}}}, but {function.__qualname__} has no such parameter"
+            )
+    memory_mb = _whole("memory_mb", options.get("memory_mb"), at_least=_MEMORY_MB_MIN)
+    cpu_seconds = _whole("cpu_seconds", options.get("cpu_seconds"), at_least=1)
+    if not isolated and (memory_mb is not None or cpu_seconds is not None):
+        raise ValueError("memory_mb and cpu_seconds can only be kept to with isolated=True")
+    key = endpoint_key(method, path)
+    return Endpoint(
+        service=service,
+        key=key,
+        name=f"{service}.{key}",
+        method=method,
+        path=path,
+        lane=_lane(options.get("lane", Lane.STANDARD)),
+        timeout_seconds=_timeout(options.get("timeout", _DEFAULT_TIMEOUT_SECONDS)),
+        retries=_whole("retries", options.get("retries"), at_least=0, at_most=_RETRIES_MAX),
+        isolated=isolated,
+        memory_mb=memory_mb,
+        cpu_seconds=cpu_seconds,
+        concurrency=_whole("concurrency", options.get("concurrency"), at_least=1),
+        keep_completed_seconds=_retention("keep_completed", options.get("keep_completed")),
+        keep_failed_seconds=_retention("keep_failed", options.get("keep_failed")),
+        async_eligible=bool(options.get("async_eligible", True)),
+        function=function,
+        kind=kind,
+        job_parameter=signature.job_parameter,
+        decode=signature.decode,
+        encode=encode,
+    )
+
+
+def _kind(function: Callable[..., Any], isolated: bool) -> Kind:
+    if not inspect.isroutine(function):
+        raise TypeError(f"an endpoint is a function, not {type(function).__name__}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"{function.__qualname__} yields; an endpoint returns one value, and sends output on"
+            " the way with job.emit(...)"
+        )
+    if isolated:
+        _check_importable(function)
+        return "isolated"
+    return "inline" if inspect.iscoroutinefunction(function) else "thread"
+
+
+def _check_importable(function: Callable[..., Any]) -> None:
+    """The isolated process starts afresh and has to find the function by its name."""
+    where = f"{function.__module__}:{function.__qualname__}"
+    if "<" in function.__qualname__ or not inspect.isfunction(function):
+        raise TypeError(
+            f"{where} cannot run isolated: it has to be a function of a module, not a lambda, a"
+            " method of an object, or a function inside another"
+        )
+    if function.__module__ == "__main__":
+        raise TypeError(
+            f"{where} cannot run isolated: nothing can import __main__; move it to a module"
+        )
+
+
+def _check_path(path: str) -> None:
+    if not _PATH.fullmatch(path):
+        raise ValueError(
+            f"{path!r} is no path: it begins with '/', and each part of it is made of letters,"
+            " digits, '.', '_', '~' and '-', or is a {parameter}"
+        )
+
+
+def _lane(lane: Lane | str) -> Lane:
+    try:
+        return Lane(lane)
+    except ValueError:
+        raise ValueError(f"{lane!r} is no lane; there are {', '.join(Lane)}") from None
+
+
+def _timeout(seconds: float) -> float:
+    if not _is_number(seconds) or not 0.0 < seconds <= _SECONDS_MAX:
+        raise ValueError(f"timeout is a number of seconds above 0, not {seconds!r}")
+    return float(seconds)
+
+
+def _retention(option: str, seconds: float | None) -> float | None:
+    if seconds is None:
+        return None
+    if not _is_number(seconds) or not 0.0 <= seconds <= _SECONDS_MAX:
+        raise ValueError(f"{option} is a number of seconds, 0 or more, not {seconds!r}")
+    return float(seconds)
+
+
+def _whole(
+    option: str, number: int | None, *, at_least: int, at_most: int = _SECONDS_MAX
+) -> int | None:
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"{option} is a whole number, not {number!r}")
+    if not at_least <= number <= at_most:
+        raise ValueError(f"{option} lies between {at_least} and {at_most}, not at {number}")
+    return number
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

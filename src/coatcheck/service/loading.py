@@ -1,0 +1,74 @@
+"""Finds services by the names a user gives on the command line."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from coatcheck.domain.errors import SettingsInvalid
+from coatcheck.service.declare import Service
+
+
+def load_services(targets: Iterable[str]) -> list[Service]:
+    """The services that ``module:attribute`` strings name, in their order, each once.
+
+    Modules are looked for in the current folder first. Raises SettingsInvalid, with a hint, for a
+    target that names no service; an error inside the module itself is raised as it is.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    by_name: dict[str, tuple[str, Service]] = {}
+    for target in targets:
+        service = _load(target)
+        first, known = by_name.setdefault(service.name, (target, service))
+        if known is not service:
+            raise SettingsInvalid(
+                f"{first} and {target} are two services of one name, {service.name!r}; rename one"
+            )
+    return [service for _, service in by_name.values()]
+
+
+def _load(target: str) -> Service:
+    module_name, colon, attribute = target.partition(":")
+    if not (colon and module_name and attribute) or module_name.startswith("."):
+        raise SettingsInvalid(
+            f"{target!r} does not name a service; write it as module:attribute, such as app:docs"
+        )
+    module = _import(target, module_name)
+    try:
+        found = reduce(getattr, attribute.split("."), module)
+    except AttributeError:
+        raise SettingsInvalid(
+            f"{target!r}: {module_name} has no {attribute!r}.{_services_hint(module_name, module)}"
+        ) from None
+    if not isinstance(found, Service):
+        raise SettingsInvalid(
+            f"{target!r} is a {type(found).__name__}, not a Service."
+            f"{_services_hint(module_name, module)}"
+        )
+    return found
+
+
+def _import(target: str, module_name: str) -> Any:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if module_name != missing and not module_name.startswith(f"{missing}."):
+            raise  # the module was found; something that it imports was not
+        raise SettingsInvalid(
+            f"{target!r}: there is no module {missing!r} in {Path.cwd()} or on the Python path; run"
+            " the command in the folder that holds it, or set PYTHONPATH"
+        ) from None
+
+
+def _services_hint(module_name: str, module: Any) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Service)]
+    if not names:
+        return f" {module_name} declares no services."
+    return " It has " + ", ".join(f"{module_name}:{name}" for name in names) + "."

@@ -1,0 +1,45 @@
+"""The reference page of the settings, made from their declarations.
+
+``python -m coatcheck.settings.reference > docs/reference/settings.md`` writes it anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from coatcheck.settings.declaration import Setting
+from coatcheck.settings.settings import SETTINGS
+
+
+def markdown() -> str:
+    """The reference page of the settings."""
+    return "\n".join([_PAGE_HEAD, *map(_section, SETTINGS.values())])
+
+
+def _section(setting: Setting) -> str:
+    lines = [
+        f"## `{setting.variable}`",
+        "",
+        setting.meaning,
+        "",
+        f"- Allowed: {setting.allowed}",
+        f"- Default: {setting.shown_default}",
+        *(["- Never shown in a log line or an error."] if setting.secret else []),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+_PAGE_HEAD: Final = """\
+# Settings
+
+<!-- Made from src/coatcheck/settings by `python -m coatcheck.settings.reference`. -->
+
+Every process reads these environment variables once, when it starts. A wrong value stops it with
+a message that lists everything that is wrong. A variable that is set to nothing counts as unset.
+"""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

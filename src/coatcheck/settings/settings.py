@@ -1,0 +1,267 @@
+"""Every setting of the product: one frozen object, read once from the environment.
+
+Each field below declares its variable, default, bounds and meaning in one place; the reader, the
+error messages and ``docs/reference/settings.md`` are made from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Self, cast
+
+from coatcheck.domain.errors import SettingsInvalid
+from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
+from coatcheck.settings import parsers
+from coatcheck.settings.declaration import PREFIX, Setting, setting
+from coatcheck.telemetry.logs import LogFormat
+
+NOT_SETTINGS: Final = frozenset({"COATCHECK_CRASH_AT", "COATCHECK_TEST_DSN"})
+"""Variables that tests set; no typo of a setting."""
+
+_TYPO_SIMILARITY_MIN: Final = 0.7
+_DAY_SECONDS: Final = 86_400
+_TEN_YEARS_SECONDS: Final = 10 * 365 * _DAY_SECONDS
+
+
+def _user_blob_url() -> str:
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return (Path(home) / "coatcheck" / "blobs").as_uri()
+
+
+def _user_temp_dir() -> str:
+    return str(Path(tempfile.gettempdir(), f"coatcheck-{os.getuid()}"))
+
+
+def _lane_defaults(attribute: str) -> str:
+    return ",".join(
+        f"{lane}={getattr(policy, attribute):g}" for lane, policy in DEFAULT_POLICIES.items()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a process was told by its environment. Tests may build one directly."""
+
+    database_url: str = setting(
+        "DATABASE_URL",
+        "The PostgreSQL (16 or newer) that is queue, state and result store. It must be reached "
+        "directly or through a session pooler: LISTEN and advisory locks do not work through a "
+        "transaction pooler. `coatcheck up` sets it for its own processes.",
+        allowed="postgresql://user:password@host:port/database",
+        parse=parsers.database_url,
+        secret=True,
+    )
+    blob_url: str = setting(
+        "BLOB_URL",
+        "The container for what is too large for a row. Every process must name the same one; "
+        "credentials of a cloud store come from its own usual variables. The default serves "
+        "processes of one user on one machine.",
+        allowed="file:///absolute/folder, s3://bucket/prefix, az://container/prefix, "
+        "gs://bucket/prefix",
+        parse=parsers.blob_url,
+        default=_user_blob_url,
+        shown_default="`coatcheck/blobs` in the user's data folder "
+        "(`$XDG_DATA_HOME`, else `~/.local/share`)",
+        secret=True,
+    )
+    temp_dir: Path = setting(  # noqa: RUF009 - a dataclass field
+        "TEMP_DIR",
+        "Where a worker keeps the private folders of isolated jobs; emptied as they end.",
+        allowed="an absolute path",
+        parse=parsers.absolute_path,
+        default=_user_temp_dir,
+        shown_default="`coatcheck-UID` in the system's temporary folder",
+    )
+    host: str = setting(
+        "HOST",
+        "The address that `coatcheck serve` listens on; `0.0.0.0` is every IPv4 one.",
+        allowed="a host name or address",
+        parse=parsers.non_empty,
+        default="127.0.0.1",
+    )
+    port: int = setting(
+        "PORT",
+        "The TCP port that `coatcheck serve` listens on.",
+        allowed="a whole number from 1 to 65535",
+        parse=parsers.whole_number(1, 65_535),
+        default="8080",
+    )
+    lane_concurrency: Mapping[Lane, int] = setting(
+        "LANE_CONCURRENCY",
+        "How many jobs of each lane one worker runs at a time. 0 makes a worker leave a lane to "
+        "others; a lane that is left out keeps its default.",
+        allowed="lane=number pairs with commas between, each number 0 to 10000, not all 0",
+        parse=parsers.by_lane(parsers.whole_number(0, 10_000), _lane_defaults("concurrency")),
+        default=_lane_defaults("concurrency"),
+    )
+    lane_retries: Mapping[Lane, int] = setting(
+        "LANE_RETRIES",
+        "How often a failed job of each lane is tried again, unless its endpoint says otherwise.",
+        allowed="lane=number pairs with commas between, each number 0 to 100",
+        parse=parsers.by_lane(parsers.whole_number(0, 100), _lane_defaults("retries")),
+        default=_lane_defaults("retries"),
+    )
+    lane_ack_seconds: Mapping[Lane, float] = setting(
+        "LANE_ACK_SECONDS",
+        "How long a worker may be silent before each lane's jobs are taken from it. Not a limit "
+        "on running time: that is the endpoint's timeout.",
+        allowed="lane=seconds pairs with commas between, each 1 to 86400",
+        parse=parsers.by_lane(parsers.number(1, _DAY_SECONDS), _lane_defaults("ack_seconds")),
+        default=_lane_defaults("ack_seconds"),
+    )
+    keep_completed_seconds: int = setting(
+        "KEEP_COMPLETED_SECONDS",
+        "How long a completed job and its result are kept, unless its endpoint says otherwise.",
+        allowed="a whole number from 0 to 315360000 (ten years)",
+        parse=parsers.whole_number(0, _TEN_YEARS_SECONDS),
+        default=str(_DAY_SECONDS),
+    )
+    keep_failed_seconds: int = setting(
+        "KEEP_FAILED_SECONDS",
+        "How long a failed or cancelled job and its error are kept, unless its endpoint says "
+        "otherwise.",
+        allowed="a whole number from 0 to 315360000 (ten years)",
+        parse=parsers.whole_number(0, _TEN_YEARS_SECONDS),
+        default=str(7 * _DAY_SECONDS),
+    )
+    poll_seconds_min: float = setting(
+        "POLL_SECONDS_MIN",
+        "How often an idle worker looks for jobs when no notification comes.",
+        allowed="a number from 0.05 to 3600, at most COATCHECK_POLL_SECONDS_MAX",
+        parse=parsers.number(0.05, 3600),
+        default="1",
+    )
+    poll_seconds_max: float = setting(
+        "POLL_SECONDS_MAX",
+        "How far that interval grows while the database cannot be reached.",
+        allowed="a number from 0.05 to 3600",
+        parse=parsers.number(0.05, 3600),
+        default="30",
+    )
+    drain_seconds: float = setting(
+        "DRAIN_SECONDS",
+        "The grace at SIGTERM: running jobs and open requests get this long to end. What is "
+        "left then is put back, spending no attempt. Keep it below your supervisor's own limit.",
+        allowed="a number from 0 to 3600",
+        parse=parsers.number(0, 3600),
+        default="25",
+    )
+    log_level: str = setting(
+        "LOG_LEVEL",
+        "The least severe lines to log. `debug` also shows the traceback of an error that ends "
+        "a command.",
+        allowed="debug, info, warning, error",
+        parse=parsers.one_of("debug", "info", "warning", "error"),
+        default="info",
+    )
+    log_format: LogFormat = setting(  # noqa: RUF009 - a dataclass field
+        "LOG_FORMAT",
+        "`json`: one object a line. `pretty`: for people. `auto`: pretty on a terminal.",
+        allowed="auto, json, pretty",
+        parse=parsers.one_of("auto", "json", "pretty"),
+        default="auto",
+    )
+    lanes: Mapping[Lane, LanePolicy] = field(init=False)
+    """The three lane settings as one policy per lane."""
+
+    def __post_init__(self) -> None:
+        policies = {
+            lane: LanePolicy(
+                retries=self.lane_retries[lane],
+                ack_seconds=self.lane_ack_seconds[lane],
+                concurrency=self.lane_concurrency[lane],
+            )
+            for lane in Lane
+        }
+        object.__setattr__(self, "lanes", MappingProxyType(policies))
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """Read and check every setting. Raises SettingsInvalid, which lists all that is wrong."""
+        values, problems = _read(environ)
+        if problems:
+            raise SettingsInvalid(_describe(problems))
+        return cls(**values)
+
+
+def check_environment(environ: Mapping[str, str], *, except_for: str) -> None:
+    """Raise SettingsInvalid for every wrong setting but the variable ``except_for``.
+
+    For a command that learns one only later, yet should not start with others wrong.
+    """
+    _, problems = _read(environ)
+    problems = {name: text for name, text in problems.items() if name != except_for}
+    if problems:
+        raise SettingsInvalid(_describe(problems))
+
+
+def likely_typos(environ: Mapping[str, str]) -> dict[str, str]:
+    """Unknown COATCHECK_ variables that look like a known one, each with that one."""
+    known = {declared.variable.removeprefix(PREFIX) for declared in SETTINGS.values()}
+    typos: dict[str, str] = {}
+    for name in sorted(environ):
+        spelt = name.removeprefix(PREFIX)
+        if not name.startswith(PREFIX) or spelt in known or name in NOT_SETTINGS:
+            continue
+        nearest = difflib.get_close_matches(spelt, known, n=1, cutoff=_TYPO_SIMILARITY_MIN)
+        if nearest:
+            typos[name] = PREFIX + nearest[0]
+    return typos
+
+
+def _read(environ: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values by field name, and what is wrong by variable."""
+    values: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for name, declared in SETTINGS.items():
+        given = environ.get(declared.variable, "").strip()
+        if given:
+            try:
+                values[name] = declared.parse(given)
+            except parsers.Refused:
+                problems[declared.variable] = _refusal(declared, given)
+        elif declared.required:
+            problems[declared.variable] = f"is not set; allowed: {declared.allowed}"
+    _check_together(values, problems)
+    return values, problems
+
+
+def _check_together(values: dict[str, Any], problems: dict[str, str]) -> None:
+    # Against the defaults of what was not given, so that one variable alone can be wrong, too.
+    whole = Settings(**({"database_url": ""} | values))
+    if whole.poll_seconds_min > whole.poll_seconds_max:
+        problems["COATCHECK_POLL_SECONDS_MIN"] = (
+            f"is {whole.poll_seconds_min:g}, above COATCHECK_POLL_SECONDS_MAX "
+            f"({whole.poll_seconds_max:g})"
+        )
+    if not any(whole.lane_concurrency.values()):
+        problems["COATCHECK_LANE_CONCURRENCY"] = "is 0 for every lane; one must be above 0"
+
+
+def _refusal(declared: Setting, given: str) -> str:
+    shown = "(not shown: it may hold a password)" if declared.secret else repr(given)
+    return f"is {shown}, which is not allowed; allowed: {declared.allowed}"
+
+
+def _describe(problems: Mapping[str, str]) -> str:
+    lines = [f"{name} {problem}" for name, problem in problems.items()]
+    if len(lines) == 1:
+        return lines[0]
+    return "\n".join([f"{len(lines)} settings are wrong:", *(f"  {line}" for line in lines)])
+
+
+SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
+    {
+        declared.name: cast("Setting", declared.metadata["setting"])
+        for declared in dataclasses.fields(Settings)
+        if "setting" in declared.metadata
+    }
+)
+"""Every declaration, by the name of its field."""

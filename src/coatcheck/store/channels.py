@@ -1,0 +1,17 @@
+"""What is said over NOTIFY. Hints only: whoever misses one finds out by polling."""
+
+from __future__ import annotations
+
+from typing import Final
+
+READY: Final = "coatcheck_ready"
+"""There is work. Payload: the endpoints, comma-separated, or empty for "look yourself"."""
+
+CHANGED: Final = "coatcheck_changed"
+"""Jobs changed. Payload: their ids as hex, comma-separated, or empty for "look yourself"."""
+
+CANCEL: Final = "coatcheck_cancel"
+"""A running job is to be cancelled. Payload: its holder's boot number and the job's id as hex."""
+
+PAYLOAD_BYTES_MAX: Final = 7_000
+"""PostgreSQL refuses 8,000 bytes."""

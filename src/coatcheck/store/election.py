@@ -1,0 +1,30 @@
+"""Elects one of many processes by a session's advisory lock."""
+
+from __future__ import annotations
+
+import hashlib
+
+from coatcheck.store.line import Connection, Line
+
+
+class Election:
+    """Whether this process is the one that does a named thing."""
+
+    def __init__(self, line: Line, name: str) -> None:
+        self._line = line
+        self._key = int.from_bytes(
+            hashlib.blake2b(f"coatcheck {name}".encode(), digest_size=8).digest(), signed=True
+        )
+        self._held_on: Connection | None = None
+
+    async def won(self) -> bool:
+        """Take the lock, or find that it is still held on the same connection."""
+
+        async def try_lock(connection: Connection) -> bool:
+            if self._held_on is connection:
+                return True
+            won: bool = await connection.fetchval("SELECT pg_try_advisory_lock($1)", self._key)
+            self._held_on = connection if won else None
+            return won
+
+        return await self._line.run(try_lock)

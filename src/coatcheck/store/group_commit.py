@@ -1,0 +1,86 @@
+"""Requests that arrive while a statement is in flight share the next one.
+
+No timer: an idle coalescer sends at once, so nobody waits for company; a busy one gathers what
+comes while it waits for the server, so a round trip and a commit are paid once for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+class Coalescer(Generic[Request, Answer]):
+    """Gathers requests for ``flush``, which answers a whole batch, in order.
+
+    With more ``flights`` than one, so many statements may be under way at a time: the server works
+    on one while the answers of another wake their callers.
+
+    An answer that is an exception is raised to its own caller only; an exception raised by
+    ``flush`` goes to every caller of the batch.
+    """
+
+    def __init__(
+        self,
+        flush: Callable[[list[Request]], Awaitable[Sequence[Answer | Exception]]],
+        *,
+        rows_max: int,
+        flights: int = 1,
+    ) -> None:
+        self._flush = flush
+        self._rows_max = rows_max
+        self._flights = flights
+        self._waiting: list[tuple[Request, asyncio.Future[Answer]]] = []
+        self._flushers: set[asyncio.Task[None]] = set()
+        self._flying = 0
+
+    async def ask(self, request: Request) -> Answer:
+        """Send ``request`` with the next batch, and wait for its answer."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, future))
+        if self._flying < self._flights:
+            self._flying += 1
+            flusher = asyncio.create_task(self._run())
+            self._flushers.add(flusher)
+            flusher.add_done_callback(self._flushers.discard)
+        return await future
+
+    async def drain(self) -> None:
+        """Wait until everything asked for has been answered."""
+        while self._flushers:
+            await asyncio.wait(self._flushers)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                batch = self._waiting[: self._rows_max]
+                self._waiting = self._waiting[self._rows_max :]
+                await self._serve(batch)
+        finally:
+            # Here and not when the task is done: a caller that was just answered may ask again
+            # before that, and nobody would send its request.
+            self._flying -= 1
+
+    async def _serve(self, batch: list[tuple[Request, asyncio.Future[Answer]]]) -> None:
+        try:
+            answers = await self._flush([request for request, _ in batch])
+        except Exception as error:  # noqa: BLE001 - it is raised again, to whoever asked
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        except BaseException:
+            for _, future in batch:
+                future.cancel()
+            raise
+        for (_, future), answer in zip(batch, answers, strict=True):
+            if future.done():
+                continue  # its caller went away; the row is there all the same
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

@@ -1,0 +1,244 @@
+"""What a worker writes: exchange, settle, start marks, heartbeats. Every write is fenced.
+
+A lease is ``boot << 40 | claim number``. Each claim takes a fresh one; every write of a holder
+names (org, id, lease) in its own statement and changes nothing if the lease has moved on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import asyncpg
+
+from coatcheck.crash import crash_point
+from coatcheck.domain.errors import DatabaseUnavailable
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.domain.lanes import Lane, LanePolicy
+from coatcheck.domain.limits import FLOWS_SCANNED_MAX
+from coatcheck.domain.states import Event, State
+from coatcheck.store.crashing import fetch_or_die
+from coatcheck.store.line import Connection, Line
+from coatcheck.store.sql import sql
+
+_LIMITED_CLAIM_LOCK: Final = 0x436F_6174_4C69  # "CoatLi"
+_NUL: Final = "\0"
+
+Cursor = tuple[str, str]
+"""Where a scan for work ended: an endpoint, and a flow of it as its org and its name, with a NUL
+between, which neither can contain."""
+
+_START: Final[Cursor] = ("", "")
+_LANES: Final = {lane.value: lane for lane in Lane}
+
+
+@dataclass(slots=True)
+class Completion:
+    """A job whose handler returned, to be handed in."""
+
+    job: ClaimedJob
+    result: bytes
+    ran_seconds: float
+
+
+@dataclass(slots=True)
+class Settlement:
+    """An attempt that ended otherwise, to be handed in."""
+
+    job: ClaimedJob
+    event: Event
+    error_code: str | None
+    error_message: str | None
+    delay_seconds: float
+    ran_seconds: float
+
+
+@dataclass(slots=True)
+class ClaimOrder:
+    """What a worker asks for: room in each lane, the endpoints it serves, and a fresh lease.
+
+    ``cursors`` is the worker's memory of where each lane's scan for work ended; the next one goes
+    on from there, and moves it.
+    """
+
+    lanes: list[str]
+    room: list[int]
+    endpoints: list[str]
+    timeouts: list[float]
+    lease: int
+    cursors: dict[str, Cursor]
+
+    def arguments(self, *, limited: bool) -> list[Any]:
+        """The parameters $1 to $10 of a claim, of flows under a concurrency limit or of others."""
+        starts = [self.cursors.get(_cursor_name(lane, limited), _START) for lane in self.lanes]
+        places = [place.partition(_NUL) for _, place in starts]
+        return [
+            self.lanes,
+            self.room,
+            self.endpoints,
+            self.timeouts,
+            self.lease,
+            [endpoint for endpoint, _ in starts],
+            [org for org, _, _ in places],
+            [flow for _, _, flow in places],
+            FLOWS_SCANNED_MAX,
+            limited,
+        ]
+
+
+async def exchange(
+    line: Line, order: ClaimOrder, completions: Sequence[Completion], keep_completed_seconds: int
+) -> tuple[list[ClaimedJob], set[UUID]]:
+    """Hand in completions and take out work. The jobs claimed, and the ids accepted."""
+    point = "finish.updated_not_committed" if completions else "claim.updated_not_committed"
+    rows = await fetch_or_die(
+        line,
+        point,
+        sql("jobs/exchange"),
+        *order.arguments(limited=False),
+        [done.job.org for done in completions],
+        [done.job.uuid for done in completions],
+        [done.job.lease for done in completions],
+        [done.result for done in completions],
+        [done.ran_seconds for done in completions],
+        keep_completed_seconds,
+    )
+    accepted = {row[1] for row in rows if row[2] is None}
+    claimed = [row for row in rows if row[2] is not None]
+    return _claimed(claimed, order, limited=False), accepted
+
+
+async def claim_limited(line: Line, order: ClaimOrder) -> list[ClaimedJob]:
+    """Take out work of flows under a concurrency limit, never more than the limits leave."""
+
+    async def claim(connection: Connection) -> list[asyncpg.Record]:
+        async with connection.transaction():
+            await connection.execute(sql("limits/lock_limits"), _LIMITED_CLAIM_LOCK)
+            rows = await connection.fetch(sql("jobs/claim_limited"), *order.arguments(limited=True))
+            if any(row[1] is not None for row in rows):
+                crash_point("claim.limited_not_committed")
+            return rows
+
+    return _claimed(await line.run(claim), order, limited=True)
+
+
+async def settle(
+    line: Line, settlements: Sequence[Settlement], keep_failed_seconds: int
+) -> dict[UUID, State]:
+    """End attempts that did not complete. The state each job went to; a lost lease is left out."""
+    rows = await line.fetch(
+        sql("jobs/settle"),
+        [each.job.org for each in settlements],
+        [each.job.uuid for each in settlements],
+        [each.job.lease for each in settlements],
+        [each.event.value for each in settlements],
+        [each.error_code for each in settlements],
+        [each.error_message for each in settlements],
+        [each.delay_seconds for each in settlements],
+        [each.ran_seconds for each in settlements],
+        keep_failed_seconds,
+    )
+    return {row["id"]: State(row["state"]) for row in rows}
+
+
+async def release_claim(line: Line, lease: int, keep_failed_seconds: int) -> int:
+    """Give back the jobs of a claim whose answer was lost. How many there were."""
+    return len(await line.fetch(sql("jobs/release_claim"), lease, keep_failed_seconds))
+
+
+async def mark_started(line: Line, jobs: Sequence[tuple[ClaimedJob, float]]) -> set[UUID]:
+    """Show jobs as processing. The ids still held: what is missing was taken from this worker."""
+    rows = await line.fetch(
+        sql("jobs/mark_started"),
+        [job.org for job, _ in jobs],
+        [job.uuid for job, _ in jobs],
+        [job.lease for job, _ in jobs],
+        [ran_seconds for _, ran_seconds in jobs],
+    )
+    return {row["id"] for row in rows}
+
+
+async def register(line: Line, name: str, version: str, lanes: dict[Lane, LanePolicy]) -> int:
+    """Announce a worker process and its lease times. Its boot number."""
+    rows = await line.fetch(
+        sql("workers/register"),
+        name,
+        version,
+        lanes[Lane.URGENT].ack_seconds,
+        lanes[Lane.STANDARD].ack_seconds,
+        lanes[Lane.BULK].ack_seconds,
+    )
+    boot: int = rows[0]["boot"]
+    return boot
+
+
+class RegistrationGone(DatabaseUnavailable):
+    """The worker's row is gone: its leases have ended."""
+
+
+async def heartbeat(line: Line, boot: int) -> list[UUID]:
+    """Renew every lease of a worker. The ids of its jobs that are to be cancelled."""
+    rows = await line.fetch(sql("workers/heartbeat"), boot)
+    if not rows:
+        raise RegistrationGone("this worker's registration is gone")
+    asked: list[UUID] = rows[0]["cancel_requested"]
+    return asked
+
+
+async def deregister(line: Line, boot: int) -> None:
+    """End a worker process in good order."""
+    await line.fetch(sql("workers/deregister"), boot)
+
+
+def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) -> list[ClaimedJob]:
+    """The jobs of a claim, oldest turn first; moves the order's cursors to where it ended."""
+    lease = order.lease
+    rows.sort(key=_rank)
+    claimed = []
+    for row in rows:
+        (
+            org,
+            uuid,
+            lane,
+            endpoint,
+            flow,
+            payload,
+            attempt,
+            failures,
+            unreachables,
+            timeout,
+            req,
+            _,
+        ) = row
+        if uuid is None:
+            order.cursors[_cursor_name(lane, limited)] = (endpoint, f"{org}{_NUL}{flow}")
+            continue
+        claimed.append(
+            ClaimedJob(
+                org,
+                uuid,
+                _LANES[lane],
+                endpoint,
+                flow,
+                payload,
+                attempt,
+                failures,
+                unreachables,
+                timeout,
+                req,
+                lease,
+            )
+        )
+    return claimed
+
+
+def _rank(row: asyncpg.Record) -> int:
+    rank: int | None = row[11]
+    return rank or 0
+
+
+def _cursor_name(lane: str, limited: bool) -> str:
+    """The two kinds of claim pass over each other's flows, so each remembers its own place."""
+    return f"{lane} limited" if limited else lane

@@ -1,0 +1,109 @@
+"""One connection that heals itself, for statements that follow each other.
+
+A pool's checkout and reset cost more than our hot statements do; a line is held by one actor (the
+submit coalescer, a worker's exchange, the heartbeat) for its life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import asyncpg
+
+from coatcheck.store.faults import translate
+
+Result = TypeVar("Result")
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection
+
+PINNED_PLANS: Mapping[str, str] = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+}
+"""For hot statements: each has one right plan, through its index, whatever the statistics say.
+Unpinned, batches of 1,000 flip to a sequential scan of the history (docs/adr/0004)."""
+
+_CONNECT_SECONDS_MAX = 10.0
+_STATEMENT_SECONDS_MAX = 30.0
+
+
+class Line:
+    """A connection made when first used and made anew after it broke."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        name: str,
+        server_settings: Mapping[str, str] | None = None,
+        statement_seconds_max: float = _STATEMENT_SECONDS_MAX,
+    ) -> None:
+        self._dsn = dsn
+        self._settings = {"application_name": f"coatcheck {name}", **(server_settings or {})}
+        self._statement_seconds_max = statement_seconds_max
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+
+    async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Run one statement in a transaction of its own."""
+
+        async def statement(connection: Connection) -> list[asyncpg.Record]:
+            return await connection.fetch(query, *arguments)
+
+        return await self.run(statement)
+
+    async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """Give the connection to ``work``. Its errors of availability become Coatcheck's."""
+        async with self._turn:
+            connection = await self._connected()
+            try:
+                return await work(connection)
+            except Exception as error:
+                known = translate(error, in_flight=True)
+                if known is None:
+                    raise
+                self._drop()
+                raise known from error
+            except BaseException:
+                # Cancelled half-way: the protocol may be in the middle of a message.
+                self._drop()
+                raise
+
+    async def close(self) -> None:
+        async with self._turn:
+            connection, self._connection = self._connection, None
+            if connection is not None and not connection.is_closed():
+                try:
+                    await connection.close(timeout=2)
+                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    connection.terminate()
+
+    async def _connected(self) -> Connection:
+        if self._connection is not None and not self._connection.is_closed():
+            return self._connection
+        try:
+            self._connection = await asyncpg.connect(
+                self._dsn,
+                timeout=_CONNECT_SECONDS_MAX,
+                command_timeout=self._statement_seconds_max,
+                server_settings=dict(self._settings),
+            )
+        except Exception as error:
+            known = translate(error, in_flight=False)
+            if known is None:
+                raise
+            raise known from error
+        return self._connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None

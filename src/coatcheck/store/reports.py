@@ -1,0 +1,94 @@
+"""What a running job reports: progress, log lines, chunks, artifacts. Fenced by its lease."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from coatcheck.domain.job import Artifact, ClaimedJob, JobEvent
+from coatcheck.store.line import Line
+from coatcheck.store.sql import sql
+
+
+async def set_progress(line: Line, updates: Sequence[tuple[ClaimedJob, float, str | None]]) -> None:
+    await line.fetch(
+        sql("jobs/set_progress"),
+        [job.org for job, _, _ in updates],
+        [job.uuid for job, _, _ in updates],
+        [job.lease for job, _, _ in updates],
+        [fraction for _, fraction, _ in updates],
+        [note for _, _, note in updates],
+    )
+
+
+async def add_events(
+    line: Line, events: Sequence[tuple[ClaimedJob, str, bytes]], batch: int
+) -> None:
+    """Store log lines and chunks, in order. ``batch`` is a fresh number: see ``events_added``."""
+    await line.fetch(
+        sql("events/add"),
+        [job.org for job, _, _ in events],
+        [job.uuid for job, _, _ in events],
+        [job.lease for job, _, _ in events],
+        [kind for _, kind, _ in events],
+        [data for _, _, data in events],
+        batch,
+    )
+
+
+async def events_added(line: Line, job: ClaimedJob, batch: int) -> bool:
+    """Whether an ``add_events`` whose answer was lost stored this job's part of it."""
+    rows = await line.fetch(sql("events/was_added"), job.org, job.uuid, batch)
+    return bool(rows[0][0])
+
+
+async def read_events(line: Line, org: str, job_id: UUID, after: int, limit: int) -> list[JobEvent]:
+    rows = await line.fetch(sql("events/read"), org, job_id, after, limit)
+    return [JobEvent(*row) for row in rows]
+
+
+async def add_artifact(
+    line: Line,
+    job: ClaimedJob,
+    *,
+    name: str,
+    blob_key: str,
+    media_type: str,
+    size: int,
+    sha256: bytes,
+) -> tuple[bool, str | None]:
+    """Whether the artifact now belongs to its job, and the key of the blob it replaced."""
+    rows = await line.fetch(
+        sql("events/add_artifact"),
+        job.org,
+        job.uuid,
+        job.lease,
+        name,
+        blob_key,
+        media_type,
+        size,
+        sha256,
+    )
+    if not rows:
+        return False, None
+    return True, rows[0]["replaced"]
+
+
+async def list_artifacts(line: Line, org: str, job_id: UUID) -> list[Artifact]:
+    rows = await line.fetch(sql("events/list_artifacts"), org, job_id)
+    return [Artifact(*row) for row in rows]
+
+
+async def deployment(line: Line) -> UUID:
+    """Which database this is."""
+    rows = await line.fetch(sql("events/deployment"))
+    identity: UUID = rows[0]["id"]
+    return identity
+
+
+async def known_blobs(line: Line, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
+    """Which of these (job id, blob key) belong to an artifact."""
+    rows = await line.fetch(
+        sql("events/known_blobs"), [job_id for job_id, _ in blobs], [key for _, key in blobs]
+    )
+    return {row["blob_key"] for row in rows}

@@ -1,0 +1,15 @@
+-- Log lines and output chunks of running jobs, in order. Fenced: the job's row is locked while its
+-- lease is compared, so a holder that lost it cannot slip a line in after its successor's.
+WITH held AS MATERIALIZED (
+    SELECT j.org_id, j.id
+    FROM (SELECT DISTINCT org_id, id, lease FROM unnest($1::text[], $2::uuid[], $3::bigint[])
+          AS e (org_id, id, lease)) AS e
+    JOIN jobs AS j ON j.org_id = e.org_id AND j.id = e.id AND j.lease = e.lease
+    FOR SHARE OF j
+)
+INSERT INTO job_events (org_id, job_id, kind, data, batch)
+SELECT e.org_id, e.id, e.kind, e.data, $6::bigint
+FROM unnest($1::text[], $2::uuid[], $4::text[], $5::bytea[]) WITH ORDINALITY
+    AS e (org_id, id, kind, data, position)
+JOIN held AS h ON h.org_id = e.org_id AND h.id = e.id
+ORDER BY e.position

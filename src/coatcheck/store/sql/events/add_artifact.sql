@@ -1,0 +1,20 @@
+-- Make a stored blob an artifact of its job, fenced by the lease. A name attached again replaces the
+-- old; answers the replaced blob's key, to be deleted. No row: the lease is lost, drop the blob.
+WITH held AS MATERIALIZED (
+    SELECT j.org_id, j.id FROM jobs AS j
+    WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3
+    FOR SHARE
+),
+before AS MATERIALIZED (
+    SELECT a.blob_key FROM artifacts AS a JOIN held AS h ON a.org_id = h.org_id AND a.job_id = h.id
+    WHERE a.name = $4
+),
+added AS (
+    INSERT INTO artifacts (org_id, job_id, name, blob_key, media_type, bytes, sha256)
+    SELECT h.org_id, h.id, $4, $5, $6, $7, $8 FROM held AS h
+    ON CONFLICT (org_id, job_id, name) DO UPDATE
+    SET blob_key = excluded.blob_key, media_type = excluded.media_type, bytes = excluded.bytes,
+        sha256 = excluded.sha256, created_at = now()
+    RETURNING blob_key
+)
+SELECT a.blob_key, (SELECT b.blob_key FROM before AS b) AS replaced FROM added AS a

@@ -1,0 +1,69 @@
+-- Hand in what was completed, take out new work: one statement, one round trip, one commit.
+--
+-- Transitions: held -> completed, queued -> dispatching.
+-- Merged because it measured 39,000 jobs/s against 28,000 for two statements (docs/adr/0004).
+--
+-- Complete. Fenced by the lease alone: it is NULL unless the job is held, and fresh for every
+-- claim. Naming the state as well would make the planner leave the primary key.
+--
+-- Claim. Each flow that was found gets an equal share of its lane's room; the rows are locked in
+-- one MATERIALIZED CTE, because a LIMIT inside an IN subquery may be re-run and claim too many.
+-- Flows under a concurrency limit are left to claim_limited.sql. The update finds the rows by ctid:
+-- they are locked by this very statement, so it cannot move. A claim that began, and was planned,
+-- while a job was being created sees it, yet has the earlier now().
+--
+-- $1 lanes, $2 room in each   $3 endpoints, $4 timeout of each   $5 lease
+-- $6, $7, $8 endpoint, org and flow that each lane's scan starts after
+-- $9 flows to look at in a lane, at most   $10 false
+-- $11-$15 completed: org, id, lease, result, seconds since start   $16 seconds to keep by default
+--
+-- Answers rows of three kinds: claimed jobs, accepted completions (only org_id and id set), and
+-- where each lane's scan ended (no id).
+WITH RECURSIVE /* include jobs/ready_flows.sql */,
+picked AS MATERIALIZED (
+    SELECT ready.tid, l.found AS rank
+    FROM listed AS l
+    CROSS JOIN LATERAL (
+        SELECT j.ctid AS tid
+        FROM jobs AS j
+        WHERE j.state = 'queued' AND j.lane = l.lane AND j.endpoint = l.endpoint
+          AND j.org_id = l.org_id AND j.flow = l.flow
+        ORDER BY j.run_at, j.id
+        LIMIT l.room / l.flow_count + (l.found <= l.room % l.flow_count)::integer
+        FOR UPDATE SKIP LOCKED
+    ) AS ready
+    WHERE l.wanted
+),
+completed AS (
+    UPDATE jobs AS j
+    SET state = 'completed', lease = NULL, payload = NULL, result = c.result,
+        error_code = NULL, error_message = NULL, run_deadline = NULL,
+        started_at = coalesce(j.started_at, now() - c.ran_seconds * interval '1 second'),
+        finished_at = now(), updated_at = now(),
+        expires_at = now() + coalesce(j.keep_completed_seconds, $16::integer) * interval '1 second'
+    FROM unnest(
+        $11::text[], $12::uuid[], $13::bigint[], $14::bytea[], $15::double precision[]
+    ) AS c (org_id, id, lease, result, ran_seconds)
+    WHERE j.org_id = c.org_id AND j.id = c.id AND j.lease = c.lease
+    RETURNING j.org_id, j.id
+),
+claimed AS (
+    UPDATE jobs AS j
+    SET state = 'dispatching', lease = $5::bigint, updated_at = now(),
+        dispatched_at = greatest(now(), j.created_at),
+        run_deadline = now() + coalesce(
+            j.timeout_seconds,
+            (SELECT s.timeout FROM served AS s WHERE s.endpoint = j.endpoint)
+        ) * interval '1 second'
+    FROM picked AS p
+    WHERE j.ctid = p.tid
+    RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.payload,
+              j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables,
+              j.timeout_seconds, j.request_id, p.rank
+)
+SELECT * FROM claimed
+UNION ALL
+SELECT c.org_id, c.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM completed AS c
+UNION ALL
+SELECT e.org_id, NULL, e.lane::text, e.endpoint, e.flow, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM ended AS e

@@ -1,0 +1,63 @@
+-- End attempts that did not complete: fail, retry, unreachable, release, acknowledge_cancel.
+--
+-- held -> failed | retrying | queued | cancelled, fenced by the lease. Once cancellation was asked
+-- for, whatever would have run again is cancelled. A retry with no attempt left fails the job for
+-- good. acknowledge_cancel counts only where cancellation was asked for. Interruptions and
+-- unreachable targets have no bound, so their counters stop at what a smallint holds.
+--
+-- $1-$8 org, id, lease, event, error code, error message, seconds until tried again, seconds since
+-- start   $9 seconds to keep by default
+WITH next AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.lease, s.event, s.error_code, s.error_message, s.delay_seconds,
+           s.ran_seconds,
+           CASE
+               WHEN s.event = 'fail' THEN 'failed'
+               WHEN j.state = 'cancel_requested' THEN 'cancelled'
+               WHEN s.event = 'release' THEN 'queued'
+               WHEN s.event = 'unreachable' THEN 'retrying'
+               WHEN s.event = 'retry' AND j.failures < j.failures_max THEN 'retrying'
+               WHEN s.event = 'retry' THEN 'failed'
+           END::job_state AS state
+    FROM unnest(
+        $1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[],
+        $7::double precision[], $8::double precision[]
+    ) AS s (org_id, id, lease, event, error_code, error_message, delay_seconds, ran_seconds)
+    JOIN jobs AS j ON j.org_id = s.org_id AND j.id = s.id AND j.lease = s.lease
+    FOR UPDATE OF j
+)
+UPDATE jobs AS j
+SET state = n.state, lease = NULL, run_deadline = NULL, updated_at = now(),
+    failures = j.failures + (n.event IN ('fail', 'retry'))::integer,
+    interruptions = least(j.interruptions + (n.event = 'release')::integer, 32767),
+    unreachables = least(j.unreachables + (n.event = 'unreachable')::integer, 32767),
+    error_code = CASE
+        WHEN n.state = 'cancelled' THEN 'cancelled'
+        WHEN n.event = 'release' THEN j.error_code
+        WHEN n.event = 'retry' AND n.state = 'failed' THEN 'max_retries_exhausted'
+        ELSE n.error_code
+    END,
+    error_message = CASE
+        WHEN n.state = 'cancelled' THEN 'cancelled while it ran'
+        WHEN n.event = 'release' THEN j.error_message
+        WHEN n.event = 'retry' AND n.state = 'failed' THEN format(
+            'failed %s times; last: %s: %s', j.failures + 1, n.error_code, n.error_message
+        )
+        ELSE n.error_message
+    END,
+    run_at = CASE
+        WHEN n.state = 'retrying' THEN now() + n.delay_seconds * interval '1 second'
+        ELSE j.run_at
+    END,
+    started_at = CASE
+        WHEN n.state IN ('failed', 'cancelled')
+        THEN coalesce(j.started_at, now() - n.ran_seconds * interval '1 second')
+    END,
+    payload = CASE WHEN n.state NOT IN ('failed', 'cancelled') THEN j.payload END,
+    finished_at = CASE WHEN n.state IN ('failed', 'cancelled') THEN now() END,
+    expires_at = CASE
+        WHEN n.state IN ('failed', 'cancelled')
+        THEN now() + coalesce(j.keep_failed_seconds, $9::integer) * interval '1 second'
+    END
+FROM next AS n
+WHERE j.org_id = n.org_id AND j.id = n.id AND j.lease = n.lease AND n.state IS NOT NULL
+RETURNING j.org_id, j.id, j.state::text AS state

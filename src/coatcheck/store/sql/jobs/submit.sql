@@ -1,0 +1,43 @@
+-- Create jobs: one statement for every caller that arrived while the last one was in flight.
+--
+-- -> queued, or staged when due later. ON CONFLICT covers both the idempotency key and the id: a
+-- statement whose commit was lost with its connection is simply sent again. Answers the ids it
+-- created; the caller looks the others up (find_existing.sql).
+--
+-- The lane is spelt out because casting text to an enum reads the catalogue for every row.
+--
+-- $1-$10 one array per common column   $11 what few jobs have, as JSON, or NULL
+INSERT INTO jobs (
+    org_id, id, lane, endpoint, flow, failures_max, payload, idempotency_key, fingerprint,
+    request_id, run_at, state, start_deadline, timeout_seconds, keep_completed_seconds,
+    keep_failed_seconds
+)
+SELECT s.org_id, s.id,
+       CASE s.lane
+           WHEN 'urgent' THEN 'urgent'::job_lane
+           WHEN 'standard' THEN 'standard'::job_lane
+           WHEN 'bulk' THEN 'bulk'::job_lane
+       END,
+       s.endpoint, s.flow, s.failures_max, s.payload,
+       s.idempotency_key, s.fingerprint, s.request_id, due.at,
+       CASE WHEN due.at > now() THEN 'staged' ELSE 'queued' END::job_state,
+       (s.options ->> 'start_deadline')::timestamptz,
+       (s.options ->> 'timeout_seconds')::real,
+       (s.options ->> 'keep_completed_seconds')::integer,
+       (s.options ->> 'keep_failed_seconds')::integer
+FROM unnest(
+    $1::text[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::bytea[],
+    $8::text[], $9::bytea[], $10::text[], $11::jsonb[]
+) AS s (
+    org_id, id, lane, endpoint, flow, failures_max, payload, idempotency_key, fingerprint,
+    request_id, options
+)
+CROSS JOIN LATERAL (
+    SELECT coalesce(
+        (s.options ->> 'run_at')::timestamptz,
+        now() + (s.options ->> 'delay_seconds')::double precision * interval '1 second',
+        now()
+    ) AS at
+) AS due
+ON CONFLICT DO NOTHING
+RETURNING id, state = 'staged' AS staged

@@ -1,0 +1,46 @@
+-- Take jobs from workers that fell silent for longer than they promised, or whose row is gone.
+--
+-- crash: running -> queued while crashes last, else failed; cancel_requested -> cancelled. The row
+-- lock and the lease decide against a finish in flight: exactly one of the two wins.
+--
+-- $1 crashes allowed   $2 seconds to keep by default   $3 rows at most
+WITH lost AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.lease,
+           CASE
+               WHEN j.state = 'cancel_requested' THEN 'cancelled'
+               WHEN j.crashes < $1::integer THEN 'queued'
+               ELSE 'failed'
+           END::job_state AS state
+    FROM jobs AS j
+    WHERE j.lease IS NOT NULL
+      AND NOT EXISTS (
+          SELECT FROM workers AS w
+          WHERE w.boot = j.lease >> 40
+            AND w.last_seen_at > now() - interval '1 second' * CASE j.lane
+                WHEN 'urgent' THEN w.urgent_seconds
+                WHEN 'standard' THEN w.standard_seconds
+                WHEN 'bulk' THEN w.bulk_seconds
+            END
+      )
+    LIMIT $3::integer
+    FOR UPDATE OF j SKIP LOCKED
+)
+UPDATE jobs AS j
+SET state = l.state, lease = NULL, run_deadline = NULL, updated_at = now(),
+    crashes = j.crashes + 1,
+    error_code = CASE l.state WHEN 'cancelled' THEN 'cancelled' ELSE 'worker_lost' END,
+    error_message = CASE l.state
+        WHEN 'cancelled' THEN 'cancelled while it ran'
+        WHEN 'failed' THEN format('its worker fell silent %s times', j.crashes + 1)
+        ELSE 'its worker fell silent'
+    END,
+    started_at = CASE WHEN l.state = 'queued' THEN NULL ELSE j.started_at END,
+    payload = CASE WHEN l.state = 'queued' THEN j.payload END,
+    finished_at = CASE WHEN l.state <> 'queued' THEN now() END,
+    expires_at = CASE
+        WHEN l.state <> 'queued'
+        THEN now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
+    END
+FROM lost AS l
+WHERE j.org_id = l.org_id AND j.id = l.id AND j.lease = l.lease
+RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.state::text AS state

@@ -1,0 +1,14 @@
+-- Put jobs whose time has come into the queue: staged, retrying -> queued.
+WITH due AS MATERIALIZED (
+    SELECT j.org_id, j.id
+    FROM jobs AS j
+    WHERE j.state IN ('staged', 'retrying') AND j.run_at <= now()
+    ORDER BY j.run_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE jobs AS j
+SET state = 'queued', updated_at = now()
+FROM due AS d
+WHERE j.org_id = d.org_id AND j.id = d.id
+RETURNING j.lane::text AS lane, j.endpoint

@@ -1,0 +1,11 @@
+-- Renew every lease of a worker at once, by one row. Answers nothing if its registration is gone:
+-- its leases have ended, and it must stop what it runs. Also says which of its jobs are to be
+-- cancelled, should the notification have been lost.
+WITH renewed AS (
+    UPDATE workers SET last_seen_at = now() WHERE boot = $1 RETURNING boot
+)
+SELECT array(
+    SELECT j.id FROM jobs AS j WHERE j.lease >> 40 = $1 AND j.lease IS NOT NULL
+      AND j.state = 'cancel_requested'
+) AS cancel_requested
+FROM renewed

@@ -1,0 +1,85 @@
+"""What the upkeep loops do to many rows. One method a file of ``sql/upkeep``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from coatcheck.domain.states import State
+from coatcheck.store.crashing import fetch_or_die
+from coatcheck.store.line import Line
+from coatcheck.store.sql import sql
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    uuid: UUID
+    endpoint: str
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    jobs: int
+    blob_keys: list[str]
+
+
+async def stage(line: Line, rows_max: int) -> list[str]:
+    """Put due jobs into the queue. The endpoints they are for, one per job."""
+    rows = await fetch_or_die(line, "stage.updated_not_committed", sql("upkeep/stage"), rows_max)
+    return [row["endpoint"] for row in rows]
+
+
+async def next_due_seconds(line: Line) -> float | None:
+    """Seconds until the next job is due."""
+    rows = await line.fetch(sql("upkeep/next_due"))
+    seconds: float | None = rows[0][0]
+    return seconds
+
+
+async def rescue(
+    line: Line, *, crashes_max: int, keep_failed_seconds: int, rows_max: int
+) -> list[Rescued]:
+    """Take jobs from workers that fell silent."""
+    rows = await fetch_or_die(
+        line,
+        "rescue.updated_not_committed",
+        sql("upkeep/rescue"),
+        crashes_max,
+        keep_failed_seconds,
+        rows_max,
+    )
+    return [Rescued(row["id"], row["endpoint"], State(row["state"])) for row in rows]
+
+
+async def forget_workers(line: Line) -> None:
+    """Remove the rows of workers that are long gone."""
+    await line.fetch(sql("upkeep/forget_workers"))
+
+
+async def expire_waiting(line: Line, *, keep_failed_seconds: int, rows_max: int) -> list[UUID]:
+    """Fail jobs that did not start before their deadline."""
+    rows = await fetch_or_die(
+        line,
+        "expire.updated_not_committed",
+        sql("upkeep/expire_waiting"),
+        keep_failed_seconds,
+        rows_max,
+    )
+    return [row["id"] for row in rows]
+
+
+async def fail_overrun(
+    line: Line, *, slack_seconds: float, keep_failed_seconds: int, rows_max: int
+) -> list[UUID]:
+    """End attempts that their worker holds long past their run deadline."""
+    rows = await line.fetch(
+        sql("upkeep/fail_overrun"), slack_seconds, keep_failed_seconds, rows_max
+    )
+    return [row["id"] for row in rows]
+
+
+async def prune(line: Line, rows_max: int) -> Pruned:
+    """Delete a chunk of jobs whose retention has ended."""
+    rows = await fetch_or_die(line, "prune.updated_not_committed", sql("upkeep/prune"), rows_max)
+    return Pruned(rows[0]["jobs"], list(rows[0]["blob_keys"]))

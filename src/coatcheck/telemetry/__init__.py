@@ -1,0 +1,1 @@
+"""What the processes say about themselves: log lines and metrics. Never payloads, never secrets."""

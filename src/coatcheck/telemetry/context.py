@@ -1,0 +1,12 @@
+"""Which request and which job the running code works for; every log line carries both."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Final
+from uuid import UUID
+
+request_id: Final[ContextVar[str | None]] = ContextVar("coatcheck_request_id", default=None)
+
+job_id: Final[ContextVar[UUID | None]] = ContextVar("coatcheck_job_id", default=None)
+"""Kept as the UUID: a job that logs nothing never pays for its id's spelling."""

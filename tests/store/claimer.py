@@ -1,0 +1,77 @@
+"""A worker reduced to its statements: it registers, claims, hands in, and runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
+from coatcheck.domain.states import Event, State
+from coatcheck.store import leases
+from coatcheck.store.leases import ClaimOrder, Completion, Settlement
+from coatcheck.store.line import PINNED_PLANS, Line
+from tests.store.rows import ENDPOINT
+
+KEEP_COMPLETED_SECONDS = 86_400
+KEEP_FAILED_SECONDS = 7 * 86_400
+
+
+class Claimer:
+    def __init__(self, line: Line, boot: int, endpoints: Sequence[str]) -> None:
+        self.line = line
+        self.boot = boot
+        self.endpoints = list(endpoints)
+        self._claims = 0
+        self._cursors = {lane.value: ("", "") for lane in Lane}
+
+    def order(self, room: int | Mapping[Lane, int]) -> ClaimOrder:
+        """An order under a fresh lease, for ``room`` jobs of the standard lane or of each named."""
+        rooms = {Lane.STANDARD: room} if isinstance(room, int) else room
+        self._claims += 1
+        return ClaimOrder(
+            lanes=[lane.value for lane in rooms],
+            room=list(rooms.values()),
+            endpoints=self.endpoints,
+            timeouts=[60.0] * len(self.endpoints),
+            lease=self.boot << 40 | self._claims,
+            cursors=self._cursors,
+        )
+
+    async def claim(self, room: int | Mapping[Lane, int]) -> list[ClaimedJob]:
+        """Work of flows under no limit."""
+        claimed, _ = await leases.exchange(self.line, self.order(room), [], KEEP_COMPLETED_SECONDS)
+        return claimed
+
+    async def claim_limited(self, room: int | Mapping[Lane, int]) -> list[ClaimedJob]:
+        """Work of flows under a concurrency limit."""
+        return await leases.claim_limited(self.line, self.order(room))
+
+    async def complete(self, *jobs: ClaimedJob, result: bytes = b"null") -> int:
+        """Hand jobs in as completed. How many were accepted."""
+        _, accepted = await leases.exchange(
+            self.line,
+            self.order(0),
+            [Completion(job, result, 0.5) for job in jobs],
+            KEEP_COMPLETED_SECONDS,
+        )
+        return len(accepted)
+
+    async def settle(
+        self, job: ClaimedJob, event: Event, *, code: str = "broke", delay: float = 60.0
+    ) -> State | None:
+        """End an attempt otherwise. The state it led to, or None if nothing was changed."""
+        settlement = Settlement(job, event, code, "it broke", delay, 0.5)
+        states = await leases.settle(self.line, [settlement], KEEP_FAILED_SECONDS)
+        return states.get(job.uuid)
+
+
+@asynccontextmanager
+async def claimer(dsn: str, endpoints: Sequence[str] = (ENDPOINT,)) -> AsyncIterator[Claimer]:
+    """A registered worker on a connection of its own, with the plans a worker has."""
+    line = Line(dsn, name="test claimer", server_settings=PINNED_PLANS)
+    try:
+        boot = await leases.register(line, "test", "0", dict(DEFAULT_POLICIES))
+        yield Claimer(line, boot, endpoints)
+    finally:
+        await line.close()

@@ -1,0 +1,66 @@
+"""A trigger, for tests only, that refuses every step the domain's table does not know.
+
+It stands in the template database, so every test that uses the `dsn` fixture runs under it:
+whatever statement makes an illegal step, in whatever test, fails there and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from coatcheck.domain.states import EDGES, INITIAL, State
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection
+
+
+async def install(dsn: str) -> None:
+    """Guard the jobs of this database."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(_statements())
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def unguarded(connection: Connection) -> AsyncIterator[None]:
+    """Let a test put rows into any state: no trigger fires on this connection meanwhile."""
+    await connection.execute("SET session_replication_role = replica")
+    try:
+        yield
+    finally:
+        await connection.execute("RESET session_replication_role")
+
+
+def _statements() -> str:
+    edges = ", ".join(f"('{source}', '{target}')" for source, target in sorted(EDGES))
+    return f"""
+        CREATE FUNCTION refuse_illegal_step() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF TG_OP = 'INSERT' THEN
+                RAISE EXCEPTION 'a job cannot begin as %', NEW.state;
+            END IF;
+            RAISE EXCEPTION 'a job cannot go from % to %', OLD.state, NEW.state;
+        END $$;
+
+        CREATE TRIGGER only_legal_steps BEFORE UPDATE ON jobs FOR EACH ROW
+        WHEN (
+            OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN ({edges})
+        )
+        EXECUTE FUNCTION refuse_illegal_step();
+
+        CREATE TRIGGER only_legal_beginnings BEFORE INSERT ON jobs FOR EACH ROW
+        WHEN (NEW.state NOT IN ({_literals(INITIAL)}))
+        EXECUTE FUNCTION refuse_illegal_step();
+    """
+
+
+def _literals(states: Iterable[State]) -> str:
+    return ", ".join(f"'{state}'" for state in sorted(states))

@@ -1,0 +1,59 @@
+"""Of many processes that want to do a named thing, one is elected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from coatcheck.domain.errors import OutcomeUnknown
+from coatcheck.store.election import Election
+from coatcheck.store.line import Line
+from tests.store.blocking import processes_named, terminate
+from tests.store.edge_guard import Connection
+from tests.waiting import eventually_async
+
+
+@asynccontextmanager
+async def line_named(dsn: str, name: str) -> AsyncIterator[Line]:
+    line = Line(dsn, name=name)
+    try:
+        yield line
+    finally:
+        await line.close()
+
+
+async def test_one_of_many_wins_and_goes_on_winning(dsn: str) -> None:
+    async with AsyncExitStack() as stack:
+        lines = [await stack.enter_async_context(line_named(dsn, f"c{n}")) for n in range(5)]
+        candidates = [Election(line, "stager") for line in lines]
+        for _ in range(3):
+            won = await asyncio.gather(*(candidate.won() for candidate in candidates))
+            assert sum(won) == 1
+        assert await candidates[won.index(True)].won()
+
+
+async def test_elections_of_different_names_do_not_meet(dsn: str) -> None:
+    async with line_named(dsn, "a") as first, line_named(dsn, "b") as second:
+        assert await Election(first, "stager").won()
+        assert await Election(second, "pruner").won()
+
+
+async def test_who_loses_its_connection_loses_the_election(
+    dsn: str, connection: Connection
+) -> None:
+    async with line_named(dsn, "first") as first, line_named(dsn, "second") as second:
+        incumbent, challenger = Election(first, "stager"), Election(second, "stager")
+        assert await incumbent.won()
+        assert not await challenger.won()
+        (pid,) = await processes_named(connection, "coatcheck first")
+        await terminate(connection, pid)
+        await eventually_async(challenger.won, "the challenger wins")
+
+        async def incumbent_knows() -> bool:
+            try:
+                return not await incumbent.won()
+            except OutcomeUnknown:  # its first look finds the connection broken
+                return False
+
+        await eventually_async(incumbent_knows, "the incumbent knows that it has lost")

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from coatcheck.cli.app import app
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
+
+
+def sections() -> dict[str, str]:
+    _, *parts = PAGE.read_text().split("\n## `coatcheck ")
+    return {part.partition("`")[0]: part for part in parts}
+
+
+def commands() -> dict[str, Any]:
+    group: Any = typer.main.get_command(app)
+    return dict(group.commands)
+
+
+def test_the_page_has_a_section_for_every_command_and_no_other() -> None:
+    assert set(sections()) == set(commands())
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_every_option_of_a_command_is_in_its_section(name: str) -> None:
+    for parameter in commands()[name].params:
+        if getattr(parameter, "hidden", False) or parameter.param_type_name == "argument":
+            continue
+        assert f"`{parameter.opts[0]}" in sections()[name].replace("[--", "`--")

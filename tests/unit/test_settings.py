@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from coatcheck.domain.errors import SettingsInvalid
+from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
+from coatcheck.settings import SETTINGS, Settings, check_environment, likely_typos
+from coatcheck.settings.reference import markdown
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DATABASE = {"COATCHECK_DATABASE_URL": "postgresql://me:hunter2@db.example/coatcheck"}
+
+
+def read(**variables: str) -> Settings:
+    named = {f"COATCHECK_{name}": value for name, value in variables.items()}
+    return Settings.from_environment(DATABASE | named)
+
+
+def refusal(**variables: str) -> str:
+    with pytest.raises(SettingsInvalid) as refused:
+        read(**variables)
+    return str(refused.value)
+
+
+def test_only_the_database_url_is_required() -> None:
+    settings = Settings.from_environment(DATABASE)
+    assert settings.database_url == DATABASE["COATCHECK_DATABASE_URL"]
+    assert settings.lanes == DEFAULT_POLICIES
+    assert settings.keep_completed_seconds == 24 * 3600
+    assert settings.keep_failed_seconds == 7 * 24 * 3600
+    assert (settings.poll_seconds_min, settings.poll_seconds_max) == (1.0, 30.0)
+    assert settings.blob_url.startswith("file:///")
+    with pytest.raises(SettingsInvalid, match="COATCHECK_DATABASE_URL is not set"):
+        Settings.from_environment({})
+
+
+def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> None:
+    settings = read(
+        BLOB_URL="s3://bucket/prefix",
+        TEMP_DIR=str(tmp_path),
+        HOST="::1",
+        PORT="9000",
+        KEEP_COMPLETED_SECONDS="0",
+        KEEP_FAILED_SECONDS="60",
+        POLL_SECONDS_MIN="0.25",
+        POLL_SECONDS_MAX="5",
+        DRAIN_SECONDS="0",
+        LOG_LEVEL="DEBUG",
+        LOG_FORMAT="json",
+    )
+    names = [field.name for field in dataclasses.fields(Settings)]
+    assert {n: getattr(settings, n) for n in names if not n.startswith("lane")} == {
+        "database_url": DATABASE["COATCHECK_DATABASE_URL"],
+        "blob_url": "s3://bucket/prefix",
+        "temp_dir": tmp_path,
+        "host": "::1",
+        "port": 9000,
+        "keep_completed_seconds": 0,
+        "keep_failed_seconds": 60,
+        "poll_seconds_min": 0.25,
+        "poll_seconds_max": 5.0,
+        "drain_seconds": 0.0,
+        "log_level": "debug",
+        "log_format": "json",
+    }
+
+
+def test_lane_settings_become_one_policy_a_lane_and_keep_the_defaults_of_what_is_left_out() -> None:
+    lanes = read(
+        LANE_CONCURRENCY="urgent=1, bulk=0", LANE_RETRIES="standard=9", LANE_ACK_SECONDS="bulk=2.5"
+    ).lanes
+    assert lanes == {
+        Lane.URGENT: LanePolicy(retries=5, ack_seconds=30.0, concurrency=1),
+        Lane.STANDARD: LanePolicy(retries=9, ack_seconds=120.0, concurrency=32),
+        Lane.BULK: LanePolicy(retries=3, ack_seconds=2.5, concurrency=0),
+    }
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert read(PORT="  ").port == 8080
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE_URL", "mysql://db"),
+        ("BLOB_URL", "file://relative"),
+        ("BLOB_URL", "ftp://host/folder"),
+        ("BLOB_URL", "/folder"),
+        ("TEMP_DIR", "relative"),
+        ("HOST", "a b"),
+        ("PORT", "0"),
+        ("PORT", "65536"),
+        ("PORT", "80.5"),
+        ("LANE_CONCURRENCY", "urgent"),
+        ("LANE_CONCURRENCY", "urgent=-1"),
+        ("LANE_CONCURRENCY", "fast=1"),
+        ("LANE_CONCURRENCY", "bulk=1,bulk=2"),
+        ("LANE_CONCURRENCY", "urgent=0,standard=0,bulk=0"),
+        ("LANE_RETRIES", "urgent=101"),
+        ("LANE_ACK_SECONDS", "urgent=0"),
+        ("LANE_ACK_SECONDS", "urgent=nan"),
+        ("KEEP_COMPLETED_SECONDS", "-1"),
+        ("KEEP_FAILED_SECONDS", "1e3"),
+        ("POLL_SECONDS_MIN", "inf"),
+        ("POLL_SECONDS_MIN", "31"),
+        ("POLL_SECONDS_MAX", "0.5"),
+        ("DRAIN_SECONDS", "forever"),
+        ("LOG_LEVEL", "loud"),
+        ("LOG_FORMAT", "xml"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(name: str, value: str) -> None:
+    assert f"COATCHECK_{name}" in refusal(**{name: value})
+
+
+def test_every_setting_has_a_value_that_is_refused_in_the_test_above() -> None:
+    [mark] = [
+        mark
+        for mark in test_a_wrong_value_is_refused_by_name.pytestmark  # type: ignore[attr-defined]
+        if mark.name == "parametrize"
+    ]
+    refused = {f"COATCHECK_{name}" for name, _ in mark.args[1]}
+    assert refused == {setting.variable for setting in SETTINGS.values()}
+
+
+def test_all_problems_are_listed_at_once_with_what_was_given_and_what_is_allowed() -> None:
+    message = refusal(PORT="http", LOG_LEVEL="loud", LANE_RETRIES="urgent")
+    assert message.startswith("3 settings are wrong:")
+    assert "COATCHECK_PORT is 'http', which is not allowed; allowed: a whole number" in message
+    assert "COATCHECK_LOG_LEVEL is 'loud'" in message
+    assert "COATCHECK_LANE_RETRIES is 'urgent'" in message
+
+
+def test_a_password_shows_neither_in_an_error_nor_in_the_object() -> None:
+    assert "hunter2" not in refusal(DATABASE_URL="mysql://me:hunter2@db/x")
+    assert "hunter2" not in repr(read(BLOB_URL="s3://key:hunter2@bucket/x"))
+
+
+def test_a_command_that_learns_the_database_later_still_checks_the_rest() -> None:
+    check_environment({}, except_for="COATCHECK_DATABASE_URL")
+    with pytest.raises(SettingsInvalid, match=r"^COATCHECK_PORT"):
+        check_environment({"COATCHECK_PORT": "x"}, except_for="COATCHECK_DATABASE_URL")
+
+
+def test_a_misspelt_variable_is_matched_with_the_one_that_was_meant() -> None:
+    assert likely_typos(
+        {
+            "COATCHECK_DATABSE_URL": "",
+            "COATCHECK_LANES_CONCURRENCY": "",
+            "COATCHECK_PORT": "",
+            "COATCHECK_CRASH_AT": "",
+            "COATCHECK_TEST_DSN": "",
+            "COATCHECK_SOMETHING_OF_YOURS": "",
+            "DATABASE_URL": "",
+        }
+    ) == {
+        "COATCHECK_DATABSE_URL": "COATCHECK_DATABASE_URL",
+        "COATCHECK_LANES_CONCURRENCY": "COATCHECK_LANE_CONCURRENCY",
+    }
+
+
+def test_the_settings_page_is_what_the_declarations_say() -> None:
+    page = REPOSITORY / "docs" / "reference" / "settings.md"
+    assert page.read_text() == markdown(), (
+        "run: python -m coatcheck.settings.reference > docs/reference/settings.md"
+    )
