@@ -1,0 +1,45 @@
+"""All upkeep loops of a process, on one connection."""
+
+from __future__ import annotations
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.settings import Settings
+from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.notify import Notifier
+from coatcheck.upkeep.expirer import Expirer
+from coatcheck.upkeep.loop import Loop
+from coatcheck.upkeep.pruner import Pruner
+from coatcheck.upkeep.rescuer import Rescuer
+from coatcheck.upkeep.stager import Stager
+from coatcheck.upkeep.sweeper import Sweeper
+
+
+class Upkeep:
+    """Starts and stops the loops. Every server and every worker runs one; see ``loop.py``."""
+
+    def __init__(self, settings: Settings) -> None:
+        blobs = BlobContainer.open(settings.blob_url)
+        keep = settings.keep_failed_seconds
+        # Ticks are short and take turns; the locks of all elections live on this connection.
+        # Pinned: guessing, PostgreSQL would read the whole history every second to find the few.
+        self._line = Line(settings.database_url, name="upkeep", server_settings=PINNED_PLANS)
+        self._notify_line = Line(settings.database_url, name="upkeep notify")
+        self._notifier = Notifier(self._notify_line)
+        self.loops: tuple[Loop, ...] = (
+            Stager(self._line, self._notifier),
+            Rescuer(self._line, self._notifier, keep_failed_seconds=keep),
+            Expirer(self._line, self._notifier, keep_failed_seconds=keep),
+            Pruner(self._line, blobs),
+            Sweeper(self._line, blobs),
+        )
+
+    def start(self) -> None:
+        for loop in self.loops:
+            loop.start()
+
+    async def stop(self) -> None:
+        for loop in self.loops:
+            await loop.stop()
+        await self._notifier.drain()
+        await self._line.close()
+        await self._notify_line.close()

@@ -1,0 +1,46 @@
+"""Ends jobs whose time is up: not started by their deadline, or held long past another."""
+
+from __future__ import annotations
+
+import logging
+from typing import ClassVar
+
+from coatcheck.domain.ids import to_text
+from coatcheck.store import upkeep
+from coatcheck.store.channels import CHANGED
+from coatcheck.store.line import Line
+from coatcheck.store.notify import Notifier
+from coatcheck.upkeep.loop import Loop
+
+_log = logging.getLogger(__name__)
+_ROWS_MAX = 200
+_LOOK_SECONDS = 1.0
+OVERRUN_SLACK_SECONDS = 30.0
+"""A worker enforces run deadlines itself; this long after one it has evidently lost the job."""
+
+
+class Expirer(Loop):
+    name: ClassVar[str] = "expirer"
+
+    def __init__(self, line: Line, notifier: Notifier, *, keep_failed_seconds: int) -> None:
+        super().__init__(line)
+        self._notifier = notifier
+        self._keep_failed_seconds = keep_failed_seconds
+
+    async def tick(self) -> float:
+        late = await upkeep.expire_waiting(
+            self._line, keep_failed_seconds=self._keep_failed_seconds, rows_max=_ROWS_MAX
+        )
+        overrun = await upkeep.fail_overrun(
+            self._line,
+            slack_seconds=OVERRUN_SLACK_SECONDS,
+            keep_failed_seconds=self._keep_failed_seconds,
+            rows_max=_ROWS_MAX,
+        )
+        for job_id in overrun:
+            _log.warning(
+                "a worker held a job long past its run deadline", extra={"job_id": to_text(job_id)}
+            )
+        if late or overrun:
+            self._notifier.say(CHANGED, {job_id.hex for job_id in [*late, *overrun]})
+        return 0.0 if _ROWS_MAX in (len(late), len(overrun)) else _LOOK_SECONDS

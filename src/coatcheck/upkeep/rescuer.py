@@ -1,0 +1,47 @@
+"""Takes jobs from workers that fell silent, and gives them to others."""
+
+from __future__ import annotations
+
+import logging
+from typing import ClassVar
+
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.limits import CRASHES_MAX
+from coatcheck.store import upkeep
+from coatcheck.store.channels import CHANGED, READY
+from coatcheck.store.line import Line
+from coatcheck.store.notify import Notifier
+from coatcheck.upkeep.loop import Loop
+
+_log = logging.getLogger(__name__)
+_ROWS_MAX = 200
+_LOOK_SECONDS = 1.0
+
+
+class Rescuer(Loop):
+    name: ClassVar[str] = "rescuer"
+
+    def __init__(self, line: Line, notifier: Notifier, *, keep_failed_seconds: int) -> None:
+        super().__init__(line)
+        self._notifier = notifier
+        self._keep_failed_seconds = keep_failed_seconds
+
+    async def tick(self) -> float:
+        rescued = await upkeep.rescue(
+            self._line,
+            crashes_max=CRASHES_MAX,
+            keep_failed_seconds=self._keep_failed_seconds,
+            rows_max=_ROWS_MAX,
+        )
+        for job in rescued:
+            _log.warning(
+                "took a job from a silent worker",
+                extra={"job_id": to_text(job.uuid), "endpoint": job.endpoint, "state": job.state},
+            )
+        if rescued:
+            self._notifier.say(READY, {job.endpoint for job in rescued})
+            self._notifier.say(CHANGED, {job.uuid.hex for job in rescued})
+        if len(rescued) == _ROWS_MAX:
+            return 0.0
+        await upkeep.forget_workers(self._line)
+        return _LOOK_SECONDS

@@ -1,0 +1,1 @@
+"""The data plane: claims jobs, runs them, finishes them, cleans up after them."""

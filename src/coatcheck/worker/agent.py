@@ -1,0 +1,479 @@
+"""The worker process: claims jobs, runs them, hands them in. No listening socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+from uuid import UUID
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.crash import crash_point
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown, SettingsInvalid
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.outcome import (
+    Cancelled,
+    Completed,
+    Failed,
+    Interrupted,
+    Outcome,
+    Retryable,
+    Unreachable,
+)
+from coatcheck.domain.retry import JOB_BACKOFF, UNREACHABLE_BACKOFF
+from coatcheck.domain.states import Event
+from coatcheck.job import Job
+from coatcheck.service import Endpoint, Service
+from coatcheck.settings import Settings
+from coatcheck.store import leases
+from coatcheck.store.channels import CANCEL, READY
+from coatcheck.store.leases import Completion, Settlement
+from coatcheck.store.limits import declare_limits
+from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.listen import Listener
+from coatcheck.store.notify import Notifier
+from coatcheck.telemetry import context, metrics
+from coatcheck.version import __version__
+from coatcheck.worker.counter import Counter
+from coatcheck.worker.crew import Crew
+from coatcheck.worker.execution import Executors
+from coatcheck.worker.lease import LeaseKeeper
+from coatcheck.worker.poll import PollInterval
+from coatcheck.worker.reports import ReportDesk
+from coatcheck.worker.running import RunningJob, StopReason
+from coatcheck.worker.tempdirs import TempRoot
+
+_log = logging.getLogger(__name__)
+_UNHURRIED = {"synchronous_commit": "off"}
+"""For claims and heartbeats, which nobody is told of: should the server crash before they are on
+disk, a claimed job is simply queued again, and its holder's result refused (docs/adr/0009)."""
+_WATCH_SECONDS = 0.05
+_TIDY_SECONDS = 30.0
+_CANCEL_GRACE_SECONDS = 5.0
+"""How long a handler that was asked to stop may take before it is interrupted."""
+_STOP_AGAIN_SECONDS = 5.0
+"""A handler that swallowed its interruption is interrupted again after this long."""
+_DRAIN_STOP_SECONDS = 6.0
+"""How long interrupted handlers may take at the end: an isolated process has its own grace."""
+
+
+class Worker:
+    """Runs the jobs of some services until told to stop.
+
+    >>> worker = Worker(settings, [docs])
+    >>> await worker.run()          # worker.stop() drains and ends it
+    """
+
+    def __init__(self, settings: Settings, services: Iterable[Service], *, name: str = "") -> None:
+        self._settings = settings
+        self._endpoints: dict[str, Endpoint] = {
+            endpoint.name: endpoint
+            for service in services
+            for endpoint in service.endpoints.values()
+        }
+        if not self._endpoints:
+            raise SettingsInvalid("a worker needs at least one service with an endpoint")
+        dsn = settings.database_url
+        self._exchange_line = Line(dsn, name="worker exchange", server_settings=PINNED_PLANS)
+        self._claim_line = Line(
+            dsn, name="worker claim", server_settings={**PINNED_PLANS, **_UNHURRIED}
+        )
+        self._heartbeat_line = Line(
+            dsn, name="worker heartbeat", server_settings={**PINNED_PLANS, **_UNHURRIED}
+        )
+        self._report_line = Line(dsn, name="worker reports", server_settings=PINNED_PLANS)
+        self._notify_line = Line(dsn, name="worker notify")
+        self._lines = (
+            self._exchange_line,
+            self._claim_line,
+            self._heartbeat_line,
+            self._report_line,
+            self._notify_line,
+        )
+        self._notifier = Notifier(self._notify_line)
+        self._crews = {
+            lane: Crew(policy.concurrency, self._run)
+            for lane, policy in settings.lanes.items()
+            if policy.concurrency > 0
+        }
+        self._keeper = LeaseKeeper(
+            self._heartbeat_line,
+            # A boot number that a crash of PostgreSQL took back could be given out twice.
+            self._exchange_line,
+            settings.lanes,
+            name=name or f"{socket.gethostname()}:{os.getpid()}",
+            version=__version__,
+            on_cancel=self._cancel,
+            on_lost=self._lose,
+            on_held_again=self._held_again,
+            handing_in_failed_for=self._handing_in_failed_for,
+        )
+        self._counter = Counter(
+            self._exchange_line,
+            self._claim_line,
+            self._keeper,
+            self._notifier,
+            self._crews,
+            self._endpoints,
+            PollInterval(settings.poll_seconds_min, settings.poll_seconds_max),
+            keep_completed_seconds=settings.keep_completed_seconds,
+            keep_failed_seconds=settings.keep_failed_seconds,
+            accept=self._accept,
+        )
+        self._reports = ReportDesk(self._report_line, self._notifier, self._open_blobs)
+        self._listener = Listener(
+            dsn,
+            {READY: self._heard_ready, CANCEL: self._heard_cancel},
+            on_gap=self._counter.look_for_limits,
+        )
+        self._running: set[RunningJob] = set()
+        self._stopping = asyncio.Event()
+        self.ready = asyncio.Event()
+        """Set once the worker claims."""
+        self._executors: Executors | None = None
+        self._blobs: BlobContainer | None = None
+
+    @property
+    def boot(self) -> int:
+        return self._keeper.boot
+
+    @property
+    def rejected(self) -> int:
+        """How many results came too late and were refused."""
+        return self._counter.rejected
+
+    def _handing_in_failed_for(self) -> float:
+        return self._counter.failing_for()
+
+    def stop(self) -> None:
+        """Begin to drain: claim no more, let running jobs end within the grace, then return."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Work until ``stop``; then drain and return."""
+        temp_root = TempRoot(self._settings.temp_dir)
+        self._executors = executors = Executors(self._settings, temp_root)
+        try:
+            await self._keeper.register()
+            await self._declare_limits()
+            await self._listener.start()
+            loops = [
+                asyncio.create_task(loop, name=f"worker {name}")
+                for name, loop in (
+                    ("counter", self._counter.run()),
+                    ("lease", self._keeper.run()),
+                    ("watch", self._watch()),
+                    ("starts", self._show_starts()),
+                    ("tidy", self._tidy(temp_root)),
+                )
+            ]
+            _log.info("worker ready", extra={"boot": self.boot, "endpoints": list(self._endpoints)})
+            self.ready.set()
+            try:
+                await self._until_stopped(loops)
+                await self._drain()
+            finally:
+                for loop in loops:
+                    loop.cancel()
+                await asyncio.gather(*loops, return_exceptions=True)
+                await self._close()
+        finally:
+            executors.close()
+            temp_root.close()
+
+    async def _declare_limits(self) -> None:
+        await declare_limits(
+            self._report_line,
+            {name: endpoint.concurrency for name, endpoint in self._endpoints.items()},
+        )
+
+    async def _until_stopped(self, loops: Sequence[asyncio.Task[None]]) -> None:
+        stopping = asyncio.create_task(self._stopping.wait())
+        done, _ = await asyncio.wait([stopping, *loops], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        for ended in done - {stopping}:
+            ended.result()  # a loop never ends by itself: raise what ended it
+
+    # Claimed work
+
+    def _accept(self, jobs: list[ClaimedJob]) -> None:
+        if self._stopping.is_set():
+            # Of a claim that was under way when the drain began.
+            for job in jobs:
+                self._hand_in(job, Interrupted(), 0.0)
+            return
+        by_lane: dict[Lane, list[ClaimedJob]] = {}
+        for job in jobs:
+            by_lane.setdefault(job.lane, []).append(job)
+        for lane, lane_jobs in by_lane.items():
+            self._crews[lane].give(lane_jobs)
+
+    async def _run(self, claimed: ClaimedJob) -> None:
+        """One attempt at one job, from its first step to its hand-in."""
+        endpoint = self._endpoints[claimed.endpoint]
+        reporter = self._reports.reporter(claimed)
+        job = Job(
+            claimed.uuid,
+            claimed.org,
+            claimed.endpoint,
+            claimed.lane,
+            claimed.attempt,
+            len(claimed.payload),
+            claimed.request_id,
+            reporter,
+        )
+        task = asyncio.current_task()
+        assert task is not None and self._executors is not None
+        started_at = time.monotonic()
+        timeout = claimed.timeout_seconds or endpoint.timeout_seconds
+        running = RunningJob(claimed, job, task, started_at, started_at + timeout)
+        self._running.add(running)
+        context.job_id.set(claimed.uuid)
+        context.request_id.set(claimed.request_id)
+        crash_point("run.before_handler")
+        try:
+            outcome = await self._executors.run(endpoint, job, claimed.payload)
+            crash_point("run.handler_returned")
+            if reporter.used:
+                await self._reports.settle(claimed)
+        except asyncio.CancelledError:
+            if running.stop_reason is None:
+                raise
+            running.over = True
+            outcome = self._stopped(running.stop_reason, timeout)
+            if reporter.used:
+                await self._reports.last_words(claimed)
+        except Exception as error:  # noqa: BLE001 - whatever storing an attachment raised
+            _log.exception("what the job reported could not be stored")
+            outcome = Retryable("report_not_stored", type(error).__name__)
+        finally:
+            self._running.discard(running)
+            # All of them: the slot's next job must not inherit an interruption of this one.
+            while task.cancelling():
+                task.uncancel()
+        if running.stop_reason is StopReason.GIVEN_BACK:
+            self._reports.forget(claimed)
+            return
+        if running.stop_reason is StopReason.LOST:
+            # The lease may yet be renewed, and then nobody would rescue the job. So it is given
+            # back; if it is somebody else's by now, that changes nothing.
+            self._reports.forget(claimed)
+            outcome = Interrupted()
+        elif isinstance(outcome, Cancelled) and running.cancel_asked_at is None:
+            outcome = Retryable("handler_error", "JobCancelled: nobody asked for cancellation")
+        self._hand_in(claimed, outcome, time.monotonic() - started_at)
+
+    def _stopped(self, reason: StopReason, timeout: float) -> Outcome:
+        match reason:
+            case StopReason.TIMEOUT:
+                return Retryable("timed_out", f"ran for longer than {timeout:g} s")
+            case StopReason.CANCEL:
+                return Cancelled()
+            case StopReason.DRAIN | StopReason.LOST | StopReason.GIVEN_BACK:
+                return Interrupted()
+            case _:
+                assert_never(reason)
+
+    def _hand_in(self, job: ClaimedJob, outcome: Outcome, ran: float) -> None:
+        """The one place where what became of an attempt turns into an event."""
+        match outcome:
+            case Completed(result):
+                self._counter.hand_in(Completion(job, result, ran))
+            case Failed(code, message):
+                self._counter.settle(Settlement(job, Event.FAIL, code, message, 0.0, ran))
+            case Retryable(code, message, after):
+                delay = JOB_BACKOFF.delay(job.failures, random.random()) if after is None else after
+                self._counter.settle(Settlement(job, Event.RETRY, code, message, delay, ran))
+            case Unreachable(message, after):
+                delay = (
+                    UNREACHABLE_BACKOFF.delay(job.unreachables, random.random())
+                    if after is None
+                    else after
+                )
+                self._counter.settle(
+                    Settlement(job, Event.UNREACHABLE, "target_unreachable", message, delay, ran)
+                )
+            case Interrupted():
+                self._counter.settle(Settlement(job, Event.RELEASE, None, None, 0.0, ran))
+            case Cancelled():
+                self._counter.settle(
+                    Settlement(job, Event.ACKNOWLEDGE_CANCEL, None, None, 0.0, ran)
+                )
+            case _:
+                assert_never(outcome)
+
+    # What is heard
+
+    def _heard_ready(self, payload: str) -> None:
+        if not payload:
+            self._counter.look_for_limits()
+        elif any(endpoint in self._endpoints for endpoint in payload.split(",")):
+            self._counter.look_for_work()
+
+    def _heard_cancel(self, payload: str) -> None:
+        for word in payload.split(","):
+            boot, _, job_id = word.partition(":")
+            if boot == str(self.boot):
+                self._cancel(UUID(hex=job_id))
+
+    def _cancel(self, job_id: UUID) -> None:
+        now = time.monotonic()
+        for running in self._running:
+            if running.claimed.uuid == job_id:
+                running.ask_to_stop(now)
+                return
+        for crew in self._crews.values():
+            not_begun = crew.take_out(job_id)
+            if not_begun is not None:
+                self._hand_in(not_begun, Cancelled(), 0.0)
+
+    # Watching over what runs
+
+    async def _watch(self) -> None:
+        """Never waits for the database: it is what stops handlers when that is away."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            now = time.monotonic()
+            self._keeper.give_up_what_is_lost(now)
+            self._stop_what_overstays(now)
+            self._give_back_what_is_stuck(now)
+            for lane, crew in self._crews.items():
+                metrics.set_running(lane, crew.busy)
+
+    def _lose(self, lane: Lane) -> None:
+        """The lane's lease has run out: nothing of it counts any more."""
+        crew = self._crews.get(lane)
+        if crew is None:
+            return
+        now = time.monotonic()
+        abandoned = crew.take_back()
+        for job in abandoned:
+            self._hand_in(job, Interrupted(), 0.0)
+        lost = [
+            running
+            for running in self._running
+            if running.claimed.lane is lane and running.stop_reason is not StopReason.LOST
+        ]
+        for running in lost:
+            running.stop_reason = None
+            running.stop(StopReason.LOST, now)
+        if abandoned or lost:
+            _log.warning(
+                "the lease ran out: stopped %d running and dropped %d waiting jobs",
+                len(lost),
+                len(abandoned),
+                extra={"lane": lane.value},
+            )
+
+    def _held_again(self) -> None:
+        self._counter.look_for_work()
+
+    def _stop_what_overstays(self, now: float) -> None:
+        for running in self._running:
+            if running.stop_reason is not None:
+                if now - running.stopped_at > _STOP_AGAIN_SECONDS:
+                    running.stop(running.stop_reason, now)
+            elif now >= running.deadline:
+                running.stop(StopReason.TIMEOUT, now)
+            elif (
+                running.cancel_asked_at is not None
+                and now - running.cancel_asked_at >= _CANCEL_GRACE_SECONDS
+            ):
+                running.stop(StopReason.CANCEL, now)
+
+    def _give_back_what_is_stuck(self, now: float) -> None:
+        """Jobs claimed ahead, in the belief that all are short, which wait behind long ones."""
+        for crew in self._crews.values():
+            for job in crew.take_back_stuck(now):
+                self._hand_in(job, Interrupted(), 0.0)
+
+    async def _show_starts(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            await self._show_what_started(time.monotonic())
+
+    async def _show_what_started(self, now: float) -> None:
+        due = [
+            running
+            for running in self._running
+            if not running.marked and now - running.started_at >= _WATCH_SECONDS
+        ]
+        if not due:
+            return
+        try:
+            held = await leases.mark_started(
+                self._report_line, [(r.claimed, now - r.started_at) for r in due]
+            )
+        except (DatabaseUnavailable, OutcomeUnknown) as error:
+            _log.info("starts not recorded yet: %s", error)
+            return
+        crash_point("mark_started.committed")
+        for running in due:
+            running.marked = True
+            if running.claimed.uuid not in held and running in self._running:
+                running.stop(StopReason.LOST, now)
+
+    async def _tidy(self, temp_root: TempRoot) -> None:
+        """Remove what dead workers of this machine left behind: at boot, then from time to time."""
+        while True:
+            await asyncio.to_thread(temp_root.sweep)
+            await asyncio.sleep(_TIDY_SECONDS)
+
+    # Ending
+
+    async def _drain(self) -> None:
+        """Claim no more; give back what has not begun; let the rest end, or give it back too."""
+        _log.info("draining", extra={"running": len(self._running)})
+        self._counter.stop_asking()
+        crash_point("drain.before_release")
+        for crew in self._crews.values():
+            for job in crew.take_back():
+                self._hand_in(job, Interrupted(), 0.0)
+        await self._while_running(self._settings.drain_seconds)
+        now = time.monotonic()
+        for running in self._running:
+            running.stop(StopReason.DRAIN, now)
+        await self._while_running(_DRAIN_STOP_SECONDS)
+        # What will not be interrupted: its job goes back, and what it still does will be refused.
+        for running in list(self._running):
+            running.stop_reason = StopReason.GIVEN_BACK
+            self._hand_in(running.claimed, Interrupted(), 0.0)
+        await self._until_handed_in()
+        crash_point("drain.released_not_deregistered")
+
+    async def _while_running(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (  # noqa: ASYNC110 - two things to wait for, and a deadline
+            self._running or not self._counter.quiet
+        ) and time.monotonic() < deadline:
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    async def _until_handed_in(self) -> None:
+        while not self._counter.quiet:
+            if self._counter.failing_for() > self._settings.drain_seconds:
+                _log.error("the database is away: the leases are left to end by themselves")
+                return
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    async def _close(self) -> None:
+        for crew in self._crews.values():
+            await crew.close()
+        await self._listener.stop()
+        await self._notifier.drain()
+        try:
+            await self._keeper.deregister()
+        except (DatabaseUnavailable, OutcomeUnknown) as error:
+            _log.info("not deregistered: %s", error)
+        for line in self._lines:
+            await line.close()
+
+    def _open_blobs(self) -> BlobContainer:
+        if self._blobs is None:
+            self._blobs = BlobContainer.open(self._settings.blob_url)
+        return self._blobs

@@ -1,0 +1,340 @@
+"""The counter of the coat check: finished work is handed in, new work is taken out.
+
+One loop over one connection. While a statement is in flight, handlers go on and their results
+gather; the next statement takes them all. It sends as soon as there is something to say (no timer,
+so an idle worker adds no latency), and asks for work with whatever it sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from uuid import UUID
+
+from coatcheck.crash import crash_point
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.limits import CLAIM_ROWS_MAX
+from coatcheck.domain.states import State
+from coatcheck.service import Endpoint
+from coatcheck.store import leases
+from coatcheck.store.channels import CHANGED
+from coatcheck.store.leases import ClaimOrder, Completion, Settlement
+from coatcheck.store.limits import any_limits
+from coatcheck.store.line import Line
+from coatcheck.store.notify import Notifier
+from coatcheck.telemetry import metrics
+from coatcheck.worker.crew import Crew
+from coatcheck.worker.lease import LeaseKeeper
+from coatcheck.worker.poll import PollInterval
+
+_log = logging.getLogger(__name__)
+_FEW_JOBS = 32
+_TURNS_FOR_SHORT_JOBS = 3
+_IDS_TOLD_MAX = 200
+"""More finished jobs than this in one batch are told as "look yourself"."""
+
+
+class Counter:
+    """Exchanges finished jobs for new ones, until told to stop asking."""
+
+    def __init__(
+        self,
+        line: Line,
+        claim_line: Line,
+        keeper: LeaseKeeper,
+        notifier: Notifier,
+        crews: Mapping[Lane, Crew],
+        endpoints: Mapping[str, Endpoint],
+        poll: PollInterval,
+        *,
+        keep_completed_seconds: int,
+        keep_failed_seconds: int,
+        accept: Callable[[list[ClaimedJob]], None],
+    ) -> None:
+        self._line = line
+        self._claim_line = claim_line
+        self._keeper = keeper
+        self._notifier = notifier
+        self._crews = crews
+        self._endpoints = list(endpoints)
+        self._timeouts = [endpoint.timeout_seconds for endpoint in endpoints.values()]
+        self._poll = poll
+        self._keep_completed_seconds = keep_completed_seconds
+        self._keep_failed_seconds = keep_failed_seconds
+        self._accept = accept
+        self._completions: list[Completion] = []
+        self._settlements: list[Settlement] = []
+        self._cursors = {lane.value: ("", "") for lane in crews}
+        self._reason = asyncio.Event()
+        self._work_may_wait = True
+        self._limits_unknown = True
+        self._limited = False
+        self._limited_first = False
+        self._lost_claims: list[int] = []
+        self._unsure: set[UUID] = set()
+        self._serving = False
+        self.rejected = 0
+        self._asking = True
+        self._failing_since: float | None = None
+
+    # What others tell the counter
+
+    def hand_in(self, completion: Completion) -> None:
+        self._completions.append(completion)
+        self._reason.set()
+
+    def settle(self, settlement: Settlement) -> None:
+        self._settlements.append(settlement)
+        self._reason.set()
+
+    def look_for_work(self) -> None:
+        """Work may have come; or, after a gap, anything may have changed."""
+        self._work_may_wait = True
+        self._reason.set()
+
+    def look_for_limits(self) -> None:
+        """Concurrency limits may have been set or taken away."""
+        self._limits_unknown = True
+        self.look_for_work()
+
+    def stop_asking(self) -> None:
+        """Take no new work; go on handing in."""
+        self._asking = False
+        self._reason.set()
+
+    def failing_for(self) -> float:
+        """Seconds for which finished work could not be handed in."""
+        return 0.0 if self._failing_since is None else time.monotonic() - self._failing_since
+
+    @property
+    def quiet(self) -> bool:
+        """Whether everything finished has been handed in, and no claim is under way or unclear."""
+        unfinished = self._completions or self._settlements or self._lost_claims
+        return not (self._serving or unfinished)
+
+    # The loop
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        while True:
+            await self._wait_for_a_reason()
+            try:
+                await self.serve_once()
+            except (DatabaseUnavailable, OutcomeUnknown) as error:
+                self._failed()
+                _log.warning(
+                    "the database is away; trying again in %.1f s: %s", self._poll.seconds, error
+                )
+                await self._pause()
+            except Exception:  # noqa: BLE001 - whatever it was, the loop has to go on
+                # What the database refuses of one job must not end all the others with this
+                # worker. While it goes on, the leases are left to end (see lease.py).
+                self._failed()
+                _log.exception("the database refused; trying again in %.1f s", self._poll.seconds)
+                self._drop_what_nobody_holds()
+                await self._pause()
+            else:
+                self._poll.succeeded()
+                self._failing_since = None
+
+    async def serve_once(self) -> None:
+        """Hand in everything there is, take out what there is room for."""
+        self._reason.clear()
+        self._work_may_wait = False
+        self._serving = True
+        try:
+            await self._give_back_lost_claims()
+            if self._settlements:
+                await self._send_settlements()
+            # By turns, so that neither kind of flow can starve the other of room.
+            self._limited_first = not self._limited_first
+            if self._limited_first:
+                await self._claim_limited()
+                await self._exchange()
+            else:
+                await self._exchange()
+                await self._claim_limited()
+        finally:
+            self._serving = False
+
+    def _failed(self) -> None:
+        self._poll.failed()
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+
+    def _drop_what_nobody_holds(self) -> None:
+        """Results that are refused for longer than any lease lasts can only be too late by now."""
+        if self.failing_for() > self._keeper.longest_seconds:
+            self._completions.clear()
+            self._settlements.clear()
+
+    async def _wait_for_a_reason(self) -> None:
+        waiting = self._completions or self._settlements or self._lost_claims
+        if waiting or (self._work_may_wait and self._has_room()):
+            return
+        try:
+            async with asyncio.timeout(self._poll.seconds):
+                await self._reason.wait()
+        except TimeoutError:
+            self._work_may_wait = True
+
+    async def _pause(self) -> None:
+        # New results are no reason to hurry a database that is away; its return is (see on_gap).
+        deadline = time.monotonic() + self._poll.seconds
+        while (remaining := deadline - time.monotonic()) > 0 and not self._work_may_wait:
+            self._reason.clear()
+            try:
+                async with asyncio.timeout(remaining):
+                    await self._reason.wait()
+            except TimeoutError:
+                break
+        self._work_may_wait = True
+
+    def _has_room(self) -> bool:
+        return any(self._room())
+
+    def _room(self) -> list[int]:
+        """The room in each lane; none in a lane whose lease is not certain to hold."""
+        now = time.monotonic()
+        return [
+            max(0, crew.room()) if self._asking and self._keeper.holds(lane, now) else 0
+            for lane, crew in self._crews.items()
+        ]
+
+    async def _send_settlements(self) -> None:
+        batch = self._settlements[:CLAIM_ROWS_MAX]
+        with self._handing_in([settlement.job for settlement in batch]):
+            states = await leases.settle(self._line, batch, self._keep_failed_seconds)
+        crash_point("settle.committed_not_notified")
+        del self._settlements[: len(batch)]
+        ended: Tally[tuple[str, State]] = Tally()
+        for settlement in batch:
+            state = states.get(settlement.job.uuid)
+            if state is None:
+                self._too_late(settlement.job)
+            elif state.terminal:
+                ended[settlement.job.endpoint, state] += 1
+        for (endpoint, state), jobs in ended.items():
+            metrics.record_finished(endpoint, state, jobs)
+        self._settled([settlement.job for settlement in batch])
+
+    async def _exchange(self) -> None:
+        order = self._order()
+        completions = self._completions[: 2 * CLAIM_ROWS_MAX]
+        if not completions and not any(order.room):
+            return
+        crash_point("finish.before_statement" if completions else "claim.before_statement")
+        sent_at = time.monotonic()
+        with self._claiming(order), self._handing_in([done.job for done in completions]):
+            claimed, accepted = await leases.exchange(
+                # A claim alone need not wait for the disk: see Worker.
+                self._line if completions else self._claim_line,
+                order,
+                completions,
+                self._keep_completed_seconds,
+            )
+        metrics.record_claim(time.monotonic() - sent_at, len(claimed))
+        del self._completions[: len(completions)]
+        self._take(claimed)
+        if completions:
+            crash_point("finish.committed_not_notified")
+            self._completed(completions, accepted)
+        if 0 < len(claimed) <= _FEW_JOBS:
+            # Let handlers that end at once do so, and hand them in with the next question instead
+            # of behind it. With many jobs the question goes first: the server then works meanwhile.
+            for _ in range(_TURNS_FOR_SHORT_JOBS):
+                await asyncio.sleep(0)
+
+    async def _claim_limited(self) -> None:
+        if self._limits_unknown:
+            self._limits_unknown = False
+            self._limited = await any_limits(self._line)
+        if not self._limited:
+            return
+        order = self._order()
+        if any(order.room):
+            with self._claiming(order):
+                # Durable at once: a limit must hold across a crash of the server, too.
+                claimed = await leases.claim_limited(self._line, order)
+            self._take(claimed)
+
+    @contextmanager
+    def _claiming(self, order: ClaimOrder) -> Iterator[None]:
+        """Remember the lease of a claim that may have been committed without our knowing."""
+        try:
+            yield
+        except BaseException:
+            self._lost_claims.append(order.lease)
+            raise
+
+    @contextmanager
+    def _handing_in(self, jobs: list[ClaimedJob]) -> Iterator[None]:
+        """Remember the jobs of a hand-in that may have been committed without our knowing."""
+        try:
+            yield
+        except OutcomeUnknown:
+            self._unsure.update(job.uuid for job in jobs)
+            raise
+
+    async def _give_back_lost_claims(self) -> None:
+        while self._lost_claims:
+            given_back = await leases.release_claim(
+                self._line, self._lost_claims[-1], self._keep_failed_seconds
+            )
+            self._lost_claims.pop()
+            if given_back:
+                _log.info("gave back %d jobs of a claim whose answer was lost", given_back)
+
+    def _order(self) -> ClaimOrder:
+        return ClaimOrder(
+            lanes=[lane.value for lane in self._crews],
+            room=self._room(),
+            endpoints=self._endpoints,
+            timeouts=self._timeouts,
+            lease=self._keeper.fresh_lease(),
+            cursors=self._cursors,
+        )
+
+    def _take(self, claimed: list[ClaimedJob]) -> None:
+        if claimed:
+            crash_point("claim.committed_not_dispatched")
+            self._work_may_wait = True  # where there was some, there may be more
+            self._accept(claimed)
+
+    def _completed(self, completions: list[Completion], accepted: set[UUID]) -> None:
+        told = [completion.job for completion in completions]
+        if len(accepted) < len(completions):
+            for job in told:
+                if job.uuid not in accepted:
+                    self._too_late(job)
+            completions = [done for done in completions if done.job.uuid in accepted]
+        ran: dict[str, list[float]] = {}
+        for completion in completions:
+            ran.setdefault(completion.job.endpoint, []).append(completion.ran_seconds)
+        for endpoint, seconds in ran.items():
+            metrics.record_attempts(endpoint, seconds)
+            metrics.record_finished(endpoint, State.COMPLETED, len(seconds))
+        self._settled(told)
+
+    def _too_late(self, job: ClaimedJob) -> None:
+        if job.uuid in self._unsure:
+            # Sent before, and its answer lost: most likely it was accepted then.
+            return
+        self.rejected += 1
+        _log.warning(
+            "a result came too late: the job had been taken from this worker",
+            extra={"job_id": to_text(job.uuid), "endpoint": job.endpoint},
+        )
+
+    def _settled(self, jobs: list[ClaimedJob]) -> None:
+        if self._unsure:
+            self._unsure.difference_update(job.uuid for job in jobs)
+        few = len(jobs) <= _IDS_TOLD_MAX
+        self._notifier.say(CHANGED, [job.uuid.hex for job in jobs] if few else None)

@@ -1,0 +1,331 @@
+"""Runs a handler in a process of its own, which can be killed.
+
+One fresh process per attempt, so that nothing of one job is left for the next: own memory, own
+process group, limits on address space and CPU time, and a private folder that is removed however
+the process ended. It gets none of the worker's settings and secrets: its environment is built from
+a short list.
+
+A handler that was asked to cancel sees ``job.cancel_requested``. When the task that awaits ``run``
+is cancelled (a timeout, a forced cancellation, a lost lease), the whole group gets SIGTERM, which
+unwinds the handler so that its ``finally`` blocks run, and after a grace SIGKILL. If the worker
+dies, the kernel kills the process; what that process had started, and its folder, go with the next
+sweep (see ``worker/tempdirs.py``).
+
+Isolation is against accidents: the process runs as the worker's user and is no sandbox for hostile
+code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import IO, Final, TypeVar
+
+from coatcheck.domain.outcome import Outcome, Retryable
+from coatcheck.job import Attachment, Job, Reporter
+from coatcheck.service import Endpoint
+from coatcheck.worker.executors import wire
+from coatcheck.worker.executors.capture import capture
+from coatcheck.worker.executors.outcomes import (
+    log_error,
+    log_trace,
+    out_of_memory,
+    outcome_of_error,
+)
+from coatcheck.worker.executors.process import Exit, GroupProcess
+from coatcheck.worker.tempdirs import TempRoot
+
+GRACE_SECONDS: Final = 4.0
+"""What a handler gets between SIGTERM and SIGKILL."""
+
+HANG_UP_SECONDS: Final = 2.0
+"""How long pipes are read after the process ended, if one that escaped its group holds them."""
+
+REPORTS_UNDERWAY_MAX: Final = 64
+"""How many reports may wait to be stored before the process has to wait."""
+
+PASSED_VARIABLES: Final = frozenset(
+    {
+        "HOME",
+        "LANG",
+        "LANGUAGE",
+        "LC_ALL",
+        "LC_CTYPE",
+        "LD_LIBRARY_PATH",
+        "LOGNAME",
+        "PATH",
+        "SSL_CERT_DIR",
+        "SSL_CERT_FILE",
+        "TZ",
+        "USER",
+        "VIRTUAL_ENV",
+    }
+)
+"""What the process inherits of the worker's environment."""
+
+_CHILD_MODULE: Final = "coatcheck.worker.executors.child"
+_OWN_PREFIX: Final = "COATCHECK_"
+
+Result = TypeVar("Result")
+
+
+class IsolatedExecutor:
+    """Runs each job in a fresh process.
+
+    ``passed_variables`` names what else the process inherits, such as the credentials of the
+    services that handlers call. Coatcheck's own settings cannot be passed.
+    """
+
+    def __init__(
+        self,
+        temp_root: TempRoot,
+        *,
+        grace_seconds: float = GRACE_SECONDS,
+        passed_variables: Collection[str] = (),
+    ) -> None:
+        own = [name for name in passed_variables if name.startswith(_OWN_PREFIX)]
+        if own:
+            raise ValueError(f"handlers do not get {', '.join(own)}: it is the worker's own")
+        self._temp_root = temp_root
+        self._grace_seconds = grace_seconds
+        self._passed_variables = PASSED_VARIABLES | frozenset(passed_variables)
+
+    async def run(self, endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
+        """Run the handler once. Cancelling the task that awaits this ends the process and raises.
+
+        A second cancellation does not wait for the grace. Either way the process is dead, and its
+        folder gone, before this raises.
+        """
+        try:
+            directory = self._temp_root.create(job.id)
+        except OSError as error:
+            return _not_started(error)
+        try:
+            return await self._run_in(directory, endpoint, job, payload)
+        finally:
+            loop = asyncio.get_running_loop()
+            await _outlast(loop.run_in_executor(None, self._temp_root.remove, directory))
+
+    async def _run_in(
+        self, directory: Path, endpoint: Endpoint, job: Job, payload: bytes
+    ) -> Outcome:
+        try:
+            child = _Child(directory, self._environment(directory))
+        except OSError as error:
+            return _not_started(error)
+        ending: wire.Ended | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                try:
+                    ending = await _converse(child, group, _start(endpoint, job, payload), job)
+                except asyncio.CancelledError:
+                    await self._terminate(child)
+                    raise
+                finally:
+                    child.process.signal_group(signal.SIGKILL)
+                    await _outlast(child.process.exited)
+        except BaseExceptionGroup as errors:
+            # Storing a report failed, or the process sent what is no report.
+            log_error(job, errors)
+            return outcome_of_error(errors)
+        finally:
+            child.hang_up()
+        if ending is None:
+            return _outcome_of_exit(child.process.exited.result(), endpoint)
+        if ending.trace is not None:
+            log_trace(job, ending.trace)
+        return wire.outcome(ending)
+
+    async def _terminate(self, child: _Child) -> None:
+        child.process.signal_group(signal.SIGTERM)
+        await asyncio.wait([child.process.exited], timeout=self._grace_seconds)
+
+    def _environment(self, directory: Path) -> Mapping[str, str]:
+        passed = {
+            name: value for name, value in os.environ.items() if name in self._passed_variables
+        }
+        return passed | {
+            "TMPDIR": str(directory),
+            # The same modules are found, in the same order, as in the worker.
+            "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONFAULTHANDLER": "1",
+        }
+
+
+class _Child:
+    """The process and the three streams that connect it to the worker."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        self.directory = directory
+        ours, theirs = socket.socketpair()
+        # -P: the working folder is the job's, and not to be imported from.
+        command = [sys.executable, "-P", "-m", _CHILD_MODULE]
+        with theirs:
+            try:
+                self.process = GroupProcess(
+                    [*command, str(theirs.fileno()), str(os.getpid())],
+                    directory=directory,
+                    environment=environment,
+                    pass_descriptor=theirs.fileno(),
+                )
+            except OSError:
+                ours.close()
+                raise
+        self._socket = ours
+        self._closers: dict[object, Callable[[], None]] = {
+            stream: stream.close for stream in (ours, self.process.stdout, self.process.stderr)
+        }
+        self._hang_up_timer: asyncio.TimerHandle | None = None
+        self.process.exited.add_done_callback(self._hang_up_soon)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_unix_connection(sock=self._socket)
+        self._closers[self._socket] = writer.transport.abort
+        return reader, writer
+
+    async def connect_pipe(self, pipe: IO[bytes]) -> asyncio.StreamReader:
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+        self._closers[pipe] = transport.close
+        return reader
+
+    def hang_up(self) -> None:
+        """Close the streams: whoever reads one sees its end."""
+        for close in self._closers.values():
+            close()
+        if self._hang_up_timer is not None:
+            self._hang_up_timer.cancel()
+
+    def _hang_up_soon(self, _: asyncio.Future[Exit]) -> None:
+        loop = asyncio.get_running_loop()
+        self._hang_up_timer = loop.call_later(HANG_UP_SECONDS, self.hang_up)
+
+
+def _start(endpoint: Endpoint, job: Job, payload: bytes) -> wire.Start:
+    return wire.Start(
+        module=endpoint.function.__module__,
+        qualname=endpoint.function.__qualname__,
+        payload=payload,
+        job=job.uuid,
+        org=job.org,
+        endpoint=job.endpoint,
+        lane=job.lane,
+        attempt=job.attempt,
+        request_id=job.request_id,
+        memory_mb=endpoint.memory_mb,
+        cpu_seconds=endpoint.cpu_seconds,
+    )
+
+
+async def _converse(
+    child: _Child, group: asyncio.TaskGroup, start: wire.Start, job: Job
+) -> wire.Ended | None:
+    """Have the process run the job; returns its last word, or None if it died without one."""
+    reader, writer = await child.connect()
+    stdout = await child.connect_pipe(child.process.stdout)
+    stderr = await child.connect_pipe(child.process.stderr)
+    group.create_task(capture(stdout, "stdout", job.reporter.report))
+    group.create_task(capture(stderr, "stderr", job.reporter.report))
+    writer.write(wire.frame(start))
+    cancel = group.create_task(_forward_cancellation(job, writer))
+    try:
+        return await _listen(reader, writer, child.directory, job.reporter)
+    finally:
+        cancel.cancel()
+
+
+async def _forward_cancellation(job: Job, writer: asyncio.StreamWriter) -> None:
+    await job.wait_cancelled()
+    writer.write(wire.frame(wire.Cancel()))
+
+
+async def _listen(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    directory: Path,
+    reporter: Reporter,
+) -> wire.Ended | None:
+    underway: deque[Awaitable[None]] = deque()
+    while True:
+        message = await _receive(reader)
+        match message:
+            case None:
+                return None
+            case wire.Ended():
+                while underway:
+                    await underway.popleft()
+                return message
+            case wire.AttachedFile(name=name, media_type=media_type, path=path):
+                file = _path_within(directory, path)
+                await reporter.report(Attachment(name, media_type, file))
+                writer.write(wire.frame(wire.Attached()))
+            case _:
+                underway.append(reporter.report(message))
+                if len(underway) > REPORTS_UNDERWAY_MAX:
+                    await underway.popleft()
+
+
+async def _receive(reader: asyncio.StreamReader) -> wire.FromProcess | None:
+    try:
+        header = await reader.readexactly(wire.LENGTH_BYTES)
+        body = await reader.readexactly(wire.body_length(header))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None  # it died, perhaps in the middle of a word
+    return wire.message_from_process(body)
+
+
+def _path_within(directory: Path, path: str) -> Path:
+    file = (directory / path).resolve()
+    if not file.is_relative_to(directory.resolve()):
+        raise wire.BadFrame("an attachment from outside the job's folder")
+    return file
+
+
+def _not_started(error: OSError) -> Outcome:
+    reason = os.strerror(error.errno) if error.errno else type(error).__name__
+    return Retryable("child_not_started", f"the handler's process could not be started: {reason}")
+
+
+def _outcome_of_exit(ended: Exit, endpoint: Endpoint) -> Outcome:
+    """What to make of a process that ended without a result."""
+    limit = endpoint.cpu_seconds
+    # A process that ignores SIGXCPU is killed by the kernel a second later.
+    if limit is not None and (
+        ended.signal == signal.SIGXCPU
+        or (ended.signal == signal.SIGKILL and ended.cpu_seconds >= limit)
+    ):
+        return Retryable("cpu_limit", f"the handler used more than {limit} s of CPU time")
+    if ended.status == wire.OUT_OF_MEMORY_STATUS and endpoint.memory_mb is not None:
+        return out_of_memory(endpoint.memory_mb)
+    if ended.signal is None:
+        how = f"exited with status {ended.status}"
+    elif ended.signal == signal.SIGKILL:
+        how = "was killed by SIGKILL, as the kernel does when the machine is out of memory,"
+    else:
+        how = f"was killed by {signal.Signals(ended.signal).name}"
+    return Retryable("child_killed", f"the handler's process {how} before it returned a result")
+
+
+async def _outlast(future: asyncio.Future[Result]) -> Result:
+    """Wait for something that has to come to its end, even if this task is cancelled meanwhile.
+
+    Takes a plain future, not a task: at the end of a program asyncio cancels every task.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return future.result()

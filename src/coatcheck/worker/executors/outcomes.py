@@ -1,0 +1,142 @@
+"""What becomes of a job, from what its handler returned or raised. Every executor uses this."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from coatcheck.domain.errors import (
+    FailJob,
+    InvalidInput,
+    JobCancelled,
+    JobSignal,
+    RetryLater,
+    TargetUnreachable,
+)
+from coatcheck.domain.limits import ERROR_MESSAGE_CHARACTERS_MAX, RESULT_BYTES_MAX
+from coatcheck.domain.outcome import (
+    Cancelled,
+    Completed,
+    Failed,
+    Outcome,
+    Retryable,
+    Unreachable,
+)
+from coatcheck.job import RETRY_AFTER_SECONDS_MAX, Job, storable_text
+
+HANDLER_ERROR: Final = "handler_error"
+"""The code of an attempt whose handler raised something that says nothing about its job."""
+
+_ERROR_CODE_CHARACTERS_MAX: Final = 100
+_CAUSES_SHOWN_MAX: Final = 5
+
+_logger = logging.getLogger(__name__)
+
+
+def outcome_of_value(value: Any, encode: Callable[[Any], bytes]) -> Outcome:
+    """The handler returned ``value``."""
+    try:
+        result = encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        return Failed("result_not_json", _bounded(f"the result cannot be written as JSON: {error}"))
+    if len(result) > RESULT_BYTES_MAX:
+        return Failed(
+            "result_too_large",
+            f"the result has {len(result)} bytes; {RESULT_BYTES_MAX} are allowed."
+            " Attach it as a file instead",
+        )
+    return Completed(result)
+
+
+def outcome_of_error(error: BaseException) -> Outcome:
+    """The handler raised ``error``."""
+    match meant(error):
+        case InvalidInput() as invalid:
+            return Failed(invalid.code, _bounded(str(invalid)))
+        case FailJob() as signal:
+            return Failed(_code(signal.code), _bounded(str(signal)))
+        case RetryLater() as signal:
+            return Retryable(_code(signal.code), _bounded(str(signal)), _delay(signal.after))
+        case TargetUnreachable() as signal:
+            return Unreachable(_bounded(str(signal)), _delay(signal.after))
+        case JobCancelled():
+            return Cancelled()
+        case other:
+            return Retryable(HANDLER_ERROR, _bounded(f"{type(other).__name__}: {other}"))
+
+
+def out_of_memory(memory_mb: int) -> Retryable:
+    """The handler's process reached its limit."""
+    return Retryable("memory_limit", f"the handler needed more than its {memory_mb} MiB of memory")
+
+
+def meant(error: BaseException) -> BaseException:
+    """The error to go by: a task group wraps what its tasks raised, a job signal among it."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    leaves = list(_leaves(error))
+    signals = [leaf for leaf in leaves if isinstance(leaf, JobSignal)]
+    if signals:
+        return signals[0]
+    return leaves[0] if len(leaves) == 1 else error
+
+
+def log_error(job: Job, error: BaseException) -> None:
+    """Log where the handler broke, if it broke rather than said what should become of its job."""
+    if not isinstance(meant(error), (JobSignal, InvalidInput)):
+        log_trace(job, trace_of(error))
+
+
+def log_trace(job: Job, trace: str) -> None:
+    _logger.warning(
+        "the handler of %s failed at attempt %d of job %s\n%s",
+        job.endpoint,
+        job.attempt,
+        job.id,
+        trace,
+    )
+
+
+def trace_of(error: BaseException) -> str:
+    """The frames and types of an error and its causes, without their texts.
+
+    A text such as ``KeyError: 'Smith'`` may quote the payload, and a log outlives the job.
+    """
+    parts: list[str] = []
+    current: BaseException | None = error
+    while current is not None and len(parts) < _CAUSES_SHOWN_MAX:
+        frames = "".join(traceback.format_tb(current.__traceback__))
+        parts.append(f"{frames}{type(current).__module__}.{type(current).__qualname__}")
+        if isinstance(current, BaseExceptionGroup):
+            current = current.exceptions[0]
+        else:
+            current = current.__cause__ or (
+                None if current.__suppress_context__ else current.__context__
+            )
+    return "\nfrom\n".join(parts)
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+def _bounded(text: str) -> str:
+    # Cut first: a text may be a whole document.
+    return storable_text(text[:ERROR_MESSAGE_CHARACTERS_MAX])
+
+
+def _code(code: str) -> str:
+    return storable_text(code[:_ERROR_CODE_CHARACTERS_MAX])
+
+
+def _delay(seconds: float | None) -> float | None:
+    """The delay within its bounds; for NaN and negative ones, the usual backoff."""
+    if seconds is None or not seconds >= 0.0:
+        return None
+    return min(float(seconds), RETRY_AFTER_SECONDS_MAX)

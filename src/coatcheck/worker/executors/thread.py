@@ -1,0 +1,220 @@
+"""Runs plain functions in threads.
+
+A thread cannot be stopped from outside. When the task that awaits ``run`` is cancelled (a timeout,
+a forced cancellation, a lost lease), the handler's ``job.cancel_requested`` turns true and the
+thread is abandoned: it runs on until the handler returns, its reports and its value are dropped,
+and the next job gets another thread. A handler that may hang for good belongs in a process
+(``isolated=True``), which can be killed.
+
+The threads are daemons, unlike those of ``concurrent.futures``: an abandoned one must neither take
+a place that the next job was promised nor keep the worker from exiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Final
+
+from coatcheck.domain.outcome import Outcome
+from coatcheck.job import DONE, Attachment, Job, Report, Reporter
+from coatcheck.service import Endpoint
+from coatcheck.worker.executors.outcomes import log_error, outcome_of_error, outcome_of_value
+
+REPORTS_UNDERWAY_MAX: Final = 64
+"""How many reports a thread may be ahead of what has been stored before it has to wait."""
+
+
+class ThreadExecutor:
+    """Runs each job in a thread, and keeps up to ``threads`` idle ones for the next.
+
+    How many run at a time is for the caller to bound: ``threads`` is its bound.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._pool = _DaemonThreads(threads)
+
+    async def run(self, endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
+        """Run the handler once. Cancelling the task that awaits this abandons the thread."""
+        bridge = _Bridge(job.reporter)
+        job.report_through(bridge)
+        try:
+            self._pool.start(
+                contextvars.copy_context(), lambda: bridge.settle(_call(endpoint, job, payload))
+            )
+            return await bridge.outcome
+        except asyncio.CancelledError:
+            job.mark_cancel_requested()
+            raise
+        finally:
+            bridge.close()
+
+    def close(self) -> None:
+        """Let the idle threads go. Threads that still run a handler end with the process."""
+        self._pool.close()
+
+
+def _call(endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
+    try:
+        arguments = endpoint.decode(payload)
+        if endpoint.job_parameter is not None:
+            arguments[endpoint.job_parameter] = job
+        value = endpoint.function(**arguments)
+        return outcome_of_value(value, endpoint.encode)
+    except BaseException as error:  # noqa: BLE001 - whatever a thread raises is its job's outcome
+        log_error(job, error)
+        return outcome_of_error(error)
+
+
+class _Bridge:
+    """The way from a handler's thread to the loop, for its reports and for its outcome.
+
+    Made on the loop. Closing it abandons the thread: nothing crosses any more, and nothing on the
+    other side waits.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._reporter = reporter
+        self._guard = threading.Lock()
+        self._closed = False
+        self._underway: deque[Future[None]] = deque()
+        self.outcome: asyncio.Future[Outcome] = self._loop.create_future()
+
+    # In the thread
+
+    def report(self, report: Report) -> Awaitable[None]:
+        """Returns when there is room for more; for an attachment, when it was read.
+
+        Raises what storing this or an earlier report raised.
+        """
+        taken: Future[None] = Future()
+        if self._cross(self._forward, report, taken, underway=taken):
+            self._wait(0 if isinstance(report, Attachment) else REPORTS_UNDERWAY_MAX)
+        return DONE
+
+    def settle(self, outcome: Outcome) -> None:
+        self._cross(_settle, self.outcome, outcome)
+
+    def _cross(
+        self, callback: Callable[..., None], *args: object, underway: Future[None] | None = None
+    ) -> bool:
+        # Under the guard, so that the loop cannot be closed between the look and the call.
+        with self._guard:
+            if self._closed:
+                return False
+            if underway is not None:
+                self._underway.append(underway)
+            self._loop.call_soon_threadsafe(callback, *args)
+            return True
+
+    def _wait(self, underway_max: int) -> None:
+        while True:
+            with self._guard:
+                if not self._underway:
+                    return
+                oldest = self._underway[0]
+                if len(self._underway) <= underway_max and not oldest.done():
+                    return
+            try:
+                oldest.result()
+            finally:
+                # Only now: `close` has to find it in order to end this wait.
+                with self._guard:
+                    if self._underway and self._underway[0] is oldest:
+                        self._underway.popleft()
+
+    # On the loop
+
+    def _forward(self, report: Report, taken: Future[None]) -> None:
+        if self._closed:
+            return
+        try:
+            awaitable = self._reporter.report(report)
+        except Exception as error:  # noqa: BLE001 - it belongs to the thread that reported
+            taken.set_exception(error)
+            return
+        task = asyncio.ensure_future(_awaited(awaitable))
+        task.add_done_callback(lambda done: _pass_on(done, taken))
+
+    def close(self) -> None:
+        with self._guard:
+            self._closed = True
+            for taken in self._underway:
+                if not taken.done():
+                    taken.set_result(None)
+            self._underway.clear()
+
+
+def _settle(ended: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    if not ended.done():
+        ended.set_result(outcome)
+
+
+async def _awaited(awaitable: Awaitable[None]) -> None:
+    await awaitable
+
+
+def _pass_on(done: asyncio.Future[None], taken: Future[None]) -> None:
+    if taken.done():
+        if not done.cancelled():
+            done.exception()  # seen, so that asyncio does not call it forgotten
+        return
+    if done.cancelled():
+        taken.set_exception(RuntimeError("the worker stopped taking reports"))
+    elif (error := done.exception()) is not None:
+        taken.set_exception(error)
+    else:
+        taken.set_result(None)
+
+
+_Work = tuple[contextvars.Context, Callable[[], None]]
+
+
+class _DaemonThreads:
+    """Starts a thread for each piece of work that finds no idle one."""
+
+    def __init__(self, idle_max: int) -> None:
+        self._idle_max = idle_max
+        self._idle = 0
+        self._started = 0
+        self._guard = threading.Lock()
+        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
+
+    def start(self, context: contextvars.Context, work: Callable[[], None]) -> None:
+        with self._guard:
+            if self._idle > 0:
+                # Reserved: never more is queued than threads wait for it.
+                self._idle -= 1
+                self._queue.put((context, work))
+                return
+            self._started += 1
+            name = f"coatcheck-handler-{self._started}"
+        threading.Thread(
+            target=self._serve, args=((context, work),), name=name, daemon=True
+        ).start()
+
+    def _serve(self, first: _Work) -> None:
+        item: _Work | None = first
+        while item is not None:
+            context, work = item
+            context.run(work)
+            # Do not keep the last job's payload alive while idle.
+            del item, context, work
+            with self._guard:
+                if self._idle >= self._idle_max:
+                    return
+                self._idle += 1
+            item = self._queue.get()
+
+    def close(self) -> None:
+        with self._guard:
+            self._idle_max = 0
+            idle, self._idle = self._idle, 0
+        for _ in range(idle):
+            self._queue.put(None)

@@ -1,0 +1,232 @@
+"""Stores what running jobs report: the latest progress, log lines, chunks and files.
+
+Reports of all jobs share statements, sent when the last one is answered. All are fenced by the
+job's lease: what a job says after it was taken from this worker is dropped by the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.blobs.keys import artifact_key
+from coatcheck.crash import crash_point
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.domain.retry import DATABASE_BACKOFF
+from coatcheck.job import DONE, Attachment, Chunk, LogLine, Progress, Report
+from coatcheck.store import reports
+from coatcheck.store.channels import CHANGED
+from coatcheck.store.line import Line
+from coatcheck.store.notify import Notifier
+
+_log = logging.getLogger(__name__)
+_EVENTS_PER_STATEMENT = 500
+_EVENTS_WAITING_MAX = 2_000
+"""A handler that awaits its reports is held back beyond this many unsent ones."""
+
+_Event = tuple[ClaimedJob, str, bytes]
+
+_LAST_WORDS_SECONDS = 1.0
+"""How long the reports of a stopped job may hold its end up."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ReportDesk:
+    """Takes the reports of every job of a worker and stores them."""
+
+    def __init__(self, line: Line, notifier: Notifier, blobs: Callable[[], BlobContainer]) -> None:
+        self._line = line
+        self._notifier = notifier
+        self._blobs = blobs
+        self._deployment: UUID | None = None
+        self._progress: dict[int, tuple[ClaimedJob, float, str | None]] = {}
+        self._events: list[_Event] = []
+        self._unanswered: tuple[list[_Event], int] | None = None
+        self._refused: dict[int, Exception] = {}
+        self._uploads: dict[int, set[asyncio.Task[None]]] = {}
+        self._sender: asyncio.Task[None] | None = None
+        self._sent = asyncio.Condition()
+
+    def reporter(self, claimed: ClaimedJob) -> JobReporter:
+        return JobReporter(self, claimed)
+
+    def take(self, claimed: ClaimedJob, report: Report) -> Awaitable[None]:
+        """Take a report, on the worker's event loop."""
+        match report:
+            case Progress(fraction=fraction, note=note):
+                earlier = self._progress.get(id(claimed))
+                kept = note if note is not None or earlier is None else earlier[2]
+                self._progress[id(claimed)] = (claimed, fraction, kept)
+            case LogLine():
+                self._events.append((claimed, "log", _encode(_log_data(report))))
+            case Chunk(kind=kind, data=data):
+                self._events.append((claimed, kind, data))
+            case Attachment():
+                return self._upload(claimed, report)
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send())
+        return DONE if len(self._events) < _EVENTS_WAITING_MAX else _Room(self)
+
+    async def settle(self, claimed: ClaimedJob) -> None:
+        """Wait until all the job reported is stored. Raises what kept it from being so."""
+        uploads = self._uploads.pop(id(claimed), None)
+        if uploads:
+            await asyncio.gather(*uploads)
+        async with self._sent:
+            await self._sent.wait_for(lambda: not self._has_unsent(claimed))
+        refused = self._refused.pop(id(claimed), None)
+        if refused is not None:
+            raise refused
+
+    async def last_words(self, claimed: ClaimedJob) -> None:
+        """Store what a stopped job said, if that takes but a moment; its uploads are dropped."""
+        for upload in self._uploads.pop(id(claimed), ()):
+            upload.cancel()
+        try:
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                await self.settle(claimed)
+        except TimeoutError:
+            self.forget(claimed)
+
+    async def room(self) -> None:
+        async with self._sent:
+            await self._sent.wait_for(lambda: len(self._events) < _EVENTS_WAITING_MAX)
+
+    def forget(self, claimed: ClaimedJob) -> None:
+        """Drop what is left of a job that no longer counts."""
+        self._progress.pop(id(claimed), None)
+        self._refused.pop(id(claimed), None)
+        self._events = [event for event in self._events if event[0] is not claimed]
+        for upload in self._uploads.pop(id(claimed), ()):
+            upload.cancel()
+
+    def _has_unsent(self, claimed: ClaimedJob) -> bool:
+        return id(claimed) in self._progress or any(event[0] is claimed for event in self._events)
+
+    async def _send(self) -> None:
+        failures = 0
+        try:
+            while self._progress or self._events:
+                progress = dict(self._progress)
+                events = self._events[:_EVENTS_PER_STATEMENT]
+                try:
+                    if progress:
+                        await reports.set_progress(self._line, list(progress.values()))
+                    if events:
+                        events = await self._store_events(events)
+                except (DatabaseUnavailable, OutcomeUnknown) as error:
+                    _log.info("reports not stored yet: %s", error)
+                    await asyncio.sleep(DATABASE_BACKOFF.delay(failures, random.random()))
+                    failures += 1
+                    continue
+                except Exception as error:  # noqa: BLE001 - their jobs are told, when they end
+                    _log.exception("reports were refused by the database")
+                    for claimed, *_ in [*progress.values(), *events]:
+                        self._refused[id(claimed)] = error
+                failures = 0
+                crash_point("reports.committed")
+                self._remove(progress, events)
+                told = {entry[0].uuid.hex for entry in progress.values()}
+                told.update(event[0].uuid.hex for event in events)
+                self._notifier.say(CHANGED, told)
+                async with self._sent:
+                    self._sent.notify_all()
+        finally:
+            self._sender = None
+
+    async def _store_events(self, events: list[_Event]) -> list[_Event]:
+        """Store these, or find that an earlier statement whose answer was lost stored those."""
+        if self._unanswered is not None:
+            sent, batch = self._unanswered
+            for claimed in {id(event[0]): event[0] for event in sent}.values():
+                if await reports.events_added(self._line, claimed, batch):
+                    self._unanswered = None
+                    return sent
+        batch = random.getrandbits(63)
+        try:
+            await reports.add_events(self._line, events, batch)
+        except OutcomeUnknown:
+            self._unanswered = (events, batch)
+            raise
+        self._unanswered = None
+        return events
+
+    def _remove(
+        self,
+        progress: dict[int, tuple[ClaimedJob, float, str | None]],
+        events: list[_Event],
+    ) -> None:
+        for key, entry in progress.items():
+            if self._progress.get(key) is entry:
+                del self._progress[key]
+        sent = {id(event) for event in events}
+        self._events = [event for event in self._events if id(event) not in sent]
+
+    def _upload(self, claimed: ClaimedJob, attachment: Attachment) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._store(claimed, attachment))
+        self._uploads.setdefault(id(claimed), set()).add(task)
+        return task
+
+    async def _deployment_id(self) -> UUID:
+        if self._deployment is None:
+            self._deployment = await reports.deployment(self._line)
+        return self._deployment
+
+    async def _store(self, claimed: ClaimedJob, attachment: Attachment) -> None:
+        blobs = self._blobs()
+        stored = await blobs.put(
+            artifact_key(await self._deployment_id(), claimed.uuid), attachment.data
+        )
+        crash_point("artifact.blob_stored")
+        ours, replaced = await reports.add_artifact(
+            self._line,
+            claimed,
+            name=attachment.name,
+            blob_key=stored.key,
+            media_type=attachment.media_type,
+            size=stored.size,
+            sha256=stored.sha256,
+        )
+        unwanted = replaced if ours else stored.key
+        if unwanted is not None:
+            await blobs.delete([unwanted])
+
+
+class JobReporter:
+    """The reports of one job."""
+
+    __slots__ = ("claimed", "desk", "used")
+
+    def __init__(self, desk: ReportDesk, claimed: ClaimedJob) -> None:
+        self.desk = desk
+        self.claimed = claimed
+        self.used = False
+
+    def report(self, report: Report) -> Awaitable[None]:
+        self.used = True
+        return self.desk.take(self.claimed, report)
+
+
+class _Room:
+    """Waits, if awaited, until there is room for more reports."""
+
+    __slots__ = ("_desk",)
+
+    def __init__(self, desk: ReportDesk) -> None:
+        self._desk = desk
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._desk.room().__await__()
+
+
+def _log_data(line: LogLine) -> dict[str, object]:
+    return {"level": line.level, "message": line.message, "fields": line.fields}

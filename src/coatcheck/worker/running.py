@@ -1,0 +1,69 @@
+"""One attempt under way in this worker, and why it was told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum, auto
+
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.job import Job
+
+
+class StopReason(Enum):
+    """Why a handler is stopped from outside."""
+
+    TIMEOUT = auto()  # it ran for longer than it may
+    CANCEL = auto()  # its caller asked, and it did not stop by itself
+    DRAIN = auto()  # this worker has to end
+    LOST = auto()  # its lease is lost: whatever it does no longer counts
+    GIVEN_BACK = auto()  # it would not stop, and its job was given back without it
+
+
+class RunningJob:
+    """What the worker knows of an attempt while its handler runs. Times are monotonic."""
+
+    __slots__ = (
+        "cancel_asked_at",
+        "claimed",
+        "deadline",
+        "job",
+        "marked",
+        "over",
+        "started_at",
+        "stop_reason",
+        "stopped_at",
+        "task",
+    )
+
+    def __init__(
+        self,
+        claimed: ClaimedJob,
+        job: Job,
+        task: asyncio.Task[None],
+        started_at: float,
+        deadline: float,
+    ) -> None:
+        self.claimed = claimed
+        self.job = job
+        self.task = task
+        self.started_at = started_at
+        self.deadline = deadline
+        self.marked = False
+        self.over = False
+        self.cancel_asked_at: float | None = None
+        self.stop_reason: StopReason | None = None
+        self.stopped_at = 0.0
+
+    def ask_to_stop(self, now: float) -> None:
+        """Let the handler know that its caller wants it to end."""
+        if self.cancel_asked_at is None:
+            self.cancel_asked_at = now
+            self.job.mark_cancel_requested()
+
+    def stop(self, reason: StopReason, now: float) -> None:
+        """Interrupt the handler, unless it is over already. The first reason stands."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+        self.stopped_at = now
+        if not self.over:
+            self.task.cancel()

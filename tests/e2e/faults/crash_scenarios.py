@@ -1,0 +1,144 @@
+"""For every crash point: who dies there, doing what, and what must have become of the job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from coatcheck import State, Ticket
+from tests.e2e.faults.laboratory import Laboratory, LabProcess
+from tests.e2e.faults.services import lab
+from tests.worker.workshop import lane_seconds
+
+OFTEN_HEARD = "urgent=6,standard=6,bulk=6"
+"""Leases so short that a heartbeat is sent every second."""
+
+Submission = dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One process dies at one point while it works on one job, submitted under a key.
+
+    ``executions`` counts how often the job is begun in all; the counters are the job's at its end.
+    """
+
+    role: str
+    endpoint: str = "note"
+    options: tuple[tuple[str, object], ...] = ()
+    setting: tuple[tuple[str, str], ...] = ()
+    terminate: bool = False
+    before: Callable[[Laboratory, Ticket], Awaitable[None]] | None = None
+    crashes: int = 0
+    failures: int = 0
+    interruptions: int = 0
+    executions: int = 1
+    end: State = State.COMPLETED
+    pruned: bool = False
+
+    @property
+    def submits(self) -> bool:
+        return self.role == "submit"
+
+    def submission(self, laboratory: Laboratory, key: str) -> Submission:
+        gate = "never" if self.endpoint == "wait_first" else ""
+        payload = laboratory.payload(gate=gate)
+        return {
+            "endpoint": f"lab.post__{self.endpoint}",
+            "payload": payload,
+            "idempotency_key": key,
+            **dict(self.options),
+        }
+
+    def start(
+        self, laboratory: Laboratory, point: str, submission: Submission, ticket: Ticket | None
+    ) -> LabProcess:
+        arguments = [self.role]
+        if self.submits:
+            arguments.append(json.dumps([submission]))
+        elif self.role == "cancel":
+            assert ticket is not None
+            arguments.append(ticket.id)
+        return laboratory.start(*arguments, crash_at=f"{point}:1", **dict(self.setting))
+
+
+async def _is_running_here(laboratory: Laboratory, ticket: Ticket) -> None:
+    await laboratory.start_worker(lab, lane_ack_seconds=lane_seconds(6.0))
+    await laboratory.until_state(ticket, State.PROCESSING)
+
+
+async def _is_held_by_nobody(laboratory: Laboratory, ticket: Ticket) -> None:
+    await laboratory.sql.execute(
+        "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | 1 WHERE id = $1",
+        ticket.uuid,
+    )
+
+
+async def _is_due(laboratory: Laboratory, ticket: Ticket) -> None:
+    await laboratory.make_due(ticket)
+
+
+async def _should_have_started(laboratory: Laboratory, ticket: Ticket) -> None:
+    await laboratory.sql.execute(
+        "UPDATE jobs SET start_deadline = now() - interval '1 minute' WHERE id = $1", ticket.uuid
+    )
+
+
+async def _was_kept_long_enough(laboratory: Laboratory, ticket: Ticket) -> None:
+    worker = await laboratory.start_worker(lab)
+    await laboratory.end_of(ticket)
+    await laboratory.drain(worker)
+    await laboratory.sql.execute(
+        "UPDATE jobs SET expires_at = now() - interval '1 minute' WHERE id = $1", ticket.uuid
+    )
+
+
+HEARD_OFTEN = (("lane_ack_seconds", OFTEN_HEARD),)
+LATER = (("delay", 3600.0),)
+
+SCENARIOS: dict[str, Scenario] = {
+    "submit.before_insert": Scenario(role="submit"),
+    "submit.inserted_not_committed": Scenario(role="submit"),
+    "submit.committed_not_answered": Scenario(role="submit"),
+    "cancel.committed_not_notified": Scenario(
+        role="cancel", endpoint="heed", before=_is_running_here, end=State.CANCELLED
+    ),
+    "claim.before_statement": Scenario(role="worker"),
+    "claim.updated_not_committed": Scenario(role="worker"),
+    "claim.limited_not_committed": Scenario(role="worker", endpoint="limited"),
+    "claim.committed_not_dispatched": Scenario(role="worker", crashes=1),
+    "run.before_handler": Scenario(role="worker", crashes=1),
+    "run.handler_returned": Scenario(role="worker", crashes=1, executions=2),
+    "finish.before_statement": Scenario(role="worker", crashes=1, executions=2),
+    "finish.updated_not_committed": Scenario(role="worker", crashes=1, executions=2),
+    "finish.committed_not_notified": Scenario(role="worker"),
+    "settle.committed_not_notified": Scenario(
+        role="worker", endpoint="fail_first", failures=1, executions=2
+    ),
+    "mark_started.committed": Scenario(
+        role="worker", endpoint="wait_first", crashes=1, executions=2
+    ),
+    "reports.committed": Scenario(role="worker", endpoint="report", crashes=1, executions=2),
+    "artifact.blob_stored": Scenario(role="worker", endpoint="report", crashes=1, executions=2),
+    "heartbeat.sent": Scenario(
+        role="worker", endpoint="wait_first", setting=HEARD_OFTEN, crashes=1, executions=2
+    ),
+    "drain.before_release": Scenario(
+        role="worker", endpoint="wait_first", terminate=True, crashes=1, executions=2
+    ),
+    "drain.released_not_deregistered": Scenario(
+        role="worker", endpoint="wait_first", terminate=True, interruptions=1, executions=2
+    ),
+    "stage.updated_not_committed": Scenario(role="upkeep", options=LATER, before=_is_due),
+    "rescue.updated_not_committed": Scenario(role="upkeep", before=_is_held_by_nobody, crashes=1),
+    "expire.updated_not_committed": Scenario(
+        role="upkeep", before=_should_have_started, executions=0, end=State.FAILED
+    ),
+    "prune.updated_not_committed": Scenario(
+        role="upkeep", endpoint="report", before=_was_kept_long_enough, pruned=True
+    ),
+    "prune.rows_deleted_blobs_not": Scenario(
+        role="upkeep", endpoint="report", before=_was_kept_long_enough, pruned=True
+    ),
+}

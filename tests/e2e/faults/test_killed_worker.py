@@ -1,0 +1,108 @@
+"""kill -9: what the worker held is rescued when its lease ends, and not before."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+
+from coatcheck import State
+from tests.e2e.faults.laboratory import Laboratory
+from tests.waiting import eventually_async
+
+LEASE = timedelta(seconds=2)
+SHORT_LEASE = "urgent=2,standard=2"
+
+
+async def test_a_killed_workers_job_is_rescued_when_its_lease_ends_and_completes(
+    laboratory: Laboratory,
+) -> None:
+    laboratory.start_upkeep()
+    victim = await laboratory.start_working(lane_ack_seconds=SHORT_LEASE)
+    ticket = await laboratory.engine.submit(
+        "lab.post__wait_first", laboratory.payload(gate="never"), retries=0
+    )
+    await laboratory.until_executed(ticket)
+    await victim.kill()
+    last_seen = await laboratory.sql.fetchval(
+        "SELECT last_seen_at FROM workers WHERE boot = $1", victim.said("ready")[0]["boot"]
+    )
+    await laboratory.start_working()
+    view = await laboratory.end_of(ticket)
+
+    assert (view.state, view.result) == (State.COMPLETED, b'{"attempt":2}')
+    assert (view.crashes, view.failures, view.interruptions) == (1, 0, 0)
+    assert view.dispatched_at is not None
+    assert view.dispatched_at - last_seen >= LEASE
+    assert laboratory.executions_of(ticket) == 2
+
+
+async def test_permits_of_a_killed_worker_come_back(laboratory: Laboratory) -> None:
+    victim = await laboratory.start_working(crash_at="run.before_handler")
+    first = await laboratory.engine.submit("lab.post__limited", laboratory.payload())
+    second = await laboratory.engine.submit("lab.post__limited", laboratory.payload())
+    assert await victim.exit() == 137
+    assert await laboratory.sql.fetchval("SELECT count(*) FROM jobs WHERE lease IS NOT NULL") == 1
+    # Long silent, by the database's clock.
+    await laboratory.sql.execute("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
+    laboratory.start_upkeep()
+    await laboratory.start_working()
+    views = await laboratory.end_of_all([first, second])
+
+    assert {view.state for view in views} == {State.COMPLETED}
+    assert sorted(view.crashes for view in views) == [0, 1]
+
+
+async def test_a_worker_restarted_under_its_old_name_has_to_wait_for_its_old_leases(
+    laboratory: Laboratory,
+) -> None:
+    laboratory.start_upkeep()
+    victim = await laboratory.start_working(name="same", lane_ack_seconds=SHORT_LEASE)
+    ticket = await laboratory.engine.submit(
+        "lab.post__wait_first", laboratory.payload(gate="never")
+    )
+    await laboratory.until_executed(ticket)
+    await victim.kill()
+    successor = await laboratory.start_working(name="same", lane_ack_seconds=SHORT_LEASE)
+    view = await laboratory.end_of(ticket)
+
+    old_boot, new_boot = (each.said("ready")[0]["boot"] for each in (victim, successor))
+    assert new_boot > old_boot
+    names = await laboratory.sql.fetch(
+        "SELECT name, last_seen_at FROM workers WHERE boot = ANY($1) ORDER BY boot",
+        [old_boot, new_boot],
+    )
+    assert [row["name"] for row in names] == ["same", "same"]
+    assert (view.state, view.crashes) == (State.COMPLETED, 1)
+    assert view.dispatched_at is not None
+    assert view.dispatched_at - names[0]["last_seen_at"] >= LEASE
+
+
+async def test_an_isolated_jobs_process_dies_with_its_worker_and_its_folder_goes_with_the_next(
+    laboratory: Laboratory,
+) -> None:
+    victim = await laboratory.start_working()
+    ticket = await laboratory.engine.submit(
+        "lab.post__wait_apart", laboratory.payload(gate="never")
+    )
+    child = psutil.Process(await laboratory.until_executed(ticket))
+    assert child.pid != victim.pid
+    folders = _folders(laboratory.folder)
+    await victim.kill()
+    assert len(folders) == 1
+
+    async def child_is_gone() -> bool:
+        return not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+    await eventually_async(child_is_gone, "the job's process is gone")
+    await laboratory.start_working()
+
+    async def folder_is_gone() -> bool:
+        return folders[0] not in _folders(laboratory.folder)
+
+    await eventually_async(folder_is_gone, "the next worker removes the folder of the dead one")
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [path for path in (folder / "temp").iterdir() if path.is_dir()]

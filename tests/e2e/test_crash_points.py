@@ -1,0 +1,124 @@
+"""Kills a process at every crash point there is, then asks the invariants of what is left.
+
+`pytest -s` shows one line a point. The clock (invariant L) is in faults/test_worker_clock.py, and
+PostgreSQL itself dies in faults/test_lost_commits.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import coatcheck
+from coatcheck import State, Ticket
+from coatcheck.blobs import BlobContainer
+from coatcheck.crash import CRASH_POINTS
+from coatcheck.store.line import Line
+from coatcheck.upkeep.sweeper import Sweeper
+from tests.e2e.faults import history, invariants
+from tests.e2e.faults.crash_scenarios import SCENARIOS, Scenario, Submission
+from tests.e2e.faults.laboratory import Laboratory
+from tests.e2e.faults.services import lab
+from tests.waiting import eventually_async
+
+KILLED = 137
+
+
+@pytest.fixture
+async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
+    async with Laboratory(dsn, tmp_path) as opened:
+        await history.keep(opened.sql)
+        yield opened
+
+
+def test_every_crash_point_has_a_scenario_and_a_place_in_the_code() -> None:
+    sources = Path(coatcheck.__file__).parent.rglob("*.py")
+    code = "\n".join(path.read_text() for path in sources if path.name != "crash.py")
+    named = set(re.findall(r'"([a-z_]+\.[a-z_]+)"', code))
+
+    assert set(SCENARIOS) == CRASH_POINTS
+    assert named >= CRASH_POINTS
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", sorted(CRASH_POINTS))
+async def test_the_invariants_hold_after_a_crash_at(laboratory: Laboratory, point: str) -> None:
+    scenario = SCENARIOS[point]
+    submission = scenario.submission(laboratory, key=point)
+    ticket = await _crash(laboratory, scenario, point, submission)
+    await invariants.no_dead_state(laboratory)
+    if scenario.pruned:
+        await _pruned_with_all_it_left(laboratory, ticket)
+    else:
+        await _ended_as_it_should(laboratory, scenario, submission, ticket)
+    print(f"{point}: died there with {KILLED}, invariants hold")
+
+
+async def _crash(
+    laboratory: Laboratory, scenario: Scenario, point: str, submission: Submission
+) -> Ticket | None:
+    """Let the process die at its point. The job it worked on, if that was acknowledged before."""
+    ticket = None
+    if not scenario.submits:
+        ticket = await laboratory.engine.submit(**submission)  # type: ignore[arg-type]
+        if scenario.before is not None:
+            await scenario.before(laboratory, ticket)
+    process = scenario.start(laboratory, point, submission, ticket)
+    if scenario.terminate:
+        assert ticket is not None
+        await laboratory.until_executed(ticket)
+        process.interrupt()
+    assert await process.exit() == KILLED, process.log
+    assert process.said("acknowledged") == []
+    return ticket
+
+
+async def _ended_as_it_should(
+    laboratory: Laboratory, scenario: Scenario, submission: Submission, ticket: Ticket | None
+) -> None:
+    replayed = await invariants.one_key_one_job(laboratory, submission)
+    assert ticket is None or replayed.id == ticket.id, "what was acknowledged is there"
+    if scenario.role == "worker":
+        # It will never be heard of again: let its leases end now, by the database's clock.
+        await laboratory.sql.execute("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
+    laboratory.start_upkeep()
+    if scenario.role != "cancel":  # there, the holder of the job is alive
+        await laboratory.start_worker(lab)
+    view = await laboratory.end_of(replayed)
+
+    counted = (view.crashes, view.failures, view.interruptions, view.unreachables)
+    assert view.state is scenario.end
+    assert counted == (scenario.crashes, scenario.failures, scenario.interruptions, 0)
+    assert laboratory.executions_of(replayed) == scenario.executions
+    await invariants.one_end(laboratory, view)
+    await invariants.stale_writes_change_nothing(laboratory, view)
+    assert (await invariants.one_key_one_job(laboratory, submission)).id == replayed.id
+    if view.state is State.COMPLETED and scenario.endpoint == "report":
+        assert len(await laboratory.engine.artifacts(view.id)) == 1
+        assert len(await _blobs_after_a_sweep(laboratory)) == 1
+
+
+async def _pruned_with_all_it_left(laboratory: Laboratory, ticket: Ticket | None) -> None:
+    assert ticket is not None
+    laboratory.start_upkeep()
+    for table, column in (("jobs", "id"), ("job_events", "job_id"), ("artifacts", "job_id")):
+        await eventually_async(
+            lambda table=table, column=column: laboratory.sql.fetchval(
+                f"SELECT count(*) = 0 FROM {table} WHERE {column} = $1", ticket.uuid
+            ),
+            f"nothing of the job is left in {table}",
+        )
+    assert await _blobs_after_a_sweep(laboratory) == []
+
+
+async def _blobs_after_a_sweep(laboratory: Laboratory) -> list[Path]:
+    """What is in the container once orphans, however young, are swept."""
+    line = Line(laboratory.dsn, name="sweep")
+    blobs = BlobContainer.open(laboratory.settings().blob_url)
+    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await line.close()
+    return [path for path in (laboratory.folder / "blobs").rglob("*") if path.is_file()]

@@ -1,0 +1,246 @@
+"""Cancellation: at once while a job waits, by its handler's leave or by force while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coatcheck import Job, JobAlreadyEnded, Service, State
+from coatcheck.worker import agent
+from tests.waiting import eventually_async
+from tests.worker.running.isolated_handlers import apart
+from tests.worker.workshop import Workshop, lane_slots
+
+
+@pytest.fixture
+def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that was asked to stop is interrupted soon."""
+    monkeypatch.setattr(agent, "_CANCEL_GRACE_SECONDS", 0.2)
+
+
+async def test_a_queued_job_is_cancelled_at_once_and_never_runs(workshop: Workshop) -> None:
+    service = Service("lab")
+    ran = []
+
+    @service.post("/run")
+    async def run() -> None:
+        ran.append(True)
+
+    ticket = await workshop.engine.submit("lab.post__run", {"secret": "a canary"})
+    view = await workshop.engine.cancel(ticket.id)
+    await workshop.start_worker(service)
+    marker = await workshop.engine.submit("lab.post__run")
+    await workshop.end_of(marker)
+
+    assert (view.state, view.error_code) == (State.CANCELLED, "cancelled")
+    assert ran == [True]
+    assert await workshop.engine.get(ticket.id) == view
+    row = await workshop.sql.fetchrow("SELECT payload FROM jobs WHERE id = $1", ticket.uuid)
+    assert row["payload"] is None
+
+
+async def test_a_running_handler_sees_that_it_was_asked_and_stops_by_itself(
+    workshop: Workshop,
+) -> None:
+    service = Service("lab")
+    tidied = asyncio.Event()
+
+    @service.post("/heed")
+    async def heed(job: Job) -> None:
+        await job.wait_cancelled()
+        tidied.set()
+        job.check_cancelled()
+
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__heed")
+    await workshop.until_state(ticket, State.PROCESSING)
+    asked = await workshop.engine.cancel(ticket.id)
+    view = await workshop.end_of(ticket)
+
+    assert asked.state in (State.CANCEL_REQUESTED, State.CANCELLED)
+    assert tidied.is_set()
+    assert (view.state, view.error_code, view.failures) == (State.CANCELLED, "cancelled", 0)
+
+
+async def test_a_handler_that_finishes_all_the_same_keeps_its_true_end(workshop: Workshop) -> None:
+    service = Service("lab")
+
+    @service.post("/finish")
+    async def finish(job: Job) -> str:
+        await job.wait_cancelled()
+        return "done nevertheless"
+
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__finish")
+    await workshop.until_state(ticket, State.PROCESSING)
+    await workshop.engine.cancel(ticket.id)
+    view = await workshop.end_of(ticket)
+
+    assert (view.state, view.result) == (State.COMPLETED, b'"done nevertheless"')
+    with pytest.raises(JobAlreadyEnded):
+        await workshop.engine.cancel(ticket.id)
+
+
+async def test_a_plain_function_sees_that_it_was_asked(workshop: Workshop) -> None:
+    service = Service("lab")
+
+    @service.post("/heed")
+    def heed(job: Job) -> None:
+        asked = asyncio.run_coroutine_threadsafe(job.wait_cancelled(), loop)
+        asked.result()
+        job.check_cancelled()
+
+    loop = asyncio.get_running_loop()
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__heed")
+    await workshop.until_state(ticket, State.PROCESSING)
+    await workshop.engine.cancel(ticket.id)
+
+    assert (await workshop.end_of(ticket)).state is State.CANCELLED
+
+
+async def test_an_isolated_handler_sees_that_it_was_asked(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    await workshop.start_worker(apart)
+    ticket = await workshop.engine.submit("apart.post__heed", {"pid_file": str(pid_file)})
+    await _exists(pid_file)
+    await workshop.engine.cancel(ticket.id)
+    view = await workshop.end_of(ticket)
+
+    assert (view.state, view.failures) == (State.CANCELLED, 0)
+
+
+@pytest.mark.parametrize("endpoint", ["apart.post__wait", "apart.post__refuse"])
+async def test_an_isolated_process_that_does_not_stop_is_killed(
+    workshop: Workshop, little_grace: None, tmp_path: Path, endpoint: str
+) -> None:
+    pid_file = tmp_path / "pid"
+    await workshop.start_worker(apart)
+    ticket = await workshop.engine.submit(endpoint, {"pid_file": str(pid_file)})
+    await _exists(pid_file)
+    child = psutil.Process(int(pid_file.read_text()))
+    await workshop.engine.cancel(ticket.id)
+    view = await workshop.end_of(ticket)
+
+    assert (view.state, view.failures, view.crashes) == (State.CANCELLED, 0, 0)
+    assert not child.is_running()
+
+
+async def test_an_async_handler_that_ignores_the_flag_is_interrupted(
+    workshop: Workshop, little_grace: None
+) -> None:
+    service = Service("lab")
+    interrupted = asyncio.Event()
+
+    @service.post("/ignore")
+    async def ignore() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            interrupted.set()
+
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__ignore")
+    await workshop.until_state(ticket, State.PROCESSING)
+    await workshop.engine.cancel(ticket.id)
+    view = await workshop.end_of(ticket)
+
+    assert interrupted.is_set()
+    assert (view.state, view.failures) == (State.CANCELLED, 0)
+
+
+async def test_a_handler_that_would_be_tried_again_is_not_once_cancellation_was_asked_for(
+    workshop: Workshop,
+) -> None:
+    service = Service("lab")
+
+    @service.post("/fail")
+    async def fail(job: Job) -> None:
+        await job.wait_cancelled()
+        raise LookupError("while it was asked to stop")
+
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__fail", retries=5)
+    await workshop.until_state(ticket, State.PROCESSING)
+    await workshop.engine.cancel(ticket.id)
+
+    assert (await workshop.end_of(ticket)).state is State.CANCELLED
+
+
+async def test_a_job_that_is_claimed_but_has_not_begun_is_cancelled_without_being_run(
+    workshop: Workshop,
+) -> None:
+    service = Service("lab")
+    gate = asyncio.Event()
+    ran: list[str] = []
+
+    @service.post("/short")
+    async def short() -> None:
+        pass
+
+    @service.post("/long")
+    async def long(job: Job) -> None:
+        ran.append(job.id)
+        await gate.wait()
+
+    worker = await workshop.start_worker(service, lane_concurrency=lane_slots(standard=1))
+    await _run_short_jobs(workshop)
+    first, second = [
+        await workshop.engine.submit("lab.post__long"),
+        await workshop.engine.submit("lab.post__long"),
+    ]
+    await eventually_async(
+        lambda: _both_held(workshop), "the worker has claimed the second job, too"
+    )
+    await workshop.engine.cancel(second.id)
+    view = await workshop.end_of(second)
+    gate.set()
+
+    assert view.state is State.CANCELLED
+    assert (await workshop.end_of(first)).state is State.COMPLETED
+    assert ran == [first.id]
+    assert worker.rejected == 0
+
+
+async def test_a_cancellation_that_was_never_announced_is_found_with_the_next_heartbeat(
+    workshop: Workshop,
+) -> None:
+    service = Service("lab")
+
+    @service.post("/heed")
+    async def heed(job: Job) -> None:
+        await job.wait_cancelled()
+        job.check_cancelled()
+
+    worker = await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__heed")
+    await workshop.until_state(ticket, State.PROCESSING)
+    await workshop.sql.execute(
+        "UPDATE jobs SET state = 'cancel_requested' WHERE id = $1", ticket.uuid
+    )
+    await worker._keeper.renew()
+
+    assert (await workshop.end_of(ticket)).state is State.CANCELLED
+
+
+async def _run_short_jobs(workshop: Workshop) -> None:
+    """Teach a worker that jobs are short, so that it claims ahead."""
+    tickets = [await workshop.engine.submit("lab.post__short") for _ in range(20)]
+    await workshop.end_of_all(tickets)
+
+
+async def _both_held(workshop: Workshop) -> bool:
+    held = await workshop.sql.fetchval("SELECT count(*) FROM jobs WHERE lease IS NOT NULL")
+    return bool(held == 2)
+
+
+async def _exists(path: Path) -> None:
+    async def look() -> bool:
+        return path.exists()
+
+    await eventually_async(look, f"{path.name} is written")

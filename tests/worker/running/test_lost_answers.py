@@ -1,0 +1,117 @@
+"""A statement was committed, and its answer was lost with the connection.
+
+The store is told to do its work and then to break, as a connection does between the commit and the
+answer. What the worker makes of it is what a user would see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from coatcheck import Service, State
+from coatcheck.domain.errors import OutcomeUnknown
+from coatcheck.store import leases
+from tests.worker.workshop import Workshop
+
+
+class LosesAnswers:
+    """Wraps a function of the store: the answers that ``when`` picks are lost, once each."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+        when: Callable[[tuple[Any, ...], Any], object],
+    ) -> None:
+        self._real: Callable[..., Awaitable[Any]] = getattr(leases, name)
+        self._when = when
+        self.lost = 0
+        monkeypatch.setattr(leases, name, self)
+
+    async def __call__(self, *arguments: Any) -> Any:
+        answer = await self._real(*arguments)
+        if self.lost == 0 and self._when(arguments, answer):
+            self.lost += 1
+            raise OutcomeUnknown("the connection broke after the commit")
+        return answer
+
+
+class Handlers:
+    def __init__(self) -> None:
+        self.service = Service("lab")
+        self.ran = 0
+
+        @self.service.post("/greet")
+        async def greet() -> str:
+            self.ran += 1
+            return "hello"
+
+        @self.service.post("/fail")
+        async def fail() -> None:
+            self.ran += 1
+            raise LookupError
+
+
+async def test_jobs_of_a_claim_whose_answer_was_lost_are_given_back_and_run_once(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = LosesAnswers(monkeypatch, "exchange", lambda _, answer: answer[0])
+    handlers = Handlers()
+    await workshop.start_worker(handlers.service)
+    ticket = await workshop.engine.submit("lab.post__greet", retries=0)
+    view = await workshop.end_of(ticket)
+
+    assert exchange.lost == 1
+    assert (view.state, view.interruptions) == (State.COMPLETED, 1)
+    assert (view.failures, view.crashes, handlers.ran) == (0, 0, 1)
+
+
+async def test_a_completion_whose_answer_was_lost_is_handed_in_again_and_counts_once(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = LosesAnswers(monkeypatch, "exchange", lambda _, answer: answer[1])
+    handlers = Handlers()
+    worker = await workshop.start_worker(handlers.service)
+    ticket = await workshop.engine.submit("lab.post__greet")
+    view = await workshop.end_of(ticket)
+    await workshop.drain(worker)
+
+    assert exchange.lost == 1
+    assert (view.state, view.result, handlers.ran) == (State.COMPLETED, b'"hello"', 1)
+    assert await workshop.engine.get(ticket.id) == view
+    assert worker.rejected == 0
+
+
+async def test_a_failed_attempt_whose_answer_was_lost_counts_once(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle = LosesAnswers(monkeypatch, "settle", lambda _, answer: answer)
+    handlers = Handlers()
+    worker = await workshop.start_worker(handlers.service)
+    ticket = await workshop.engine.submit("lab.post__fail", retries=5)
+    view = await workshop.until_state(ticket, State.RETRYING)
+    await workshop.drain(worker)
+
+    assert settle.lost == 1
+    assert (view.failures, handlers.ran, worker.rejected) == (1, 1, 0)
+    assert await workshop.engine.get(ticket.id) == view
+
+
+async def test_permits_of_a_limited_claim_whose_answer_was_lost_come_back(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = LosesAnswers(monkeypatch, "claim_limited", lambda _, answer: answer)
+    service = Service("lab")
+
+    @service.post("/greet", concurrency=1)
+    async def greet() -> str:
+        return "hello"
+
+    await workshop.start_worker(service)
+    view = await workshop.end_of(await workshop.engine.submit("lab.post__greet"))
+
+    assert claim.lost == 1
+    assert (view.state, view.interruptions, view.crashes) == (State.COMPLETED, 1, 0)

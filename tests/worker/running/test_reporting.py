@@ -1,0 +1,143 @@
+"""What a handler reports is stored before its job is finished, and only while it holds the job."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from coatcheck import Job, JobEvent, Service, State, Ticket
+from coatcheck.engine import Engine
+from tests.waiting import eventually_async
+from tests.worker.running.isolated_handlers import apart
+from tests.worker.workshop import Workshop
+
+lab = Service("lab")
+
+
+@lab.post("/async")
+async def report(job: Job) -> str:
+    await job.progress(0.25, "a quarter")
+    await job.log("from the loop", kind="async")
+    await job.emit("chunk")
+    await job.attach("made.txt", b"made here", media_type="text/plain")
+    return "reported"
+
+
+@lab.post("/thread")
+def report_in_thread(job: Job) -> str:
+    job.progress(0.25, "a quarter")
+    job.log("from the thread", kind="thread")
+    job.emit("chunk")
+    job.attach("made.txt", b"made there", media_type="text/plain")
+    return "reported"
+
+
+@pytest.mark.parametrize(
+    ("service", "endpoint", "kind", "made"),
+    [
+        (lab, "lab.post__async", "async", b"made here"),
+        (lab, "lab.post__thread", "thread", b"made there"),
+        (apart, "apart.post__report", "isolated", b"made apart"),
+    ],
+)
+async def test_everything_reported_can_be_read_as_soon_as_the_job_has_ended(
+    workshop: Workshop, service: Service, endpoint: str, kind: str, made: bytes
+) -> None:
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit(endpoint)
+    view = await workshop.end_of(ticket)
+    log, chunk = await workshop.engine.events(ticket.id)
+    (artifact,) = await workshop.engine.artifacts(ticket.id)
+
+    assert view.state is State.COMPLETED
+    assert (view.progress, view.progress_note) == (0.25, "a quarter")
+    assert (log.kind, json.loads(log.data)["fields"]) == ("log", {"kind": kind})
+    assert (chunk.kind, chunk.data) == ("text", b"chunk")
+    assert (artifact.name, artifact.media_type) == ("made.txt", "text/plain")
+    pieces = [piece async for piece in workshop.engine.read_artifact(artifact)]
+    assert b"".join(pieces) == made
+
+
+async def test_reports_of_a_running_job_can_be_followed_in_their_order(workshop: Workshop) -> None:
+    service = Service("lab")
+    more = asyncio.Event()
+
+    @service.post("/talk")
+    async def talk(job: Job) -> None:
+        for number in range(5):
+            await job.emit({"number": number})
+        await more.wait()
+        await job.emit("the last")
+
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__talk")
+    first = await _events(workshop.engine, ticket, at_least=5)
+    running = await workshop.engine.get(ticket.id)
+    more.set()
+    await workshop.end_of(ticket)
+    rest = await workshop.engine.events(ticket.id, after=first[-1].seq)
+
+    assert not running.terminal
+    assert [json.loads(event.data)["number"] for event in first] == [0, 1, 2, 3, 4]
+    assert [event.data for event in rest] == [b"the last"]
+
+
+async def test_what_a_handler_says_after_its_lease_was_lost_is_dropped(workshop: Workshop) -> None:
+    service = Service("lab")
+    lost = asyncio.Event()
+    said = asyncio.Event()
+
+    @service.post("/talk")
+    async def talk(job: Job) -> str:
+        await job.log("while it was mine")
+        await lost.wait()
+        await job.log("too late")
+        await job.progress(1.0, "too late")
+        await job.attach("late.txt", b"too late")
+        said.set()
+        return "too late"
+
+    worker = await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__talk")
+    await _events(workshop.engine, ticket, at_least=1)
+    await workshop.until_state(ticket, State.PROCESSING)
+    await workshop.take_away(ticket)
+    taken = await workshop.engine.get(ticket.id)
+    lost.set()
+    await said.wait()
+    await workshop.drain(worker)
+
+    assert await workshop.engine.get(ticket.id) == taken
+    (event,) = await workshop.engine.events(ticket.id)
+    assert b"while it was mine" in event.data
+    assert await workshop.engine.artifacts(ticket.id) == []
+    assert [path for path in (workshop.folder / "blobs").rglob("*") if path.is_file()] == []
+    assert worker.rejected == 1
+
+
+async def test_an_attachment_that_cannot_be_stored_fails_the_attempt(workshop: Workshop) -> None:
+    service = Service("lab")
+
+    @service.post("/attach")
+    async def attach(job: Job) -> str:
+        job.attach("lost.txt", b"bytes")
+        return "never seen"
+
+    (workshop.folder / "blobs").write_bytes(b"a file, where the folder of blobs would be")
+    await workshop.start_worker(service)
+    view = await workshop.end_of(await workshop.engine.submit("lab.post__attach", retries=0))
+
+    assert (view.state, view.result, view.failures) == (State.FAILED, None, 1)
+    assert view.error_message is not None
+    assert "report_not_stored" in view.error_message
+
+
+async def _events(engine: Engine, ticket: Ticket, *, at_least: int) -> list[JobEvent]:
+    async def look() -> list[JobEvent] | None:
+        found = await engine.events(ticket.id)
+        return found if len(found) >= at_least else None
+
+    found: list[JobEvent] = await eventually_async(look, f"{at_least} events are stored")
+    return found

@@ -1,0 +1,227 @@
+"""A handler that runs for longer than it may is stopped, and its attempt counts as a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from coatcheck import Job, Service, State
+from coatcheck.worker import agent
+from tests.waiting import eventually_async
+from tests.worker.running.isolated_handlers import apart
+from tests.worker.workshop import Workshop
+
+TIMEOUT_SECONDS = 0.3
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Lets a thread go that nobody can stop."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def test_an_async_handler_is_interrupted_at_its_timeout(workshop: Workshop) -> None:
+    service = Service("lab")
+    interrupted = asyncio.Event()
+
+    @service.post("/hang")
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            interrupted.set()
+
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
+    view = await workshop.end_of(ticket)
+
+    assert interrupted.is_set()
+    assert (view.state, view.error_code) == (State.FAILED, "max_retries_exhausted")
+    assert view.error_message == "failed 1 times; last: timed_out: ran for longer than 0.3 s"
+    assert view.failures == 1
+
+
+async def test_a_job_that_timed_out_is_tried_again_while_attempts_last(workshop: Workshop) -> None:
+    service = Service("lab")
+
+    @service.post("/hang")
+    async def hang(job: Job) -> str:
+        if job.attempt == 1:
+            await asyncio.Event().wait()
+        return "in time"
+
+    workshop.start_upkeep()
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS)
+    waiting = await workshop.until_state(ticket, State.RETRYING)
+    await workshop.make_due(ticket)
+    view = await workshop.end_of(ticket)
+
+    assert waiting.error_code == "timed_out"
+    assert (view.state, view.failures, view.result) == (State.COMPLETED, 1, b'"in time"')
+
+
+async def test_a_thread_is_abandoned_at_its_timeout_and_what_it_says_later_is_dropped(
+    workshop: Workshop, gate: threading.Event
+) -> None:
+    service = Service("lab")
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @service.post("/hang")
+    def hang(job: Job) -> str:
+        job.log("before")
+        gate.wait()
+        job.log("after")
+        loop.call_soon_threadsafe(ended.set)
+        return "too late"
+
+    worker = await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
+    view = await workshop.end_of(ticket)
+    gate.set()
+    await ended.wait()
+    await workshop.drain(worker)
+
+    assert view.error_message == "failed 1 times; last: timed_out: ran for longer than 0.3 s"
+    (event,) = await workshop.engine.events(ticket.id)
+    assert b"before" in event.data
+    assert await workshop.engine.get(ticket.id) == view
+
+
+async def test_an_isolated_process_is_killed_at_its_timeout(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    await workshop.start_worker(apart)
+    ticket = await workshop.engine.submit(
+        "apart.post__wait", {"pid_file": str(pid_file)}, timeout=3.0, retries=0
+    )
+    view = await workshop.end_of(ticket)
+
+    assert view.error_message == "failed 1 times; last: timed_out: ran for longer than 3 s"
+    assert not psutil.pid_exists(int(pid_file.read_text()))
+
+
+async def test_what_a_job_said_before_its_timeout_can_be_read_after_it(workshop: Workshop) -> None:
+    service = Service("lab")
+
+    @service.post("/talk")
+    async def talk(job: Job) -> None:
+        await job.progress(0.5, "half")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            job.log("interrupted")
+
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__talk", timeout=TIMEOUT_SECONDS, retries=0)
+    view = await workshop.end_of(ticket)
+
+    assert (view.progress, view.progress_note) == (0.5, "half")
+    (event,) = await workshop.engine.events(ticket.id)
+    assert b"interrupted" in event.data
+
+
+async def test_a_handler_that_swallows_its_interruption_is_interrupted_again(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "_STOP_AGAIN_SECONDS", 0.1)
+    service = Service("lab")
+    swallowed = 0
+
+    @service.post("/deaf")
+    async def deaf() -> None:
+        nonlocal swallowed
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if swallowed == 3:
+                    raise
+                swallowed += 1
+
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__deaf", timeout=TIMEOUT_SECONDS, retries=0)
+    view = await workshop.end_of(ticket)
+
+    assert swallowed == 3
+    assert view.failures == 1
+    assert view.error_message is not None
+    assert "timed_out" in view.error_message
+
+
+async def test_the_next_job_of_a_slot_does_not_inherit_the_interruptions_of_the_last(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "_STOP_AGAIN_SECONDS", 0.1)
+    service = Service("lab")
+    interruptions: list[int] = []
+
+    @service.post("/deaf")
+    async def deaf() -> str:
+        for _ in range(2):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+        return "returned all the same"
+
+    @service.post("/group")
+    async def group() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        interruptions.append(task.cancelling())
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fail())
+
+    async def fail() -> None:
+        raise LookupError("in a task of a group")
+
+    slots = dict.fromkeys(workshop.settings().lane_concurrency, 1)
+    await workshop.start_worker(service, lane_concurrency=slots)
+    deaf_job = await workshop.engine.submit("lab.post__deaf", timeout=TIMEOUT_SECONDS)
+    group_job = await workshop.engine.submit("lab.post__group", retries=0)
+
+    assert (await workshop.end_of(deaf_job)).state is State.COMPLETED
+    view = await workshop.end_of(group_job)
+    assert interruptions == [0]
+    assert view.error_message == (
+        "failed 1 times; last: handler_error: LookupError: in a task of a group"
+    )
+
+
+async def test_timeouts_hold_while_the_database_does_not_answer(workshop: Workshop) -> None:
+    service = Service("lab")
+    started: asyncio.Queue[Job] = asyncio.Queue()
+    interrupted: asyncio.Queue[str] = asyncio.Queue()
+
+    @service.post("/hang")
+    async def hang(job: Job) -> None:
+        await started.put(job)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            interrupted.put_nowait(job.id)
+
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
+    job = await started.get()
+    async with workshop.sql.transaction():
+        # Whatever the worker wants to write about the job now waits for this transaction.
+        await workshop.sql.execute("LOCK TABLE jobs IN SHARE MODE")
+        await eventually_async(
+            lambda: workshop.sql.fetchval(
+                "SELECT count(*) FROM pg_locks WHERE relation = 'jobs'::regclass AND NOT granted"
+            ),
+            "the worker waits for the lock",
+        )
+        assert await interrupted.get() == job.id
+    assert (await workshop.end_of(ticket)).failures == 1

@@ -1,0 +1,255 @@
+"""Folders for isolated jobs: private while their worker lives, swept once it is dead."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coatcheck.worker.strays import kill_strays
+from coatcheck.worker.tempdirs import TempRoot
+from tests.waiting import eventually
+from tests.worker.isolation import is_alive
+
+SLEEPER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from coatcheck.worker.tempdirs import TempRoot
+temp_root = TempRoot(Path(sys.argv[1]), sys.argv[2])
+folder = temp_root.create("job")
+(folder / "secret").write_text("customer data")
+print(folder, flush=True)
+time.sleep(600)
+"""
+
+
+class Holder:
+    """Another worker process on the same root, with one job's folder."""
+
+    def __init__(self, root: Path, boot: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(root), boot],
+            env={"PYTHONPATH": ":".join(sys.path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.folder = Path(self.process.stdout.readline().strip())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "temp"
+
+
+@pytest.fixture
+def temp_root(root: Path) -> Iterator[TempRoot]:
+    with TempRoot(root, "one") as temp_root:
+        yield temp_root
+
+
+def test_every_folder_is_new_and_readable_by_its_owner_only(temp_root: TempRoot) -> None:
+    first, second = temp_root.create("job"), temp_root.create("job")
+    assert first != second
+    assert first.parent == second.parent == temp_root.directory
+    for folder in (first, temp_root.directory, temp_root.directory.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_is_removed_with_all_in_it_whatever_its_modes(temp_root: TempRoot) -> None:
+    folder = temp_root.create("job")
+    closed = folder / "a" / "b"
+    closed.mkdir(parents=True)
+    (closed / "file").write_text("x")
+    (closed / "file").chmod(0)
+    closed.chmod(0)
+    closed.parent.chmod(0)
+    temp_root.remove(folder)
+    assert not folder.exists()
+
+
+def test_a_link_in_a_folder_is_removed_and_what_it_points_to_is_not(
+    temp_root: TempRoot, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o500)
+    (tmp_path / "file").write_text("x")
+    folder = temp_root.create("job")
+    (folder / "folder-link").symlink_to(outside)
+    (folder / "file-link").symlink_to(tmp_path / "file")
+    temp_root.remove(folder)
+    assert not folder.exists()
+    assert (tmp_path / "file").read_text() == "x"
+    assert outside.stat().st_mode & 0o777 == 0o500
+
+
+def test_removing_a_folder_twice_is_no_error(temp_root: TempRoot) -> None:
+    folder = temp_root.create("job")
+    temp_root.remove(folder)
+    temp_root.remove(folder)
+
+
+def test_processes_that_live_in_a_folder_are_ended_with_it_and_others_are_not(
+    temp_root: TempRoot,
+) -> None:
+    mine, other = temp_root.create("mine"), temp_root.create("other")
+    inside = subprocess.Popen(SLEEPER, env={"TMPDIR": str(mine)}, start_new_session=True)
+    deeper = subprocess.Popen(SLEEPER, env={"TMPDIR": str(mine / "deeper")})
+    beside = subprocess.Popen(SLEEPER, env={"TMPDIR": f"{mine}-not"})
+    elsewhere = subprocess.Popen(SLEEPER, env={"TMPDIR": str(other)})
+    try:
+        temp_root.remove(mine)
+        assert not is_alive(inside.pid)
+        assert not is_alive(deeper.pid)
+        assert is_alive(beside.pid)
+        assert is_alive(elsewhere.pid)
+        assert kill_strays(other) == 1
+        assert not is_alive(elsewhere.pid)
+    finally:
+        for process in (inside, deeper, beside, elsewhere):
+            process.kill()
+            process.wait()
+
+
+def test_closing_removes_the_folder_and_the_lock(root: Path) -> None:
+    temp_root = TempRoot(root)
+    (temp_root.create("job") / "secret").write_text("customer data")
+    temp_root.close()
+    temp_root.close()
+    assert list(root.iterdir()) == []
+
+
+def test_a_sweep_leaves_the_folders_of_live_workers_alone(root: Path, temp_root: TempRoot) -> None:
+    holder = Holder(root, "two")
+    own = temp_root.create("job")
+    try:
+        assert temp_root.sweep() == []
+        assert (holder.folder / "secret").exists()
+        assert own.exists()
+    finally:
+        holder.kill()
+
+
+@pytest.mark.crash
+def test_a_sweep_removes_the_folders_of_a_killed_worker(root: Path, temp_root: TempRoot) -> None:
+    holder = Holder(root, "two")
+    holder.kill()
+    assert (holder.folder / "secret").exists()
+    assert temp_root.sweep() == ["coatcheck-two"]
+    assert sorted(path.name for path in root.iterdir()) == ["coatcheck-one", "coatcheck-one.lock"]
+    assert temp_root.sweep() == []
+
+
+@pytest.mark.crash
+def test_a_new_worker_of_a_dead_ones_name_begins_with_an_empty_folder(root: Path) -> None:
+    holder = Holder(root, "one")
+    holder.kill()
+    with TempRoot(root, "one") as temp_root:
+        assert list(temp_root.directory.iterdir()) == []
+
+
+def test_the_name_of_a_live_worker_cannot_be_taken(root: Path, temp_root: TempRoot) -> None:
+    folder = temp_root.create("job")
+    with pytest.raises(RuntimeError, match="belongs to a worker that is still alive"):
+        TempRoot(root, "one")
+    assert folder.exists()
+
+
+def test_a_folder_whose_lock_file_is_lost_is_swept(root: Path, temp_root: TempRoot) -> None:
+    (root / "coatcheck-lost" / "job").mkdir(parents=True)
+    assert temp_root.sweep() == ["coatcheck-lost"]
+    assert not (root / "coatcheck-lost").exists()
+
+
+def test_what_is_not_a_workers_is_never_touched(root: Path, temp_root: TempRoot) -> None:
+    (root / "somebody").mkdir()
+    (root / "somebody.lock").touch()
+    (root / "coatcheck-file").touch()
+    (root / "coatcheck-link").symlink_to(root / "somebody")
+    assert temp_root.sweep() == []
+    assert {path.name for path in root.iterdir()} >= {
+        "somebody",
+        "somebody.lock",
+        "coatcheck-file",
+        "coatcheck-link",
+    }
+
+
+def test_the_lock_is_not_inherited_by_what_the_worker_starts(root: Path) -> None:
+    temp_root = TempRoot(root, "one")
+    child = subprocess.Popen(SLEEPER, close_fds=False)
+    try:
+        lock = temp_root._lock
+        assert lock is not None
+        temp_root._lock = None
+        os.close(lock)  # as when the process ends
+        with TempRoot(root, "two") as sibling:
+            # Popen returns a moment before the kernel has closed what is not to be inherited.
+            swept = eventually(sibling.sweep, "the lock is free while the child lives")
+        assert swept == ["coatcheck-one"]
+        assert is_alive(child.pid)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_lock_that_was_swept_between_its_opening_and_its_locking_is_made_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweeper unlinks the file just before it is locked: the lock would guard nothing."""
+    flock = fcntl.flock
+    swept: list[Path] = []
+
+    def sweep_first(descriptor: int, operation: int) -> None:
+        path = root / "coatcheck-one.lock"
+        if not swept:
+            path.unlink()
+            swept.append(path)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", sweep_first)
+    temp_root = TempRoot(root, "one")
+    assert swept
+    with pytest.raises(RuntimeError, match="still alive"):
+        TempRoot(root, "one")
+    temp_root.close()
+
+
+def test_sweepers_at_the_same_time_remove_everything_once(root: Path) -> None:
+    names = [f"coatcheck-dead-{number}" for number in range(20)]
+    sweepers = [TempRoot(root, f"live-{number}") for number in range(4)]
+    for name in names:
+        (root / name / "job").mkdir(parents=True)
+        (root / f"{name}.lock").touch()
+    begin = threading.Barrier(len(sweepers))
+    swept: list[str] = []
+
+    def sweep(temp_root: TempRoot) -> None:
+        begin.wait()
+        swept.extend(temp_root.sweep())
+
+    threads = [threading.Thread(target=sweep, args=(sweeper,)) for sweeper in sweepers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(swept) == set(names)
+    assert not [path for path in root.iterdir() if "dead" in path.name]
+    assert all(sweeper.directory.exists() for sweeper in sweepers)
+    for sweeper in sweepers:
+        sweeper.close()
+    assert list(root.iterdir()) == []
