@@ -1,0 +1,45 @@
+"""Which data folder a command is about, and the database that ``up`` runs on it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coatcheck.cli.process import overridden
+from coatcheck.settings import Settings
+from coatcheck.store.embedded import EmbeddedPostgres, pick_data_dir
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="The data folder of `coatcheck up`.", metavar="DIR"),
+]
+
+
+def choose(requested: Path | None) -> tuple[Path, str]:
+    """The folder to use, and why."""
+    return pick_data_dir(requested, Path.cwd())
+
+
+def settings_for(requested: Path | None) -> Settings:
+    """The settings of a command that uses what is running already.
+
+    A folder that was named wins, then COATCHECK_DATABASE_URL, then the default folder.
+    """
+    if requested is None and os.environ.get("COATCHECK_DATABASE_URL"):
+        return Settings.from_environment()
+    folder, _ = choose(requested)
+    return Settings.from_environment(
+        overridden(
+            {
+                "COATCHECK_DATABASE_URL": EmbeddedPostgres(folder).dsn,
+                "COATCHECK_BLOB_URL": blob_url(folder),
+            }
+        )
+    )
+
+
+def blob_url(folder: Path) -> str:
+    return (folder / "blobs").as_uri()

@@ -1,0 +1,178 @@
+"""``coatcheck doctor``: looks at everything a process needs, and says what to do about the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.cli.console import out
+from coatcheck.cli.data_dir import DataOption, settings_for
+from coatcheck.cli.errors import DATABASE_HINT, EXIT_FAILED, reporting_errors
+from coatcheck.domain.errors import CoatcheckError, SchemaMismatch, SettingsInvalid
+from coatcheck.settings import Settings, likely_typos
+from coatcheck.store.diagnosis import VERSION_MIN, Diagnosis
+from coatcheck.telemetry.redaction import redact
+from coatcheck.version import __version__
+
+CLOCK_SECONDS_MAX: Final = 5.0
+_BLOB_SECONDS_MAX: Final = 10.0
+_LIBRARIES: Final = ("asyncpg", "msgspec", "obstore", "starlette", "uvicorn", "uvloop")
+_POOLER_HINT: Final = (
+    "Connect to PostgreSQL directly, or through a pooler in session mode: in transaction mode, "
+    "sessions change under our feet."
+)
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+_STYLES: Final = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one look found."""
+
+    subject: str
+    verdict: Verdict
+    found: str
+    hint: str = ""
+
+
+@reporting_errors
+def doctor(data: DataOption = None) -> None:
+    """Check settings, database, blob store, clock and versions. Exit code 1 if anything fails."""
+    findings = asyncio.run(_examine(data))
+    _show(findings)
+    if any(finding.verdict is Verdict.FAIL for finding in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+async def _examine(data: Path | None) -> list[Finding]:
+    findings = [_versions()]
+    try:
+        settings = settings_for(data)
+    except SettingsInvalid as error:
+        hint = "See docs/reference/settings.md. The other checks need valid settings."
+        return [*findings, Finding("settings", Verdict.FAIL, str(error), hint)]
+    findings.append(_settings())
+    findings += [finding async for finding in _database(settings)]
+    findings.append(await _blobs(settings))
+    return findings
+
+
+def _versions() -> Finding:
+    libraries = ", ".join(f"{name} {metadata.version(name)}" for name in _LIBRARIES)
+    return Finding(
+        "versions",
+        Verdict.OK,
+        f"coatcheck {__version__}, Python {platform.python_version()}, {libraries}",
+    )
+
+
+def _settings() -> Finding:
+    typos = likely_typos(os.environ)
+    if not typos:
+        return Finding("settings", Verdict.OK, "valid")
+    return Finding(
+        "settings",
+        Verdict.WARN,
+        f"valid, but no setting is named {' or '.join(typos)}",
+        "Did you mean " + " or ".join(typos.values()) + "?",
+    )
+
+
+async def _database(settings: Settings) -> AsyncIterator[Finding]:
+    try:
+        async with Diagnosis.of(settings.database_url) as diagnosis:
+            yield await _server(diagnosis)
+            yield await _schema(diagnosis)
+            yield await _notifications(diagnosis)
+            yield await _advisory_locks(diagnosis)
+            yield await _clock(diagnosis)
+    except CoatcheckError as error:
+        yield Finding("database", Verdict.FAIL, str(error), DATABASE_HINT)
+
+
+async def _server(diagnosis: Diagnosis) -> Finding:
+    server = await diagnosis.server()
+    found = f"PostgreSQL {server.version}"
+    if server.major < VERSION_MIN:
+        hint = f"Coatcheck needs PostgreSQL {VERSION_MIN} or newer."
+        return Finding("database", Verdict.FAIL, found, hint)
+    if server.read_only:
+        hint = "Name the primary in COATCHECK_DATABASE_URL, not a standby."
+        return Finding("database", Verdict.FAIL, f"{found}, read-only", hint)
+    return Finding("database", Verdict.OK, found)
+
+
+async def _schema(diagnosis: Diagnosis) -> Finding:
+    try:
+        return Finding("schema", Verdict.OK, f"at {await diagnosis.schema()}")
+    except SchemaMismatch as error:
+        hint = "Run `coatcheck migrate`, or the version of Coatcheck that the database is at."
+        return Finding("schema", Verdict.FAIL, str(error), hint)
+
+
+async def _notifications(diagnosis: Diagnosis) -> Finding:
+    try:
+        took = await diagnosis.notification_seconds()
+    except TimeoutError:
+        return Finding("LISTEN/NOTIFY", Verdict.FAIL, "no notification arrived", _POOLER_HINT)
+    return Finding("LISTEN/NOTIFY", Verdict.OK, f"arrives in {took * 1000:.1f} ms")
+
+
+async def _advisory_locks(diagnosis: Diagnosis) -> Finding:
+    if await diagnosis.holds_sessions():
+        return Finding("advisory locks", Verdict.OK, "hold between transactions")
+    found = "do not hold between transactions"
+    return Finding("advisory locks", Verdict.FAIL, found, _POOLER_HINT)
+
+
+async def _clock(diagnosis: Diagnosis) -> Finding:
+    ahead = await diagnosis.clock_seconds_ahead()
+    found = f"the database's is {abs(ahead):.3f} s {'ahead' if ahead > 0 else 'behind'}"
+    if abs(ahead) > CLOCK_SECONDS_MAX:
+        hint = (
+            "Harmless to correctness: only the database's clock decides. Times in this machine's "
+            "logs will not match the jobs' own; set its clock by NTP."
+        )
+        return Finding("clock", Verdict.WARN, found, hint)
+    return Finding("clock", Verdict.OK, found)
+
+
+async def _blobs(settings: Settings) -> Finding:
+    try:
+        async with asyncio.timeout(_BLOB_SECONDS_MAX):
+            await BlobContainer.open(settings.blob_url).probe()
+    except Exception as error:  # noqa: BLE001 - each store fails in its own ways; all are findings
+        said = redact(str(error)).strip().splitlines() or [type(error).__name__]
+        hint = "Does COATCHECK_BLOB_URL name a place that this process may write to?"
+        return Finding("blob store", Verdict.FAIL, said[0], hint)
+    return Finding("blob store", Verdict.OK, "a probe was written, read and deleted")
+
+
+def _show(findings: list[Finding]) -> None:
+    table = Table("check", "", "found", show_edge=False)
+    for finding in findings:
+        found = Text(finding.found)
+        if finding.hint:
+            found.append(f"\n{finding.hint}", style="dim")
+        verdict = Text(finding.verdict.value, style=_STYLES[finding.verdict])
+        table.add_row(finding.subject, verdict, found)
+    out.print(table, soft_wrap=False)

@@ -1,0 +1,90 @@
+"""Turns every error a user can meet into a line and a hint. Tracebacks are for ``--debug``."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Final, ParamSpec
+
+import typer
+
+from coatcheck.cli.console import complain, err
+from coatcheck.domain.errors import (
+    BadRequest,
+    CoatcheckError,
+    DatabaseUnavailable,
+    SettingsInvalid,
+)
+from coatcheck.store.diagnosis import explain
+from coatcheck.store.embedded import EmbeddedPostgresError
+from coatcheck.telemetry.redaction import redact
+
+Parameters = ParamSpec("Parameters")
+
+EXIT_FAILED: Final = 1
+EXIT_MISCONFIGURED: Final = 2
+"""Trying again without a change would not help: ``up`` does not restart what ended so."""
+
+DATABASE_HINT: Final = (
+    "Is it running, and does COATCHECK_DATABASE_URL name it? `coatcheck doctor` looks closer."
+)
+
+_debug = False
+
+
+def show_tracebacks() -> None:
+    """From now on, let the traceback of an error be seen."""
+    global _debug
+    _debug = True
+
+
+class Misconfigured(CoatcheckError):
+    """What the command was told cannot work; the second line says what to do."""
+
+    code = "misconfigured"
+
+
+def reporting_errors(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """Wraps a command so that whatever goes wrong in it is said in one line, with a hint."""
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Parameters.args, **options: Parameters.kwargs) -> None:
+        try:
+            command(*arguments, **options)
+        except (typer.Exit, typer.Abort, KeyboardInterrupt):
+            raise
+        except Exception as error:  # noqa: BLE001 - the last stop before the user
+            if _wants_traceback():
+                err.print_exception()
+            problem, hint, code = describe(error)
+            complain(problem, hint)
+            raise typer.Exit(code) from None
+
+    return wrapped
+
+
+def describe(error: Exception) -> tuple[str, str, int]:
+    """What to say of an error, what to advise, and the exit code."""
+    first, _, rest = redact(str(error)).partition("\n")
+    match error:
+        case SettingsInvalid() if "COATCHECK_" in str(error):
+            return first, f"{rest}\nSee docs/reference/settings.md.".strip(), EXIT_MISCONFIGURED
+        case SettingsInvalid() | Misconfigured():
+            return first, rest, EXIT_MISCONFIGURED
+        case DatabaseUnavailable():
+            return first, rest or DATABASE_HINT, EXIT_FAILED
+        case BadRequest() | CoatcheckError() | EmbeddedPostgresError():
+            return first, rest, EXIT_FAILED
+        case OSError() if error.strerror and error.filename:
+            return f"{error.filename}: {error.strerror}", "", EXIT_FAILED
+        case _:
+            said = explain(error)
+            if said is not None:
+                return said, DATABASE_HINT, EXIT_FAILED
+            hint = "This should not happen. `coatcheck --debug COMMAND` shows the traceback."
+            return f"{type(error).__name__}: {first}", hint, EXIT_FAILED
+
+
+def _wants_traceback() -> bool:
+    return _debug or os.environ.get("COATCHECK_LOG_LEVEL", "").strip().lower() == "debug"

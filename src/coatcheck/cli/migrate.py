@@ -1,0 +1,25 @@
+"""``coatcheck migrate``: bring the database to this version's schema."""
+
+from __future__ import annotations
+
+import asyncio
+
+from coatcheck.cli.console import out, say
+from coatcheck.cli.errors import reporting_errors
+from coatcheck.cli.process import prepare
+from coatcheck.settings import Settings
+from coatcheck.store.migrate import migrate as migrate_database
+
+
+@reporting_errors
+def migrate() -> None:
+    """Bring the database named by COATCHECK_DATABASE_URL to this version's schema.
+
+    Safe to run again, and by several at once. Nothing changes if a step fails.
+    """
+    settings = Settings.from_environment()
+    prepare(settings)
+    applied = asyncio.run(migrate_database(settings.database_url))
+    for name in applied:
+        say(f"applied {name}")
+    out.print("The schema is up to date." if applied else "The schema was up to date.")

@@ -1,0 +1,102 @@
+"""What the long-running commands share: their environment, logs, loop, signals and supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import uvloop
+
+from coatcheck.cli.errors import show_tracebacks
+from coatcheck.settings import Settings, likely_typos
+from coatcheck.store.line import Line
+from coatcheck.store.migrate import check_schema
+from coatcheck.telemetry.logs import configure_logging
+from coatcheck.upkeep import Upkeep
+
+_log = logging.getLogger(__name__)
+
+_SIGNAL_EXIT_BASE: Final = 128
+_ORPHAN_SECONDS_MARGIN: Final = 10.0
+
+
+def overridden(options: Mapping[str, object | None]) -> dict[str, str]:
+    """The environment with the options that were given: both are checked in the same place."""
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    return dict(os.environ) | given
+
+
+def prepare(settings: Settings) -> None:
+    """Set the process's logs up, and warn of settings that look misspelt."""
+    configure_logging(settings.log_level, settings.log_format)
+    if settings.log_level == "debug":
+        show_tracebacks()
+    for given, meant in likely_typos(os.environ).items():
+        _log.warning("%s is no setting and is ignored; did you mean %s?", given, meant)
+
+
+def run_until_told(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run ``work`` on uvloop. SIGTERM and SIGINT set its event; a second one ends the process."""
+
+    async def with_signals() -> None:
+        stop = asyncio.Event()
+
+        def told(number: signal.Signals) -> None:
+            if stop.is_set():
+                _log.warning("ended at once by a second %s", number.name)
+                os._exit(_SIGNAL_EXIT_BASE + number)
+            _log.info("stopping at %s", number.name)
+            stop.set()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, told, number)
+        await work(stop)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(with_signals())
+
+
+async def require_schema(settings: Settings) -> None:
+    """Raise SchemaMismatch, with the command to run, unless the database is at our schema."""
+    line = Line(settings.database_url, name="schema check")
+    try:
+        await line.run(check_schema)
+    finally:
+        await line.close()
+
+
+@asynccontextmanager
+async def keeping_up(settings: Settings) -> AsyncIterator[None]:
+    """Run the upkeep loops meanwhile: every server and every worker takes part in them."""
+    upkeep = Upkeep(settings)
+    upkeep.start()
+    try:
+        yield
+    finally:
+        await upkeep.stop()
+
+
+def end_with_supervisor(drain_seconds: float) -> None:
+    """Stop this process when the one that started it is gone, however that ended.
+
+    The supervisor holds the other end of our stdin and never writes: the kernel closes it even at
+    a kill -9, on every system. We then get the usual SIGTERM, and, should that not end us in time,
+    the end that needs no co-operation.
+    """
+
+    def watch() -> None:
+        while os.read(sys.stdin.fileno(), 1):
+            continue
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(drain_seconds + _ORPHAN_SECONDS_MARGIN)
+        os._exit(_SIGNAL_EXIT_BASE + signal.SIGKILL)
+
+    threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()

@@ -1,0 +1,62 @@
+"""``coatcheck serve``: the control plane's process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Annotated
+
+import typer
+
+from coatcheck.cli.errors import reporting_errors
+from coatcheck.cli.process import (
+    end_with_supervisor,
+    keeping_up,
+    overridden,
+    prepare,
+    run_until_told,
+)
+from coatcheck.control.app import create_app
+from coatcheck.control.server import Server, listen
+from coatcheck.engine import Engine
+from coatcheck.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+@reporting_errors
+def serve(
+    host: Annotated[str | None, typer.Option(help="Instead of COATCHECK_HOST.")] = None,
+    port: Annotated[int | None, typer.Option(help="Instead of COATCHECK_PORT.")] = None,
+    supervised: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Serve HTTP on the database named by COATCHECK_DATABASE_URL.
+
+    SIGTERM or Ctrl-C: takes no more connections, lets open requests end, stops.
+    """
+    settings = Settings.from_environment(
+        overridden({"COATCHECK_HOST": host, "COATCHECK_PORT": port})
+    )
+    prepare(settings)
+    if supervised:
+        end_with_supervisor(settings.drain_seconds)
+    with listen(settings.host, settings.port) as listening:
+        run_until_told(lambda stop: _serve(settings, listening, stop))
+
+
+async def _serve(settings: Settings, listening: socket.socket, stop: asyncio.Event) -> None:
+    async with await Engine.connect(settings) as engine, keeping_up(settings):
+        server = Server(create_app(settings, engine), drain_seconds=settings.drain_seconds)
+
+        async def stop_when_told() -> None:
+            await stop.wait()
+            server.stop()
+
+        stopper = asyncio.create_task(stop_when_told())
+        _log.info("serving on http://%s:%d", settings.host, settings.port)
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            stopper.cancel()
+    _log.info("stopped")

@@ -1,0 +1,124 @@
+"""Keeps a child process running: starts it, starts it again when it dies, stops it when told.
+
+A child is the leader of a session of its own, so that a Ctrl-C in the terminal reaches only us; it
+watches its stdin to end when we do (``process.end_with_supervisor``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from coatcheck.cli.console import say
+from coatcheck.cli.errors import EXIT_MISCONFIGURED
+from coatcheck.domain.retry import Backoff
+
+_RESTART_BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=30.0, jitter=0.0)
+_HEALTHY_SECONDS: Final = 30.0
+"""A child that lived this long was well: its next restart waits no longer than the first."""
+
+
+class Child:
+    """One ``coatcheck`` command, kept running until ``stop``."""
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Callable[[], Mapping[str, str]],
+        on_exit: Callable[[int], None],
+    ) -> None:
+        self.name = name
+        self._arguments = arguments
+        self._environment = environment
+        self._on_exit = on_exit
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.gave_up = asyncio.Event()
+        """Set when the child said that it cannot work as it was told."""
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._keep_running(), name=f"keep {self.name} running")
+
+    async def stop(self, seconds: float) -> None:
+        """SIGTERM, and after ``seconds`` SIGKILL to all of it. Returns when it is gone."""
+        self._stopping.set()
+        self._signal(signal.SIGTERM)
+        if self._task is None:
+            return
+        done, _ = await asyncio.wait([self._task], timeout=seconds)
+        if not done:
+            say(f"the {self.name} did not stop within {seconds:g} s and is killed")
+            self.kill()
+        await self._task
+
+    def kill(self) -> None:
+        """SIGKILL to the child and to whatever it started."""
+        self._stopping.set()
+        self._signal(signal.SIGKILL)
+
+    async def _keep_running(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            ending = await self._run_once()
+            if self._stopping.is_set() or self.gave_up.is_set():
+                return
+            failures = 0 if time.monotonic() - began > _HEALTHY_SECONDS else failures
+            delay = _RESTART_BACKOFF.delay(failures, 0.0)
+            failures += 1
+            say(f"the {self.name} {ending}; starting it again in {delay:g} s")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._stopping.wait()
+
+    async def _run_once(self) -> str:
+        """Start the process and wait for its end; returns how it ended, in words."""
+        try:
+            self._process = process = await self._spawn()
+        except OSError as error:
+            return f"cannot be started ({error})"
+        if self._stopping.is_set():
+            self._signal(signal.SIGTERM)
+        code = await process.wait()
+        self._process = None
+        self._on_exit(process.pid)
+        if code == EXIT_MISCONFIGURED:
+            self.gave_up.set()
+        return f"ended ({_why(code)})"
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "coatcheck.cli",
+            *self._arguments,
+            "--supervised",
+            env=dict(self._environment()),
+            stdin=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if number is signal.SIGKILL:
+                os.killpg(self._process.pid, number)
+            else:
+                self._process.send_signal(number)
+
+
+def _why(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"

@@ -1,0 +1,246 @@
+"""``coatcheck up``: all of it in one command, in the foreground, on an embedded PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import httpx2
+import typer
+
+from coatcheck.cli import data_dir
+from coatcheck.cli.console import out, say
+from coatcheck.cli.errors import Misconfigured, reporting_errors
+from coatcheck.cli.postgres import KeptPostgres
+from coatcheck.cli.process import overridden, prepare
+from coatcheck.cli.supervisor import Child
+from coatcheck.control.server import ListenError, listen
+from coatcheck.settings import Settings, check_environment
+from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.store.migrate import migrate
+from coatcheck.telemetry import metrics
+
+DEMO_SERVICE: Final = "coatcheck.cli.demo:demo"
+
+_PORT_PATIENCE_SECONDS: Final = 3.0
+_PORT_LOOK_SECONDS: Final = 0.1
+_READY_LOOK_SECONDS: Final = 0.1
+_STOP_MARGIN_SECONDS: Final = 10.0
+_EXIT_FORCED: Final = 130
+
+
+@reporting_errors
+def up(
+    services: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODULE:SERVICE...]",
+            help="The services to work for; a small built-in demo if none is named.",
+        ),
+    ] = None,
+    data: data_dir.DataOption = None,
+    port: Annotated[int | None, typer.Option(help="Instead of COATCHECK_PORT.")] = None,
+) -> None:
+    """Start PostgreSQL, the control plane and a worker, and keep them running until Ctrl-C.
+
+    Everything is kept in the data folder; starting again on it goes on where it stopped.
+    """
+    environment = overridden({"COATCHECK_PORT": port})
+    check_environment(environment, except_for="COATCHECK_DATABASE_URL")
+    folder, why = data_dir.choose(data)
+    environment |= {
+        "COATCHECK_DATABASE_URL": EmbeddedPostgres(folder).dsn,
+        "COATCHECK_BLOB_URL": data_dir.blob_url(folder),
+        metrics.MULTIPROCESS_DIR_VARIABLE: str(folder / "metrics"),
+    }
+    settings = Settings.from_environment(environment)
+    prepare(settings)
+    _check_port(settings)
+    stack = _Stack(settings, environment, folder, why, services or [])
+    with asyncio.Runner() as runner:
+        runner.run(stack.run())
+
+
+def _check_port(settings: Settings) -> None:
+    """Find out that the port is taken before anything is started.
+
+    With a little patience: the server of an ``up`` that was just killed is on its way out.
+    """
+    deadline = time.monotonic() + _PORT_PATIENCE_SECONDS
+    while True:
+        try:
+            listen(settings.host, settings.port).close()
+        except ListenError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PORT_LOOK_SECONDS)
+        else:
+            return
+
+
+class _Stack:
+    """What ``up`` runs, from the first start to the last stop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        environment: dict[str, str],
+        folder: Path,
+        why: str,
+        services: list[str],
+    ) -> None:
+        self._settings = settings
+        self._environment = environment
+        self._folder = folder
+        self._why = why
+        self._services = services
+        self._stop = asyncio.Event()
+        self._force = asyncio.Event()
+        self._postgres = KeptPostgres(folder)
+        self._serve = self._child("control plane", ["serve"])
+        self._worker = self._child("worker", ["worker", *(services or [DEMO_SERVICE])])
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._told_to_stop)
+        try:
+            await self._start()
+            await self._first_of(self._stop.wait(), self._given_up())
+        finally:
+            await self._shut_down()
+        if self._anyone_gave_up():
+            raise Misconfigured("a process could not start as it was told; it said why above")
+        if self._force.is_set():
+            raise typer.Exit(_EXIT_FORCED)
+
+    async def _start(self) -> None:
+        say(f"data folder {self._folder} ({self._why})")
+        await self._postgres.start()
+        for step in await migrate(self._postgres.dsn):
+            say(f"applied schema step {step}")
+        self._make_folders()
+        self._serve.start()
+        self._worker.start()
+        await self._first_of(self._ready(), self._stop.wait(), self._given_up())
+        if not self._stop.is_set() and not self._anyone_gave_up():
+            self._introduce()
+
+    async def _shut_down(self) -> None:
+        stopping = asyncio.create_task(self._stop_in_order())
+        await self._first_of(asyncio.shield(stopping), self._force.wait())
+        if not stopping.done():
+            say("ending at once")
+            self._worker.kill()
+            self._serve.kill()
+        await stopping
+        say("stopped")
+
+    async def _stop_in_order(self) -> None:
+        seconds = self._settings.drain_seconds + _STOP_MARGIN_SECONDS
+        async with contextlib.AsyncExitStack() as stops:  # the last first, whatever fails
+            stops.push_async_callback(self._stop_postgres)
+            stops.push_async_callback(self._stop_child, self._serve, seconds)
+            stops.push_async_callback(self._stop_child, self._worker, seconds)
+
+    async def _stop_child(self, child: Child, seconds: float) -> None:
+        say(f"stopping the {child.name}")
+        await child.stop(seconds)
+
+    async def _stop_postgres(self) -> None:
+        say("stopping PostgreSQL")
+        await self._postgres.stop("immediate" if self._force.is_set() else "fast")
+
+    def _told_to_stop(self) -> None:
+        if self._stop.is_set():
+            self._force.set()
+        self._stop.set()
+
+    def _child(self, name: str, arguments: list[str]) -> Child:
+        return Child(
+            name,
+            arguments,
+            # Asked anew at every start: an adopted server may have its socket elsewhere.
+            lambda: self._environment | {"COATCHECK_DATABASE_URL": self._postgres.dsn},
+            on_exit=lambda pid: metrics.forget_process(pid, str(self._folder / "metrics")),
+        )
+
+    def _make_folders(self) -> None:
+        shutil.rmtree(self._folder / "metrics", ignore_errors=True)
+        for name in ("metrics", "blobs"):
+            (self._folder / name).mkdir(mode=0o700, exist_ok=True)
+
+    async def _ready(self) -> None:
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            while True:
+                with contextlib.suppress(httpx2.HTTPError):
+                    answer = await client.get(f"{self._url}/readyz", timeout=5)
+                    if answer.is_success:
+                        return
+                await asyncio.sleep(_READY_LOOK_SECONDS)
+
+    async def _given_up(self) -> None:
+        await self._first_of(self._serve.gave_up.wait(), self._worker.gave_up.wait())
+
+    def _anyone_gave_up(self) -> bool:
+        return self._serve.gave_up.is_set() or self._worker.gave_up.is_set()
+
+    @staticmethod
+    async def _first_of(*waits: Coroutine[Any, Any, Any] | asyncio.Future[Any]) -> None:
+        tasks = [asyncio.ensure_future(wait) for wait in waits]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def _url(self) -> str:
+        host = self._settings.host
+        if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not listened on
+            host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._settings.port}"
+
+    def _introduce(self) -> None:
+        command, data = _own_command(), shlex.quote(str(self._folder))
+        working_for = ", ".join(self._services) or "the built-in demo (you named no service)"
+        rows = [
+            ("API", f"{self._url}  (/healthz /readyz /metrics /openapi.json)"),
+            ("services", working_for),
+            ("data", str(self._folder)),
+            ("database", self._postgres.dsn),
+            ("blobs", str(self._folder / "blobs")),
+            ("database log", str(self._postgres.log_path)),
+        ]
+        out.print("\n[bold green]Coatcheck is ready.[/bold green]")
+        for name, value in rows:
+            out.print(f"  [dim]{name:<13}[/dim]", end="")
+            out.print(value, markup=False)
+        out.print("\nTry it in another terminal:")
+        if not self._services:
+            message = shlex.quote('{"message": "hello"}')
+            out.print(
+                f"  {command} submit demo.post__echo {message} --wait --data {data}", markup=False
+            )
+        out.print(f"  curl {self._url}/readyz", markup=False)
+        out.print("\nCtrl-C stops everything.\n")
+
+
+def _own_command() -> str:
+    """How to call this very installation from another terminal."""
+    script = Path(sys.executable).with_name("coatcheck")
+    on_path = shutil.which("coatcheck")
+    if on_path is not None and Path(on_path).resolve() == script.resolve():
+        return "coatcheck"
+    if script.exists():
+        return shlex.quote(str(script))
+    return f"{shlex.quote(sys.executable)} -m coatcheck.cli"

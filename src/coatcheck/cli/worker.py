@@ -1,0 +1,70 @@
+"""``coatcheck worker``: the data plane's process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from coatcheck.cli.errors import Misconfigured, reporting_errors
+from coatcheck.cli.process import (
+    end_with_supervisor,
+    keeping_up,
+    prepare,
+    require_schema,
+    run_until_told,
+)
+from coatcheck.domain.errors import SettingsInvalid
+from coatcheck.service import Service, load_services
+from coatcheck.settings import Settings
+from coatcheck.worker.agent import Worker
+
+
+@reporting_errors
+def worker(
+    services: Annotated[
+        list[str], typer.Argument(metavar="MODULE:SERVICE...", help="The services to work for.")
+    ],
+    supervised: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Run jobs of these services from the database named by COATCHECK_DATABASE_URL.
+
+    SIGTERM or Ctrl-C: claims no more, gives running jobs COATCHECK_DRAIN_SECONDS to end, puts the
+    rest back without spending an attempt, stops. A second signal ends it at once.
+    """
+    settings = Settings.from_environment()
+    prepare(settings)
+    loaded = _load(services)
+    if supervised:
+        end_with_supervisor(settings.drain_seconds)
+    run_until_told(lambda stop: _work(settings, loaded, stop))
+
+
+def _load(targets: list[str]) -> list[Service]:
+    try:
+        return load_services(targets)
+    except SettingsInvalid:
+        raise
+    except Exception as error:
+        # The module is the user's: it may fail to load in any way there is.
+        raise Misconfigured(
+            f"loading {' '.join(targets)} failed: {type(error).__name__}: {error}\n"
+            "`coatcheck --debug worker ...` shows the traceback."
+        ) from error
+
+
+async def _work(settings: Settings, services: list[Service], stop: asyncio.Event) -> None:
+    await require_schema(settings)
+    agent = Worker(settings, services)
+
+    async def stop_when_told() -> None:
+        await stop.wait()
+        agent.stop()
+
+    stopper = asyncio.create_task(stop_when_told())
+    try:
+        async with keeping_up(settings):
+            await agent.run()
+    finally:
+        stopper.cancel()

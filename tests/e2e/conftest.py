@@ -1,0 +1,148 @@
+"""The `coatcheck` command as a user runs it: a process of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx2
+import psutil
+import pytest
+
+from tests.waiting import LIMIT_SECONDS, eventually
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+_numbers = itertools.count(1)
+COMMAND = [sys.executable, "-m", "coatcheck.cli"]
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """This process's environment, without its own Coatcheck settings, with these variables."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("COATCHECK_")}
+    return inherited | {"PYTHONPATH": str(SOURCE), "COLUMNS": "200"} | variables
+
+
+def coatcheck(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=cwd,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+class Up:
+    """A running `coatcheck up`."""
+
+    def __init__(self, root: Path, *services: str, data: str = "data", port: int | None = None):
+        self.data = root / data
+        self.port = port or free_port()
+        self.log = root / f"up-{next(_numbers)}.log"
+        arguments = ["up", "--data", str(self.data), "--port", str(self.port), *services]
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*COMMAND, *arguments],
+                cwd=root,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # a terminal's foreground group, for Ctrl-C
+            )
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def wait_until_said(self, text: str) -> None:
+        def seen() -> bool:
+            if text in self.said():
+                return True
+            assert self.process.poll() is None, f"it ended:\n{self.said()}"
+            return False
+
+        eventually(seen, f"{text!r} is said:\n{self.said()}")
+
+    def wait_until_ready(self) -> None:
+        self.wait_until_said("Ctrl-C stops everything.")
+
+    def ready_status(self) -> int | None:
+        """What /readyz answers, or None if nothing does."""
+        with suppress(httpx2.HTTPError):
+            url = f"http://127.0.0.1:{self.port}/readyz"
+            return httpx2.get(url, timeout=10, trust_env=False).status_code
+        return None
+
+    def first_command(self) -> list[str]:
+        """The `coatcheck submit ...` that it tells a newcomer to try."""
+        found = re.search(r"^  (.* submit .*)$", self.said(), re.MULTILINE)
+        assert found is not None, self.said()
+        return shlex.split(found[1])
+
+    def child(self, name: str) -> psutil.Process | None:
+        """The process that runs `coatcheck NAME` for it."""
+        with suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self.process.pid).children():
+                if name in process.cmdline()[:4]:
+                    return process
+        return None
+
+    def postgres(self) -> psutil.Process:
+        pid_file = self.data / "pg" / "postmaster.pid"
+        return psutil.Process(int(pid_file.read_text().splitlines()[0]))
+
+    def everything(self) -> list[psutil.Process]:
+        """Every process of it, PostgreSQL's included."""
+        postgres = self.postgres()
+        supervisor = psutil.Process(self.process.pid)
+        return [
+            *supervisor.children(recursive=True),
+            postgres,
+            *postgres.children(recursive=True),
+        ]
+
+    def press_ctrl_c(self) -> None:
+        """As a terminal does: SIGINT to the whole foreground group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def stop(self) -> int:
+        self.press_ctrl_c()
+        return self.process.wait(LIMIT_SECONDS)
+
+
+@pytest.fixture
+def start_up(data_root: Path) -> Iterator[Callable[..., Up]]:
+    """Starts `coatcheck up`; whatever a test leaves running is stopped after it."""
+    started: list[Up] = []
+
+    def start(*services: str, **options: object) -> Up:
+        up = Up(data_root, *services, **options)  # type: ignore[arg-type]
+        started.append(up)
+        return up
+
+    yield start
+    for up in started:
+        if up.process.poll() is None:
+            up.stop()
+    for data in {up.data for up in started if (up.data / "pg" / "postmaster.pid").exists()}:
+        # A test that killed its supervisor and failed: PostgreSQL lives on.
+        left = next(up for up in started if up.data == data)
+        with suppress(psutil.NoSuchProcess):
+            left.postgres().send_signal(signal.SIGQUIT)

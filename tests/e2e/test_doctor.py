@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from coatcheck.cli import doctor
+from coatcheck.cli.doctor import Verdict
+from coatcheck.store.diagnosis import DatabaseRefused, Diagnosis
+from tests.e2e.conftest import coatcheck, free_port
+from tests.postgres_keeper import Databases
+
+
+def verdicts(output: str) -> dict[str, str]:
+    """The table's first two columns."""
+    rows = [line.split("│") for line in output.splitlines() if line.count("│") == 2]
+    return {row[0].strip(): row[1].strip() for row in rows if row[0].strip()}
+
+
+def test_a_healthy_installation_is_all_ok(dsn: str, tmp_path: Path) -> None:
+    ran = coatcheck(
+        "doctor",
+        cwd=tmp_path,
+        COATCHECK_DATABASE_URL=dsn,
+        COATCHECK_BLOB_URL=(tmp_path / "blobs").as_uri(),
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert verdicts(ran.stdout) == dict.fromkeys(
+        [
+            "versions",
+            "settings",
+            "database",
+            "schema",
+            "LISTEN/NOTIFY",
+            "advisory locks",
+            "clock",
+            "blob store",
+        ],
+        "ok",
+    )
+
+
+def test_a_database_that_was_never_migrated_fails_with_the_command_to_run(
+    databases: Databases, tmp_path: Path
+) -> None:
+    ran = coatcheck(
+        "doctor",
+        cwd=tmp_path,
+        COATCHECK_DATABASE_URL=databases.maintenance_dsn,
+        COATCHECK_BLOB_URL=(tmp_path / "blobs").as_uri(),
+    )
+    assert ran.returncode == 1
+    assert verdicts(ran.stdout)["schema"] == "fail"
+    assert verdicts(ran.stdout)["database"] == "ok"
+    assert "coatcheck migrate" in ran.stdout
+
+
+def test_an_unreachable_database_fails_without_showing_the_password(tmp_path: Path) -> None:
+    (tmp_path / "blobs").write_text("in the way")
+    ran = coatcheck(
+        "doctor",
+        cwd=tmp_path,
+        COATCHECK_DATABASE_URL=f"postgresql://me:hunter2@127.0.0.1:{free_port()}/x",
+        COATCHECK_BLOB_URL=(tmp_path / "blobs").as_uri(),
+    )
+    assert ran.returncode == 1
+    assert verdicts(ran.stdout)["database"] == "fail"
+    assert verdicts(ran.stdout)["blob store"] == "fail"
+    assert "COATCHECK_DATABASE_URL" in ran.stdout
+    assert "COATCHECK_BLOB_URL" in ran.stdout
+    assert "hunter2" not in ran.stdout + ran.stderr
+    assert "Traceback" not in ran.stdout + ran.stderr
+
+
+def test_wrong_settings_fail_and_a_misspelt_one_is_a_warning(dsn: str, tmp_path: Path) -> None:
+    wrong = coatcheck("doctor", cwd=tmp_path, COATCHECK_DATABASE_URL=dsn, COATCHECK_PORT="http")
+    assert wrong.returncode == 1
+    assert verdicts(wrong.stdout)["settings"] == "fail"
+    assert "COATCHECK_PORT is 'http'" in wrong.stdout
+    misspelt = coatcheck(
+        "doctor",
+        cwd=tmp_path,
+        COATCHECK_DATABASE_URL=dsn,
+        COATCHECK_BLOB_URL=(tmp_path / "blobs").as_uri(),
+        COATCHECK_PROT="80",
+    )
+    assert misspelt.returncode == 0
+    assert verdicts(misspelt.stdout)["settings"] == "warn"
+    assert "Did you mean COATCHECK_PORT?" in misspelt.stdout
+
+
+async def test_a_database_that_does_not_exist_is_refused_in_words(databases: Databases) -> None:
+    with pytest.raises(DatabaseRefused, match='database "nowhere" does not exist'):
+        async with Diagnosis.of(databases.dsn_of("nowhere")):
+            pass
+
+
+async def test_a_user_that_does_not_exist_is_refused_in_words(dsn: str) -> None:
+    parts = urlsplit(dsn)
+    stranger = urlunsplit(parts._replace(netloc=f"nobody@{parts.netloc.rpartition('@')[2]}"))
+    with pytest.raises(DatabaseRefused, match="refuses this user or password"):
+        async with Diagnosis.of(stranger):
+            pass
+
+
+async def test_a_clock_that_is_off_is_a_warning_that_says_it_is_harmless(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() - 600)
+    async with Diagnosis.of(dsn) as diagnosis:
+        finding = await doctor._clock(diagnosis)
+    assert finding.verdict is Verdict.WARN
+    assert "ahead" in finding.found
+    assert "Harmless" in finding.hint
+
+
+@pytest.fixture
+async def split_sessions(dsn: str, databases: Databases) -> AsyncIterator[Diagnosis]:
+    """Two connections that do not meet: notifications and advisory locks end at a database.
+
+    What a transaction pooler does to us now and then, this does every time.
+    """
+    first = await asyncpg.connect(dsn)
+    second = await asyncpg.connect(databases.maintenance_dsn)
+    yield Diagnosis(first, second)
+    await second.close()
+    await first.close()
+
+
+async def test_notifications_that_do_not_arrive_fail(split_sessions: Diagnosis) -> None:
+    finding = await doctor._notifications(split_sessions)
+    assert finding.verdict is Verdict.FAIL
+    assert "session mode" in finding.hint
+
+
+async def test_advisory_locks_that_do_not_hold_fail(split_sessions: Diagnosis) -> None:
+    finding = await doctor._advisory_locks(split_sessions)
+    assert finding.verdict is Verdict.FAIL
+    assert "session mode" in finding.hint

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import asyncpg
+import httpx2
+import pytest
+
+from coatcheck.control.routes.health import remembered
+from coatcheck.settings import Settings
+from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.store.migrate import migrate
+from coatcheck.store.sql import migrations
+from tests.http.conftest import control_plane
+from tests.waiting import eventually_async
+
+NEWEST_STEP = migrations()[-1][0]
+
+
+async def test_a_living_process_says_so(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/healthz")
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "alive"}
+
+
+async def test_a_process_with_all_it_needs_is_ready(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "status": "ready",
+        "checks": {"database": "reachable", "schema": NEWEST_STEP, "blobs": "writable"},
+    }
+
+
+@pytest.mark.crash
+async def test_readiness_goes_with_the_database_and_comes_back_with_it(
+    pg_server: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    await migrate(pg_server.dsn)
+    settings = Settings(database_url=pg_server.dsn, blob_url=(tmp_path / "blobs").as_uri())
+    async with control_plane(settings) as client:
+        assert (await client.get("/readyz")).status_code == 200
+
+        await asyncio.to_thread(pg_server.stop)
+        away = await client.get("/readyz")
+        assert away.status_code == 503
+        assert int(away.headers["Retry-After"]) > 0
+        assert away.headers["Content-Type"] == "application/problem+json"
+        assert away.json()["code"] == "not_ready"
+        assert {detail["field"] for detail in away.json()["details"]} == {"database", "schema"}
+        assert (await client.get("/healthz")).status_code == 200
+        scrape = await client.get("/metrics")
+        assert scrape.status_code == 200
+        assert "coatcheck_database_up 0.0" in scrape.text
+        assert "coatcheck_queue_depth" not in scrape.text
+
+        await asyncio.to_thread(pg_server.start)
+        back = await client.get("/readyz")
+        assert back.status_code == 200, back.text
+
+
+async def test_a_database_at_another_version_is_not_ready(
+    client: httpx2.AsyncClient, dsn: str
+) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("INSERT INTO coatcheck_migrations (name) VALUES ('9999_future')")
+    finally:
+        await connection.close()
+    answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    [detail] = answer.json()["details"]
+    assert detail["field"] == "schema"
+    assert "9999_future" in detail["issue"]
+
+
+async def test_a_blob_store_that_cannot_be_written_is_not_ready(
+    settings: Settings, tmp_path: Path
+) -> None:
+    async with control_plane(settings) as client:
+        # A file where the folder should be: nobody can write there, not even root.
+        shutil.rmtree(tmp_path / "blobs", ignore_errors=True)
+        (tmp_path / "blobs").write_text("in the way")
+        answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    [detail] = answer.json()["details"]
+    assert detail["field"] == "blobs"
+    assert str(tmp_path) not in answer.text
+
+
+async def test_metrics_show_the_queue_and_the_answers(client: httpx2.AsyncClient, dsn: str) -> None:
+    await client.get("/healthz")
+    await client.get("/there/is/no/such/path/of/12345")
+
+    async def counted() -> str | None:
+        text = (await client.get("/metrics")).text
+        return text if 'route="none",status="404"' in text else None
+
+    text = await eventually_async(counted, "the 404 is counted")
+    assert "coatcheck_database_up 1.0" in text
+    assert 'method="GET",route="/healthz",status="200"' in text
+    assert "12345" not in text
+
+
+async def test_the_queues_depth_counts_live_jobs_by_lane_and_state(
+    settings: Settings,
+) -> None:
+    from coatcheck.engine import Engine
+
+    async with control_plane(settings) as client, await Engine.connect(settings) as engine:
+        for _ in range(3):
+            await engine.submit("some.post__thing", {}, lane="urgent")
+        await engine.submit("some.post__thing", {}, delay=3600)
+        text = (await client.get("/metrics")).text
+    assert 'coatcheck_queue_depth{lane="urgent",state="queued"} 3.0' in text
+    assert 'coatcheck_queue_depth{lane="standard",state="staged"} 1.0' in text
+
+
+async def test_a_remembered_check_is_asked_again_only_after_a_failure_or_its_time() -> None:
+    asked = 0
+
+    async def check() -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise OSError("not yet")
+        return "fine"
+
+    seldom = remembered(check, seconds=3600)
+    with pytest.raises(OSError, match="not yet"):
+        await seldom()
+    assert [await seldom(), await seldom()] == ["fine", "fine"]
+    assert asked == 2
+    always = remembered(check, seconds=-1)
+    await always()
+    await always()
+    assert asked == 4

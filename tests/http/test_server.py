@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from coatcheck.control.server import ListenError, Server, listen
+
+
+async def test_a_stopping_server_ends_its_open_requests_and_takes_no_more() -> None:
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Request) -> Response:
+        entered.set()
+        await release.wait()
+        return PlainTextResponse("done")
+
+    listening = listen("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    server = Server(Starlette(routes=[Route("/", slow)]), drain_seconds=30)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
+        request = asyncio.create_task(client.get(url))
+        await entered.wait()
+        server.stop()
+        while listening.fileno() != -1:
+            await asyncio.sleep(0.01)
+        async with httpx2.AsyncClient(trust_env=False) as latecomer:
+            with pytest.raises(httpx2.ConnectError):
+                await latecomer.get(url)
+        assert not serving.done()
+        release.set()
+        answer = await request
+        assert (answer.status_code, answer.text) == (200, "done")
+    await serving
+
+
+async def test_a_request_that_does_not_end_in_time_is_cut() -> None:
+    entered, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def stuck(_: Request) -> Response:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        raise AssertionError("unreachable")
+
+    listening = listen("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    server = Server(Starlette(routes=[Route("/", stuck)]), drain_seconds=0)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
+        request = asyncio.create_task(client.get(url))
+        await entered.wait()
+        server.stop()
+        await serving
+        await cancelled.wait()
+        with pytest.raises(httpx2.HTTPError):
+            (await request).raise_for_status()
+
+
+def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=f"127.0.0.1 port {port}: .*\n.*--port"):
+            listen("127.0.0.1", port)
+
+
+def test_a_host_that_is_not_this_machine_is_refused() -> None:
+    with pytest.raises(ListenError, match="cannot listen on 192\\.0\\.2\\.1"):
+        listen("192.0.2.1", 0)
+
+
+def test_ipv6_can_be_listened_on() -> None:
+    with listen("::1", 0) as listening:
+        assert listening.family is socket.AF_INET6
