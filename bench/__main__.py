@@ -1,0 +1,134 @@
+"""`python -m bench`: starts the servers, runs the rounds, writes the report. See README.md."""
+
+import asyncio
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import facts, redis_server
+from bench.chart import write_chart
+from bench.contenders import CONTENDERS, REFERENCE
+from bench.contenders.contract import Contender, StoreKind
+from bench.options import Options, parse
+from bench.postgres import Postgres
+from bench.processes import Processes
+from bench.progress_lines import ProgressLines
+from bench.redis_server import RedisServer
+from bench.report import figure_table, markdown
+from bench.results import Results
+from bench.rounds import Rounds
+from bench.sizes import FULL, QUICK
+from bench.stores import Stores
+
+REDIS_MISSING = "redis-server is not installed and could not be"
+
+
+async def run(options: Options, folder: Path) -> Results:
+    """One whole run. Everything it starts is ended before it returns, however it ends."""
+    lines = ProgressLines()
+    contenders, skipped = _runnable(options.contenders)
+    for name, reason in skipped.items():
+        lines.note(f"not run: {name}: {reason}")
+    logs = folder / "logs"
+    logs.mkdir()
+    processes = Processes(logs)
+    postgres = Postgres(folder / "postgres")
+    redis = RedisServer(folder / "redis", processes) if _need_redis(contenders) else None
+    machine = facts.machine()
+    try:
+        lines.note("starting PostgreSQL" + (" and Redis" if redis else ""))
+        await postgres.start()
+        if redis is not None:
+            await redis.start()
+        rounds = Rounds(
+            contenders,
+            options.scenarios,
+            QUICK if options.quick else FULL,
+            Stores(postgres, redis),
+            processes,
+            folder,
+            lines,
+        )
+        await rounds.install()
+        rounds.results.facts = {
+            "machine": machine,
+            "options": {"rounds": options.rounds, "quick": options.quick},
+            "postgres": await postgres.settings(),
+            "redis": await _redis_line(redis),
+            "versions": {contender.name: facts.version(contender) for contender in contenders},
+        }
+        rounds.results.skipped = skipped
+        await rounds.run(options.rounds)
+        return rounds.results
+    finally:
+        await processes.stop_all()
+        await postgres.stop()
+
+
+def _runnable(chosen: tuple[Contender, ...]) -> tuple[list[Contender], dict[str, str]]:
+    """Splits off the contenders whose server is not there, with the reason."""
+    if redis_server.is_installed():
+        return list(chosen), {}
+    runnable = [contender for contender in chosen if contender.store is not StoreKind.REDIS]
+    skipped = {
+        contender.label: REDIS_MISSING for contender in chosen if contender.store is StoreKind.REDIS
+    }
+    return runnable, skipped
+
+
+def _need_redis(contenders: list[Contender]) -> bool:
+    return any(contender.store is StoreKind.REDIS for contender in contenders)
+
+
+async def _redis_line(redis: RedisServer | None) -> str | None:
+    if redis is None:
+        return None
+    settings = ", ".join(
+        f"{name} {value or 'none'}" for name, value in redis_server.SETTINGS.items()
+    )
+    return f"{await redis.version()}, unix socket, {settings}"
+
+
+def write(results: Results, output: Path) -> None:
+    """Writes the report's three files."""
+    output.mkdir(parents=True, exist_ok=True)
+    contenders = [contender for contender in CONTENDERS if contender.name in results.rounds]
+    reference = next(contender for contender in CONTENDERS if contender.name == REFERENCE)
+    results.write(output / "latest.json")
+    (output / "latest.md").write_text(markdown(results, contenders, reference))
+    write_chart(results, contenders, reference, output / "latest.png")
+
+
+async def interruptible(options: Options, folder: Path) -> Results:
+    """Makes SIGTERM and SIGHUP end the run as Ctrl-C does: with everything cleaned up."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(run(options, folder))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, task.cancel)
+    return await task
+
+
+def main() -> int:
+    options = parse(sys.argv[1:])
+    folder = Path(tempfile.mkdtemp(prefix="coatcheck-bench-", dir=options.folder))
+    # As root, PostgreSQL runs under its own user, who must be able to enter.
+    folder.chmod(0o755)
+    try:
+        results = asyncio.run(interruptible(options, folder))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("interrupted; everything that was started has been ended", file=sys.stderr)
+        return 130
+    finally:
+        shutil.rmtree(folder)
+    contenders = [contender for contender in CONTENDERS if contender.name in results.rounds]
+    print(figure_table(results, contenders))
+    if options.output is not None:
+        write(results, options.output)
+        print(f"\nwritten to {options.output}: latest.md, latest.json, latest.png")
+    return 1 if results.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

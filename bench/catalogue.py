@@ -1,0 +1,50 @@
+"""The figures of the report: what each is called, and which way is better."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Scenario(StrEnum):
+    """What can be asked for with --scenarios. One scenario may give several figures."""
+
+    ENQUEUE = "enqueue"
+    BULK = "bulk"
+    DRAIN_1 = "drain1"
+    DRAIN_2 = "drain2"
+    LATENCY = "latency"
+    CLAIM = "claim"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of the table."""
+
+    key: str
+    title: str
+    unit: str
+    more_is_better: bool
+
+
+ENQUEUE = Figure("enqueue", "enqueue, 64 in flight", "jobs/s", more_is_better=True)
+BULK = Figure("bulk", "bulk enqueue", "jobs/s", more_is_better=True)
+DRAIN_1 = Figure("drain1", "drain, 1 worker process", "jobs/s", more_is_better=True)
+DRAIN_2 = Figure("drain2", "drain, 2 worker processes", "jobs/s", more_is_better=True)
+START_P50 = Figure("start_p50", "start latency p50, 10 jobs/s", "ms", more_is_better=False)
+START_P99 = Figure("start_p99", "start latency p99, 10 jobs/s", "ms", more_is_better=False)
+SEEN_P50 = Figure("seen_p50", "result seen by a waiter p50", "ms", more_is_better=False)
+SEEN_P99 = Figure("seen_p99", "result seen by a waiter p99", "ms", more_is_better=False)
+CLAIM_EMPTY = Figure("claim_empty", "claim, empty table", "us/job", more_is_better=False)
+CLAIM_HISTORY = Figure("claim_history", "claim, long history", "us/job", more_is_better=False)
+
+FIGURES = (
+    ENQUEUE,
+    BULK,
+    DRAIN_1,
+    DRAIN_2,
+    START_P50,
+    START_P99,
+    SEEN_P50,
+    SEEN_P99,
+    CLAIM_EMPTY,
+    CLAIM_HISTORY,
+)

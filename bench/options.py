@@ -1,0 +1,82 @@
+"""What can be said on the command line of the bench."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.catalogue import Scenario
+from bench.contenders import CONTENDERS
+from bench.contenders.contract import Contender
+
+ROUNDS = 3
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Options:
+    rounds: int
+    contenders: tuple[Contender, ...]
+    scenarios: tuple[Scenario, ...]
+    quick: bool
+    output: Path | None
+    folder: Path | None
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    parser = argparse.ArgumentParser(
+        prog="make bench ARGS=...",
+        description="Measures Coatcheck and its peers on the same work in one run.",
+    )
+    names = [contender.name for contender in CONTENDERS]
+    parser.add_argument("--rounds", type=int, help=f"rounds (default {ROUNDS}; 1 with --quick)")
+    parser.add_argument(
+        "--only", metavar="NAME,...", help=f"only these contenders, of {', '.join(names)}"
+    )
+    parser.add_argument(
+        "--scenarios", metavar="NAME,...", help=f"only these, of {', '.join(Scenario)}"
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes: a look, not a verdict")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="where to write the report; by default a whole run writes bench/results, "
+        "and a quick or partial one only prints",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where to put the servers' data while it runs (default: a temporary folder)",
+    )
+    chosen = parser.parse_args(arguments)
+    rounds = chosen.rounds if chosen.rounds is not None else (1 if chosen.quick else ROUNDS)
+    if rounds < 1:
+        parser.error("--rounds must be at least 1")
+    partial = chosen.quick or chosen.only is not None or chosen.scenarios is not None
+    return Options(
+        rounds=rounds,
+        contenders=tuple(
+            contender
+            for contender in CONTENDERS
+            if contender.name in _chosen(parser, "--only", chosen.only, names)
+        ),
+        scenarios=tuple(
+            Scenario(name)
+            for name in _chosen(parser, "--scenarios", chosen.scenarios, list(Scenario))
+        ),
+        quick=chosen.quick,
+        output=chosen.output or (None if partial else RESULTS),
+        folder=chosen.folder,
+    )
+
+
+def _chosen(
+    parser: argparse.ArgumentParser, option: str, text: str | None, known: Sequence[str]
+) -> list[str]:
+    if text is None:
+        return list(known)
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            parser.error(f"{option}: {name!r} is not one of {', '.join(known)}")
+    return names

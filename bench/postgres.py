@@ -1,0 +1,106 @@
+"""The one PostgreSQL of a run, and a fresh database for every measurement."""
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+
+from coatcheck.store.embedded import EmbeddedPostgres
+
+# What decides how fast and how safe a commit is; written into the report as the server has them.
+REPORTED_SETTINGS = (
+    "server_version",
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "shared_buffers",
+    "max_wal_size",
+    "max_connections",
+    "jit",
+)
+
+
+class Postgres:
+    """Coatcheck's embedded server, with its own settings, shared by all contenders in turn."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = EmbeddedPostgres(folder)
+        self._databases = 0
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._server.start)
+
+    async def stop(self) -> None:
+        # Nothing here is kept, so the final checkpoint would be wasted time.
+        await asyncio.to_thread(self._server.stop, "immediate")
+
+    async def create_template(self, name: str, *, source: str | None = None) -> str:
+        """A database to be filled once and copied often; returns its DSN.
+
+        It is empty, or a copy of the template `source`.
+        """
+        origin = "template1" if source is None else template_name(source)
+        await self._copy(origin, template_name(name))
+        return self._server.dsn_of(template_name(name))
+
+    async def create_database(self, template: str) -> "Database":
+        """A fresh copy of a template, without anything that earlier measurements left."""
+        self._databases += 1
+        database = f"{template}_{self._databases}"
+        await self._copy(template_name(template), database)
+        # Every measurement starts right after a checkpoint, so that none pays for another's.
+        await self._administer("CHECKPOINT")
+        return Database(self, database, self._server.dsn_of(database))
+
+    async def _copy(self, origin: str, database: str) -> None:
+        await self._administer(
+            f'CREATE DATABASE "{database}" TEMPLATE "{origin}" STRATEGY file_copy'
+        )
+
+    async def drop_database(self, database: str) -> None:
+        """Waits for clients that are just leaving; one that stays is thrown out."""
+        try:
+            await self._administer(f'DROP DATABASE "{database}"')
+        except asyncpg.ObjectInUseError:
+            await self._administer(f'DROP DATABASE "{database}" WITH (FORCE)')
+
+    async def settings(self) -> dict[str, str]:
+        connection = await asyncpg.connect(self._server.dsn)
+        try:
+            return {
+                name: await connection.fetchval("SELECT current_setting($1)", name)
+                for name in REPORTED_SETTINGS
+            }
+        finally:
+            await connection.close()
+
+    async def _administer(self, statement: str) -> None:
+        connection = await asyncpg.connect(self._server.dsn)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+
+def template_name(name: str) -> str:
+    return f"{name}_template"
+
+
+class Database:
+    """A contender's database for one measurement."""
+
+    def __init__(self, server: Postgres, name: str, address: str) -> None:
+        self._server = server
+        self._name = name
+        self.address = address
+
+    async def settle(self) -> None:
+        """Gives the planner statistics of what was just loaded, as autovacuum would in time."""
+        connection = await asyncpg.connect(self.address)
+        try:
+            await connection.execute("VACUUM ANALYZE")
+        finally:
+            await connection.close()
+
+    async def remove(self) -> None:
+        await self._server.drop_database(self._name)

@@ -1,0 +1,146 @@
+"""The run itself: round by round, and in each scenario all contenders right after each other.
+
+Noise of the machine then hits all alike. The order moves on by one each round, so that nobody is
+always the first or always behind the same neighbour.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import catalogue
+from bench.catalogue import Scenario
+from bench.client_process import ClientFailedError, ClientProcess
+from bench.contenders.contract import Ability, Contender
+from bench.measure import percentile
+from bench.processes import ChildEndedError, Processes
+from bench.progress_lines import ProgressLines
+from bench.results import Results
+from bench.scenarios.bulk import enqueue_bulk
+from bench.scenarios.claim_history import claim_history
+from bench.scenarios.context import Context
+from bench.scenarios.drain import StalledError, drain
+from bench.scenarios.enqueue import LostJobsError, enqueue_in_flight
+from bench.scenarios.latency import NotStartedError, latency
+from bench.sizes import Sizes
+from bench.stores import Stores
+
+# What may go wrong with one contender without ending the run: it is reported beside the table.
+CONTENDER_FAULTS = (
+    ClientFailedError,
+    ChildEndedError,
+    LostJobsError,
+    NotStartedError,
+    StalledError,
+)
+
+
+class Rounds:
+    """Runs the chosen scenarios for the chosen contenders and collects what they found."""
+
+    def __init__(
+        self,
+        contenders: Sequence[Contender],
+        scenarios: Sequence[Scenario],
+        sizes: Sizes,
+        stores: Stores,
+        processes: Processes,
+        folder: Path,
+        lines: ProgressLines,
+    ) -> None:
+        self._contenders = contenders
+        self._scenarios = scenarios
+        self._sizes = sizes
+        self._stores = stores
+        self._processes = processes
+        self._folder = folder
+        self._lines = lines
+        self._drain_rates: dict[str, dict[int, float]] = {
+            contender.name: {} for contender in contenders
+        }
+        self.results = Results()
+
+    async def install(self) -> None:
+        for contender in self._contenders:
+            client = await ClientProcess.start(contender, self._processes)
+            await self._stores.install(client)
+            await client.stop()
+
+    async def run(self, rounds: int) -> None:
+        for number in range(rounds):
+            first = number % len(self._contenders)
+            order = [*self._contenders[first:], *self._contenders[:first]]
+            clients = {
+                contender.name: await ClientProcess.start(contender, self._processes)
+                for contender in order
+            }
+            for scenario in self._scenarios:
+                self._lines.note(f"round {number + 1} of {rounds}, {scenario}")
+                for contender in order:
+                    clients[contender.name] = await self._turn(scenario, clients[contender.name])
+            for client in clients.values():
+                await client.stop()
+
+    async def _turn(self, scenario: Scenario, client: ClientProcess) -> ClientProcess:
+        """One contender's turn at one scenario; returns its client for the next."""
+        contender = client.contender
+        context = Context(
+            contender=contender,
+            client=client,
+            stores=self._stores,
+            processes=self._processes,
+            folder=self._folder,
+            sizes=self._sizes,
+            drain_rates=self._drain_rates[contender.name],
+        )
+        try:
+            await self._measure(scenario, context)
+        except CONTENDER_FAULTS as fault:
+            self.results.failures[contender.name].append(f"{scenario}: {fault}")
+            self._lines.fault(contender.label, scenario, fault)
+            # The client may be in any state now.
+            await client.stop()
+            return await ClientProcess.start(contender, self._processes)
+        return client
+
+    async def _measure(self, scenario: Scenario, context: Context) -> None:
+        abilities = context.contender.abilities
+        match scenario:
+            case Scenario.ENQUEUE:
+                self._add(context, catalogue.ENQUEUE, await enqueue_in_flight(context))
+            case Scenario.BULK:
+                if Ability.BULK in abilities:
+                    self._add(context, catalogue.BULK, await enqueue_bulk(context))
+            case Scenario.DRAIN_1:
+                await self._drain(context, catalogue.DRAIN_1, workers=1)
+            case Scenario.DRAIN_2:
+                await self._drain(context, catalogue.DRAIN_2, workers=2)
+            case Scenario.LATENCY:
+                await self._latency(context)
+            case Scenario.CLAIM:
+                if Ability.CLAIM_COST in abilities:
+                    costs = await claim_history(context)
+                    self._add(context, catalogue.CLAIM_EMPTY, costs.empty)
+                    self._add(context, catalogue.CLAIM_HISTORY, costs.with_history)
+
+    async def _drain(self, context: Context, figure: catalogue.Figure, workers: int) -> None:
+        drained = await drain(context, workers)
+        self._add(context, figure, drained.per_second)
+        self.results.kept[context.contender.name] = {
+            "records": drained.kept.records,
+            "results": drained.kept.results,
+        }
+
+    async def _latency(self, context: Context) -> None:
+        found = await latency(context)
+        name = context.contender.name
+        self._add(context, catalogue.START_P50, percentile(found.start, 50))
+        self._add(context, catalogue.START_P99, percentile(found.start, 99))
+        self.results.add_samples(name, catalogue.START_P50, found.start)
+        if found.seen is not None:
+            self._add(context, catalogue.SEEN_P50, percentile(found.seen, 50))
+            self._add(context, catalogue.SEEN_P99, percentile(found.seen, 99))
+            self.results.add_samples(name, catalogue.SEEN_P50, found.seen)
+
+    def _add(self, context: Context, figure: catalogue.Figure, value: float) -> None:
+        self.results.add(context.contender.name, figure, value)
+        self._lines.figure(context.contender.label, figure, value)
