@@ -50,11 +50,13 @@ async def test_one_organisation_has_one_job_for_a_key(connection: Connection) ->
 async def test_organisations_do_not_share_keys(connection: Connection) -> None:
     await put_job(connection, idempotency_key="k", org_id="a")
     await put_job(connection, idempotency_key="k", org_id="b")
+    assert await connection.fetchval("SELECT count(*) FROM jobs WHERE idempotency_key = 'k'") == 2
 
 
 async def test_jobs_without_a_key_do_not_meet(connection: Connection) -> None:
     await put_job(connection)
     await put_job(connection)
+    assert await connection.fetchval("SELECT count(*) FROM jobs") == 2
 
 
 async def test_the_domain_and_the_schema_name_the_same_states(connection: Connection) -> None:

@@ -90,7 +90,7 @@ class Submitter:
         """What to say within the transaction, if these are a few jobs at a quiet time.
 
         NOTIFY holds a cluster-wide lock until its commit is on disk, so a busy engine keeps it out
-        of its transactions. An idle one saves a round trip, a tenth of the time until a job starts.
+        of its transactions. An idle one saves a round trip (docs/adr/0011).
         """
         now = time.monotonic()
         if len(jobs) > _FEW_JOBS or now - self._told_at < _QUIET_SECONDS:
