@@ -67,3 +67,5 @@ def test_ids_made_together_are_in_order(count: int) -> None:
     made = new_ids(count)
     assert len(set(made)) == count
     assert made == sorted(made)
+    assert {len(each) for each in made} <= {16}
+    assert len({each[:6] for each in made}) <= 1, "of one millisecond"

@@ -14,7 +14,9 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 _VALUES = {letter: value for value, letter in enumerate(_ALPHABET)}
 _TEXT_LENGTH = 26
-_RANDOM_BITS = 80
+_TIME_BYTES = 6
+_RANDOM_BYTES = 10
+_RANDOM_BITS = 8 * _RANDOM_BYTES
 _SHIFTS = tuple(range(120, -1, -10))
 
 
@@ -25,17 +27,19 @@ class InvalidId(ValueError):
 def new_id() -> UUID:
     """A fresh id. Between machines its order is as good as their clocks; nothing relies on it."""
     milliseconds = time.time_ns() // 1_000_000
-    return UUID(int=(milliseconds << _RANDOM_BITS) | int.from_bytes(os.urandom(10)))
+    return UUID(int=(milliseconds << _RANDOM_BITS) | int.from_bytes(os.urandom(_RANDOM_BYTES)))
 
 
-def new_ids(count: int) -> list[UUID]:
-    """``count`` fresh ids of one millisecond, ascending, for one call to the random source."""
-    base = (time.time_ns() // 1_000_000) << _RANDOM_BITS
-    noise = os.urandom(10 * count)
-    from_bytes = int.from_bytes
-    numbers = [base | from_bytes(noise[at : at + 10]) for at in range(0, 10 * count, 10)]
-    numbers.sort()
-    return [UUID(int=number) for number in numbers]
+def new_ids(count: int) -> list[bytes]:
+    """``count`` fresh ids of one millisecond, ascending, for one call to the random source.
+
+    As bytes: ten thousand UUID objects cost more than all else that is done for their jobs.
+    """
+    milliseconds = time.time_ns() // 1_000_000
+    time_part = milliseconds.to_bytes(_TIME_BYTES)
+    noise = os.urandom(_RANDOM_BYTES * count)
+    starts = range(0, _RANDOM_BYTES * count, _RANDOM_BYTES)
+    return sorted([time_part + noise[start : start + _RANDOM_BYTES] for start in starts])
 
 
 def to_text(job_id: UUID) -> str:

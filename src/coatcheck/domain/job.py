@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
+
+
+class JobKind(NamedTuple):
+    """What a run of new jobs has in common."""
+
+    org: str
+    lane: str
+    endpoint: str
+    flow: str
+    failures_max: int
+
+
+class PlainJob(NamedTuple):
+    """A job about to be created with nothing of its own but its payload: no key, no option."""
+
+    kind: JobKind
+    payload: bytes
+    request_id: str | None
 
 
 @dataclass(slots=True)

@@ -131,19 +131,18 @@ class Engine:
             self._preparer.prepare(Submission(endpoint, payload, **options))
         )
 
-    async def submit_many(self, submissions: Sequence[Submission]) -> list[Ticket]:
+    async def submit_many(self, submissions: Sequence[Submission]) -> Sequence[Ticket]:
         """Create many jobs at once, all or none, and in the order given.
 
         Best some ten thousand at a time. Those without a key or an option of their own cost least.
         """
         if not submissions:
             return []
-        prepare = self._preparer.prepare
         ids = new_ids(len(submissions))
         if all(map(self._preparer.is_plain, submissions)):
-            await self._submitter.copy(lambda: map(prepare, submissions, ids))
-            return [Ticket(job_id, State.QUEUED, created=True) for job_id in ids]
-        return await self._submitter.submit_many([*map(prepare, submissions, ids)])
+            return await self._submitter.copy(lambda: self._preparer.plain(submissions), ids)
+        uuids = [UUID(bytes=job_id) for job_id in ids]
+        return await self._submitter.submit_many([*map(self._preparer.prepare, submissions, uuids)])
 
     # Collecting
 

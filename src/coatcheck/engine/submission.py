@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, overload
 from uuid import UUID
 
 from coatcheck.domain.errors import InvalidSubmission
 from coatcheck.domain.ids import new_id, to_text
-from coatcheck.domain.job import NewJob
+from coatcheck.domain.job import JobKind, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX, PAYLOAD_BYTES_MAX
 from coatcheck.domain.states import State
@@ -21,8 +21,9 @@ from coatcheck.service import Endpoint
 
 _NAME_CHARACTERS_MAX = 255
 _RETRIES_MAX = 1_000
-_SOUND_NAMES_MAX = 10_000
-"""Names of organisations, endpoints and flows that need no second look."""
+_KINDS_MAX = 10_000
+"""Kinds of jobs that need no second look."""
+_PAYLOAD_TOO_LARGE = f"payload: must be at most {PAYLOAD_BYTES_MAX} bytes"
 _SECONDS_MIN = 1e-6
 _SECONDS_MAX = 2**31 - 1
 
@@ -71,6 +72,29 @@ class Ticket:
         return to_text(self.uuid)
 
 
+class NewTickets(Sequence[Ticket]):
+    """The tickets of jobs that were all created, each made when it is looked at."""
+
+    def __init__(self, ids: Sequence[bytes]) -> None:
+        self._ids = ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, at: int) -> Ticket: ...
+    @overload
+    def __getitem__(self, at: slice) -> NewTickets: ...
+    def __getitem__(self, at: int | slice) -> Ticket | NewTickets:
+        if isinstance(at, slice):
+            return NewTickets(self._ids[at])
+        return Ticket(UUID(bytes=self._ids[at]), State.QUEUED, created=True)
+
+
+_Spelling = tuple[str, Lane | str | None, str, str, int | None]
+"""What tells kinds apart, as their submissions spell it: org, lane, endpoint, flow, retries."""
+
+
 @dataclass(slots=True, frozen=True)
 class _Defaults:
     """What an endpoint says of its jobs, as the row spells it."""
@@ -97,7 +121,7 @@ class Preparer:
             for name, endpoint in endpoints.items()
         }
         self._unknown_endpoint = _Defaults(str(Lane.STANDARD), None)
-        self._sound_names: set[str] = set()
+        self._kinds: dict[_Spelling, JobKind] = {}
 
     def is_plain(self, submission: Submission) -> bool:
         """Whether nothing can stand in the job's way: no key, no option, not even its endpoint's.
@@ -117,8 +141,53 @@ class Preparer:
         defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
         return defaults.keep_completed is None and defaults.keep_failed is None
 
+    def plain(self, submissions: Iterable[Submission]) -> Iterator[PlainJob]:
+        """The rows of plain submissions, one by one. Raises as ``prepare`` does."""
+        kinds = self._kinds
+        for given in submissions:
+            # Written out, not called: this loop is what a bulk submit costs (docs/adr/0010).
+            spelling = (given.org, given.lane, given.endpoint, given.flow, given.retries)
+            try:
+                kind = kinds[spelling]
+            except (KeyError, TypeError):
+                kind = self._kind(given)
+            payload = given.payload
+            if type(payload) is not bytes:
+                payload = _to_json(payload)
+            if len(payload) > PAYLOAD_BYTES_MAX:
+                raise InvalidSubmission(_PAYLOAD_TOO_LARGE)
+            if given.request_id is not None:
+                _check_text("request_id", given.request_id)
+            yield PlainJob(kind, payload, given.request_id)
+
     def prepare(self, submission: Submission, job_id: UUID | None = None) -> NewJob:
         """The row of a submission. Raises InvalidSubmission, saying which field and why."""
+        ((kind, payload, request_id),) = self.plain((submission,))
+        key = submission.idempotency_key
+        fingerprint = None
+        if key is not None:
+            _check_text("idempotency_key", key, IDEMPOTENCY_KEY_CHARACTERS_MAX)
+            fingerprint = _fingerprint(kind.endpoint, payload)
+        return NewJob(
+            kind.org,
+            job_id or new_id(),
+            kind.lane,
+            kind.endpoint,
+            kind.flow,
+            kind.failures_max,
+            payload,
+            key,
+            fingerprint,
+            request_id,
+            None if self.is_plain(submission) else self._options(submission),
+        )
+
+    def _kind(self, submission: Submission) -> JobKind:
+        """Check what jobs of a kind have in common, and remember it."""
+        for field_name, value in (("endpoint", submission.endpoint), ("org", submission.org)):
+            _check_text(field_name, value)
+        if submission.flow != "":
+            _check_text("flow", submission.flow)
         defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
         lane = defaults.lane if submission.lane is None else str(submission.lane)
         retries_of_lane = self._retries.get(lane)
@@ -129,45 +198,21 @@ class Preparer:
             retries = retries_of_lane if defaults.retries is None else defaults.retries
         elif type(retries) is not int or not 0 <= retries <= _RETRIES_MAX:
             raise InvalidSubmission(f"retries: must be a whole number from 0 to {_RETRIES_MAX}")
-
-        payload = submission.payload
-        if not isinstance(payload, bytes):
-            payload = _to_json(payload)
-        if len(payload) > PAYLOAD_BYTES_MAX:
-            raise InvalidSubmission(f"payload: must be at most {PAYLOAD_BYTES_MAX} bytes")
-        if submission.endpoint not in self._sound_names:
-            self._check_name("endpoint", submission.endpoint)
-        if submission.org not in self._sound_names:
-            self._check_name("org", submission.org)
-        if submission.flow != "" and submission.flow not in self._sound_names:
-            self._check_name("flow", submission.flow)
-        if submission.request_id is not None:
-            _check_text("request_id", submission.request_id)
-
-        key = submission.idempotency_key
-        fingerprint = None
-        if key is not None:
-            _check_text("idempotency_key", key, IDEMPOTENCY_KEY_CHARACTERS_MAX)
-            fingerprint = _fingerprint(submission.endpoint, payload)
-        return NewJob(
+        kind = JobKind(submission.org, lane, submission.endpoint, submission.flow, retries)
+        if len(self._kinds) >= _KINDS_MAX:
+            self._kinds.clear()
+        self._kinds[
             submission.org,
-            job_id or new_id(),
-            lane,
+            submission.lane,
             submission.endpoint,
             submission.flow,
-            retries,
-            payload,
-            key,
-            fingerprint,
-            submission.request_id,
-            None if self.is_plain(submission) else _options(submission, defaults),
-        )
+            submission.retries,
+        ] = kind
+        return kind
 
-    def _check_name(self, field: str, value: str) -> None:
-        _check_text(field, value)
-        if len(self._sound_names) >= _SOUND_NAMES_MAX:
-            self._sound_names.clear()
-        self._sound_names.add(value)
+    def _options(self, submission: Submission) -> str | None:
+        defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
+        return _options(submission, defaults)
 
 
 def _options(submission: Submission, defaults: _Defaults) -> str | None:

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from coatcheck.crash import crash_point
 from coatcheck.domain.errors import DatabaseUnavailable
-from coatcheck.domain.job import Existing, NewJob
+from coatcheck.domain.job import Existing, JobKind, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import SUBMIT_ROWS_MAX
 from coatcheck.domain.states import State
-from coatcheck.engine.submission import Ticket
+from coatcheck.engine.submission import NewTickets, Ticket
 from coatcheck.store import jobs as job_store
 from coatcheck.store.channels import READY
 from coatcheck.store.faults import retried
@@ -53,21 +53,26 @@ class Submitter:
         self._notifier.say(READY, {job.endpoint for job in jobs})
         return await self._tickets(self._bulk_line, jobs, created)
 
-    async def copy(self, jobs: Callable[[], Iterable[NewJob]]) -> None:
+    async def copy(
+        self, jobs: Callable[[], Iterable[PlainJob]], ids: Sequence[bytes]
+    ) -> Sequence[Ticket]:
         """Create plain jobs, all or none. ``jobs`` gives the same ones each time it is called."""
-        lanes: Tally[str] = Tally()
-        endpoints: set[str] = set()
+        kinds: list[JobKind] = []
 
-        def noted() -> Iterator[NewJob]:
-            lanes.clear()
+        def noted() -> Iterator[PlainJob]:
+            kinds.clear()
             for job in jobs():
-                lanes[job.lane] += 1
-                endpoints.add(job.endpoint)
+                kinds.append(job.kind)
                 yield job
 
-        await retried(lambda: job_store.copy(self._bulk_line, noted))
+        await retried(lambda: job_store.copy(self._bulk_line, noted, ids))
+        created = Tally(kinds)
+        lanes: Tally[str] = Tally()
+        for kind, rows in created.items():
+            lanes[kind.lane] += rows
         self._count(lanes)
-        self._notifier.say(READY, endpoints)
+        self._notifier.say(READY, {kind.endpoint for kind in created})
+        return NewTickets(ids)
 
     async def drain(self) -> None:
         await self._coalescer.drain()

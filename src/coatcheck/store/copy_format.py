@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import AsyncIterator, Iterable
-from functools import lru_cache
 from typing import Final
 
-from coatcheck.domain.job import NewJob
+from coatcheck.domain.job import JobKind, PlainJob
 
 COLUMNS: Final = (
     "org_id",
@@ -29,25 +28,31 @@ _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 _END: Final = struct.pack(">h", -1)
 _NULL: Final = struct.pack(">i", -1)
 _PIECE_BYTES: Final = 64 * 1024
+_ROW_BYTES: Final = 100
+"""About what a row has besides its payload."""
 _length: Final = struct.Struct(">i").pack
 
 
-async def encoded(jobs: Iterable[NewJob]) -> AsyncIterator[bytes]:
-    """The jobs as a COPY stream."""
+async def encoded(jobs: Iterable[PlainJob], ids: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """The jobs, by these ids, as a COPY stream."""
     piece = [_SIGNATURE]
     size = 0
-    for job in jobs:
-        before, between = _common(job.org, job.lane, job.endpoint, job.flow, job.failures_max)
-        payload = job.payload
+    kind_before: JobKind | None = None
+    before = between = b""
+    for (kind, payload, request_id), job_id in zip(jobs, ids, strict=True):
+        if kind is not kind_before:
+            before, between = _common(kind)
+            kind_before = kind
+        payload_size = len(payload)
         piece += (
             before,
-            job.uuid.bytes,
+            job_id,
             between,
-            _length(len(payload)),
+            _length(payload_size),
             payload,
-            _NULL if job.request_id is None else _field(job.request_id.encode()),
+            _NULL if request_id is None else _field(request_id.encode()),
         )
-        size += len(payload) + len(before) + len(between)
+        size += payload_size + _ROW_BYTES
         if size >= _PIECE_BYTES:
             yield b"".join(piece)
             piece = []
@@ -56,18 +61,15 @@ async def encoded(jobs: Iterable[NewJob]) -> AsyncIterator[bytes]:
     yield b"".join(piece)
 
 
-@lru_cache(maxsize=1024)
-def _common(
-    org: str, lane: str, endpoint: str, flow: str, failures_max: int
-) -> tuple[bytes, bytes]:
+def _common(kind: JobKind) -> tuple[bytes, bytes]:
     """What stands before and after the id in every row of a kind."""
-    before = struct.pack(">h", len(COLUMNS)) + _field(org.encode()) + _length(16)
+    before = struct.pack(">h", len(COLUMNS)) + _field(kind.org.encode()) + _length(16)
     between = b"".join(
         [
-            _field(lane.encode()),
-            _field(endpoint.encode()),
-            _field(flow.encode()),
-            _field(struct.pack(">h", failures_max)),
+            _field(kind.lane.encode()),
+            _field(kind.endpoint.encode()),
+            _field(kind.flow.encode()),
+            _field(struct.pack(">h", kind.failures_max)),
         ]
     )
     return before, between

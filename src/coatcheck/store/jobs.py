@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 
 from coatcheck.domain.errors import OutcomeUnknown
-from coatcheck.domain.job import Existing, JobView, NewJob
+from coatcheck.domain.job import Existing, JobView, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from coatcheck.store import copy_format
@@ -70,8 +70,8 @@ async def submit_atomically(line: Line, jobs: Sequence[NewJob], rows_max: int) -
     return await line.run(insert)
 
 
-async def copy(line: Line, jobs: Callable[[], Iterable[NewJob]]) -> None:
-    """Create plain jobs (no key, no option) in one COPY: all of them or none.
+async def copy(line: Line, jobs: Callable[[], Iterable[PlainJob]], ids: Sequence[bytes]) -> None:
+    """Create plain jobs, by these ids, in one COPY: all of them or none.
 
     ``jobs`` gives them one by one, the same each time it is called: they are made while the server
     takes in those before.
@@ -80,7 +80,7 @@ async def copy(line: Line, jobs: Callable[[], Iterable[NewJob]]) -> None:
     async def stream(connection: Connection) -> None:
         await connection.copy_to_table(
             "jobs",
-            source=copy_format.encoded(jobs()),
+            source=copy_format.encoded(jobs(), ids),
             columns=copy_format.COLUMNS,
             format="binary",
         )
@@ -93,7 +93,7 @@ async def copy(line: Line, jobs: Callable[[], Iterable[NewJob]]) -> None:
     except OutcomeUnknown:
         # All or none, so the first row speaks for all.
         first = next(iter(jobs()))
-        if not await get(line, [(first.org, first.uuid)]):
+        if not await get(line, [(first.kind.org, UUID(bytes=ids[0]))]):
             raise
 
 
