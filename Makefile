@@ -28,13 +28,15 @@ up: setup ## start everything on an embedded PostgreSQL; ARGS="--data DIR --port
 test: setup-dev ## run the tests; ARGS="-k name" to choose
 	$(BIN)/pytest -n logical --maxprocesses $(TEST_WORKERS_MAX) $(ARGS)
 
-lint: setup-dev ## check style and formatting
+lint: setup-dev ## check style and formatting, and that the two clients agree
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/generate_sync_client --check
 
 format: setup-dev ## mend style and formatting where a tool can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python scripts/generate_sync_client
 
 types: setup-dev ## check types, strictly
 	$(BIN)/mypy

@@ -52,7 +52,14 @@ def free_port() -> int:
 class Up:
     """A running `coatcheck up`."""
 
-    def __init__(self, root: Path, *services: str, data: str = "data", port: int | None = None):
+    def __init__(
+        self,
+        root: Path,
+        *services: str,
+        data: str = "data",
+        port: int | None = None,
+        **variables: str,
+    ):
         self.data = root / data
         self.port = port or free_port()
         self.log = root / f"up-{next(_numbers)}.log"
@@ -61,7 +68,7 @@ class Up:
             self.process = subprocess.Popen(
                 [*COMMAND, *arguments],
                 cwd=root,
-                env=environment(),
+                env=environment(**variables),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

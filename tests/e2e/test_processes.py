@@ -64,10 +64,12 @@ def test_migrate_brings_a_database_up_to_date_once(empty_dsn: str, tmp_path: Pat
 
 def test_serve_answers_and_ends_well_at_sigterm(dsn: str, tmp_path: Path) -> None:
     port = free_port()
-    with running("serve", "--port", str(port), folder=tmp_path, COATCHECK_DATABASE_URL=dsn) as (
-        process,
-        log,
-    ):
+    with running(
+        *("serve", "--port", str(port)),
+        folder=tmp_path,
+        COATCHECK_DATABASE_URL=dsn,
+        COATCHECK_KEY_PEPPER="p" * 32,
+    ) as (process, log):
 
         def ready() -> bool:
             assert process.poll() is None, log.read_text()
@@ -119,6 +121,7 @@ def test_without_a_database_each_command_says_so_in_a_line_and_a_hint(
         "COATCHECK_BLOB_URL": (tmp_path / "blobs").as_uri(),
         "COATCHECK_TEMP_DIR": str(tmp_path / "temp"),
         "COATCHECK_PORT": str(free_port()),
+        "COATCHECK_KEY_PEPPER": "p" * 32,
     }
     away = coatcheck(*arguments, cwd=tmp_path, **variables)
     assert away.returncode == 1
@@ -149,6 +152,7 @@ def test_a_database_that_was_never_migrated_is_said_with_the_command_to_run(
         COATCHECK_BLOB_URL=(tmp_path / "blobs").as_uri(),
         COATCHECK_TEMP_DIR=str(tmp_path / "temp"),
         COATCHECK_PORT=str(free_port()),
+        COATCHECK_KEY_PEPPER="p" * 32,
     )
     assert ran.returncode == 1
     assert "coatcheck migrate" in ran.stderr

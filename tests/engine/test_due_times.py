@@ -53,7 +53,7 @@ async def test_a_delayed_job_is_not_claimed_before_it_is_due(
     assert await upkeep.stage(worker.line, ROWS_MAX) == []
     assert await worker.claim(5) == []
     await let_pass(connection, ticket.uuid, 1)
-    assert await upkeep.stage(worker.line, ROWS_MAX) == [ENDPOINT]
+    assert await upkeep.stage(worker.line, ROWS_MAX) == [upkeep.Staged(ticket.uuid, ENDPOINT)]
     assert [job.uuid for job in await worker.claim(5)] == [ticket.uuid]
 
 

@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
-from starlette.types import ASGIApp
 
 from coatcheck.control.app import create_app
+from coatcheck.control.asgi import ASGIApp
+from coatcheck.control.call import Call
+from coatcheck.control.dispatch import Dispatcher
+from coatcheck.control.draining import Draining
+from coatcheck.control.operations import Handler, Operation
+from coatcheck.control.parts import open_parts
+from coatcheck.control.reply import RawHeaders
 from coatcheck.control.server import Server, listen
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
+from coatcheck.surfaces.served import SURFACES
 
 ANY_PORT = 0
+PEPPER = "a pepper that is only ever used in tests"
 
-Served = Callable[[Settings], AbstractAsyncContextManager[httpx2.AsyncClient]]
+
+def app_of(handlers: Mapping[str, Handler]) -> Dispatcher:
+    """An application with these handlers, each by its path, open to anyone."""
+    return Dispatcher(
+        [
+            Operation(
+                methods=["GET"],
+                path=path,
+                name=path,
+                summary="",
+                handler=handler,
+                answers=[],
+                tag="tests",
+            )
+            for path, handler in handlers.items()
+        ],
+        _admit_nobody,
+    )
+
+
+async def _admit_nobody(call: Call, operation: Operation) -> RawHeaders:
+    raise AssertionError("every operation of a test's own is open")
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[httpx2.AsyncClient]:
+async def serving(
+    app: ASGIApp, draining: Draining | None = None
+) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of ``app``, served by uvicorn on a free port of the loopback."""
-    server = Server(app, drain_seconds=5)
+    server = Server(app, drain_seconds=5, draining=draining)
     listening = listen("127.0.0.1", ANY_PORT)
     port = listening.getsockname()[1]
     task = asyncio.create_task(server.serve(sockets=[listening]))
@@ -43,14 +74,19 @@ async def control_plane(settings: Settings) -> AsyncIterator[httpx2.AsyncClient]
     """A client of the whole control plane under ``settings``."""
     async with (
         await Engine.connect(settings) as engine,
-        serving(create_app(settings, engine)) as client,
+        open_parts(settings, engine) as parts,
+        serving(create_app(parts, SURFACES), parts.draining) as client,
     ):
         yield client
 
 
 @pytest.fixture
 def settings(dsn: str, tmp_path: Path) -> Settings:
-    return Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri())
+    return settings_for(dsn, tmp_path)
+
+
+def settings_for(dsn: str, folder: Path) -> Settings:
+    return Settings(database_url=dsn, blob_url=(folder / "blobs").as_uri(), key_pepper=PEPPER)
 
 
 @pytest.fixture

@@ -1,17 +1,23 @@
+"""The document says what the server does: valid, whole, and nothing that is not so."""
+
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import httpx2
 from openapi_spec_validator import validate
-from starlette.applications import Starlette
-from starlette.routing import Route
 
 from coatcheck.control.app import create_app
+from coatcheck.control.operations import Access, Operation
+from coatcheck.control.parts import open_parts
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
+from coatcheck.surfaces.served import SURFACES
 
 
 async def test_the_document_is_valid_openapi(client: httpx2.AsyncClient) -> None:
-    document = (await client.get("/openapi.json")).json()
+    document = await read_document(client)
     assert document["openapi"].startswith("3.1")
     validate(document)
 
@@ -19,28 +25,60 @@ async def test_the_document_is_valid_openapi(client: httpx2.AsyncClient) -> None
 async def test_the_document_holds_every_route_and_nothing_else(
     client: httpx2.AsyncClient, settings: Settings
 ) -> None:
-    document = (await client.get("/openapi.json")).json()
+    document = await read_document(client)
     documented = {
         (path, method.upper()) for path, methods in document["paths"].items() for method in methods
     }
-    async with await Engine.connect(settings) as engine:
-        app = create_app(settings, engine)
-    assert documented == routes(app)
+    served = {
+        (operation.path.replace(":path}", "}"), method)
+        for operation in await served_operations(settings)
+        for method in operation.methods
+    }
+    assert documented == served
 
 
-def routes(app: Starlette) -> set[tuple[str, str]]:
-    found = set()
-    for route in app.routes:
-        assert isinstance(route, Route)
-        found |= {(route.path, method) for method in (route.methods or set()) - {"HEAD"}}
-    return found
+async def test_each_operation_has_a_name_of_its_own_a_summary_and_says_who_may_call(
+    client: httpx2.AsyncClient, settings: Settings
+) -> None:
+    document = await read_document(client)
+    schemes = set(document["components"]["securitySchemes"])
+    described = list(operations_of(document))
+    names = [operation["operationId"] for _, _, operation in described]
+    assert len(set(names)) == len(names)
+    open_paths = {
+        operation.path.replace(":path}", "}")
+        for operation in await served_operations(settings)
+        if operation.access is Access.OPEN
+    }
+    for path, method, operation in described:
+        where = f"{method} {path}"
+        assert operation["summary"].endswith((".", "?")), where
+        assert operation["tags"], where
+        assert all(set(wanted) <= schemes for wanted in operation["security"]), where
+        assert (operation["security"] == []) == (path in open_paths), where
+        assert ("401" in operation["responses"]) == (path not in open_paths), where
+
+
+async def test_every_parameter_and_answer_is_described(client: httpx2.AsyncClient) -> None:
+    document = await read_document(client)
+    for path, method, operation in operations_of(document):
+        where = f"{method} {path}"
+        in_path = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+        assert in_path == {part.split("}")[0] for part in path.split("{")[1:]}, where
+        for parameter in operation["parameters"]:
+            assert parameter["description"], f"{where}: {parameter['name']}"
+        for status, answer in operation["responses"].items():
+            assert answer["description"], f"{where}: {status}"
+            assert "X-Request-Id" in answer["headers"], f"{where}: {status}"
 
 
 async def test_what_is_answered_is_what_is_documented(client: httpx2.AsyncClient) -> None:
-    document = (await client.get("/openapi.json")).json()
-    for path, methods in document["paths"].items():
+    document = await read_document(client)
+    for path, method, operation in operations_of(document):
+        if method != "get" or "{" in path:
+            continue
         answer = await client.get(path)
-        documented = methods["get"]["responses"][str(answer.status_code)]
+        documented = operation["responses"][str(answer.status_code)]
         [media_type] = documented["content"]
         assert answer.headers["Content-Type"].startswith(media_type)
         reference = documented["content"][media_type]["schema"].get("$ref")
@@ -52,6 +90,27 @@ async def test_what_is_answered_is_what_is_documented(client: httpx2.AsyncClient
 async def test_problems_are_documented_with_the_names_they_have_on_the_wire(
     client: httpx2.AsyncClient,
 ) -> None:
-    document = (await client.get("/openapi.json")).json()
+    document = await read_document(client)
     problem = document["components"]["schemas"]["Problem"]
     assert set(problem["required"]) == set((await client.get("/nothing")).json())
+
+
+async def read_document(client: httpx2.AsyncClient) -> dict[str, Any]:
+    answer = await client.get("/openapi.json")
+    assert answer.headers["Content-Type"] == "application/json"
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+def operations_of(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+async def served_operations(settings: Settings) -> Sequence[Operation]:
+    async with (
+        await Engine.connect(settings) as engine,
+        open_parts(settings, engine) as parts,
+    ):
+        return create_app(parts, SURFACES).operations

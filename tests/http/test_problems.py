@@ -1,26 +1,19 @@
 from __future__ import annotations
 
-import json
 import logging
 import re
+from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
-from coatcheck.control.problems import (
-    UnexpectedErrors,
-    answer_coatcheck_error,
-    answer_http_exception,
-)
-from coatcheck.control.request_ids import RequestIds
-from coatcheck.domain import errors, ids
-from tests.http.conftest import serving
+from coatcheck.control.call import Call
+from coatcheck.control.dispatch import Dispatcher
+from coatcheck.control.reply import Reply, StreamReply
+from coatcheck.domain import errors
+from coatcheck.telemetry import context
+from tests.http.conftest import app_of, serving
+from tests.waiting import eventually_async
 
 PROBLEM_FIELDS = {
     "type",
@@ -36,43 +29,60 @@ PROBLEM_FIELDS = {
 }
 ERRORS: dict[str, tuple[Exception, int, str]] = {
     "bad": (errors.InvalidSubmission("lane: no such lane"), 400, "invalid_submission"),
+    "parameter": (errors.InvalidParameter("limit", "must be small"), 400, "invalid_parameter"),
+    "body": (errors.InvalidBody("The body is not JSON."), 400, "invalid_body"),
+    "lane": (errors.UnknownLane("no such lane"), 400, "unknown_lane"),
+    "sync": (errors.NotAsyncEligible("synchronous only"), 400, "not_async_eligible"),
+    "nobody": (errors.Unauthenticated("key 17 was revoked"), 401, "unauthenticated"),
+    "plan": (errors.SubscriptionInactive("past due"), 402, "subscription_inactive"),
+    "scope": (errors.MissingScope("lacks 'admin'"), 403, "missing_scope"),
+    "nothing": (errors.NotFound("row 17 of /srv/x"), 404, "not_found"),
+    "absent": (errors.JobNotFound("row 17 of /srv/x"), 404, "job_not_found"),
+    "slow": (errors.BodyTooSlow(30), 408, "body_too_slow"),
+    "ended": (errors.JobAlreadyEnded("completed"), 409, "job_already_ended"),
+    "taken": (errors.ServiceNameTaken("another one"), 409, "service_name_taken"),
+    "large": (errors.BodyTooLarge(1024), 413, "body_too_large"),
+    "zipped": (errors.CompressedBody("as it is, please"), 415, "compressed_body"),
+    "xml": (errors.WrongMediaType("JSON, please"), 415, "unsupported_media_type"),
     "input": (
         errors.InvalidInput([errors.FieldIssue("content", "is missing")]),
         422,
         "invalid_input",
     ),
     "key": (errors.IdempotencyMismatch("another payload"), 422, "idempotency_mismatch"),
-    "absent": (errors.JobNotFound("row 17 of /srv/x"), 404, "job_not_found"),
-    "ended": (errors.JobAlreadyEnded("completed"), 409, "job_already_ended"),
+    "url": (errors.UrlForbidden("a private address"), 422, "url_forbidden"),
+    "rate": (errors.RateLimited(7, [(b"ratelimit-limit", b"5")]), 429, "rate_limited"),
+    "full": (errors.QueueFull(7), 429, "queue_full"),
     "away": (errors.DatabaseUnavailable("10.0.0.7 refused"), 503, "database_unavailable"),
     "unknown": (errors.OutcomeUnknown("reset by 10.0.0.7"), 503, "outcome_unknown"),
     "schema": (errors.SchemaMismatch("lacks 2 steps"), 503, "schema_mismatch"),
     "inside": (errors.CoatcheckError("secret inside"), 500, "internal"),
     "surprise": (RuntimeError("secret inside"), 500, "internal"),
 }
+NEVER_ANSWERED = {
+    errors.BadRequest,  # what others are kinds of
+    errors.ClientGone,
+    errors.SettingsInvalid,
+}
+FRESH_ID = re.compile(r"[0-9A-Z]{26}-[0-9]+")
+INSIDE = {401, 404, 500, 503}
+"""Statuses whose errors may say more to the log than a caller may read."""
 
 
-async def fail(request: Request) -> Response:
-    raise ERRORS[request.path_params["name"]][0]
+async def fail(call: Call) -> Reply:
+    raise ERRORS[call.params["name"]][0]
 
 
-async def break_off(_: Request) -> Response:
-    async def pieces():  # type: ignore[no-untyped-def]
+async def break_off(_: Call) -> StreamReply:
+    async def pieces() -> AsyncIterator[bytes]:
         yield b"begun"
         raise RuntimeError("half-way")
 
-    return StreamingResponse(pieces())
+    return StreamReply(200, pieces(), [])
 
 
-def failing_app() -> Starlette:
-    return Starlette(
-        routes=[Route("/fail/{name}", fail), Route("/break-off", break_off)],
-        middleware=[Middleware(RequestIds), Middleware(UnexpectedErrors)],
-        exception_handlers={
-            errors.CoatcheckError: answer_coatcheck_error,
-            HTTPException: answer_http_exception,
-        },
-    )
+def failing_app() -> Dispatcher:
+    return app_of({"/fail/{name}": fail, "/break-off": break_off})
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -88,46 +98,77 @@ async def test_every_error_is_a_problem_that_tells_nothing_of_the_inside(name: s
     assert problem["status"] == status
     assert problem["code"] == code
     assert problem["detail"] == problem["message"]
-    assert problem["instance"] == f"/fail/{name}"
+    assert problem["instance"] == "urn:coatcheck:request:mine"
     assert problem["requestId"] == "mine"
     assert problem["timestamp"].endswith("Z")
-    assert ("Retry-After" in answer.headers) == (status == 503)
-    if status in {404, 500, 503}:
+    assert ("Retry-After" in answer.headers) == (status in {429, 503})
+    assert ("WWW-Authenticate" in answer.headers) == (status == 401)
+    if status in INSIDE:
         assert str(error) not in answer.text
+
+
+def test_every_error_of_the_product_is_in_the_table() -> None:
+    kinds = {
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.CoatcheckError)
+    }
+    assert kinds - NEVER_ANSWERED == {type(error) for error, *_ in ERRORS.values()} & kinds
 
 
 async def test_invalid_input_names_each_field() -> None:
     async with serving(failing_app()) as client:
-        answer = await client.get("/fail/input")
-    assert answer.json()["details"] == [
+        body = await client.get("/fail/input")
+        query = await client.get("/fail/parameter")
+    assert body.json()["details"] == [
         {"field": "content", "issue": "is missing", "location": "body"}
     ]
+    assert query.json()["details"] == [
+        {"field": "limit", "issue": "must be small", "location": "query"}
+    ]
+
+
+async def test_a_limit_that_was_met_is_named() -> None:
+    async with serving(failing_app()) as client:
+        answer = await client.get("/fail/rate")
+    assert (answer.headers["Retry-After"], answer.headers["RateLimit-Limit"]) == ("7", "5")
+
+
+class RequestIdsSeen(logging.Filter):
+    """Notes under which request each line was logged."""
+
+    def __init__(self, message_part: str) -> None:
+        super().__init__()
+        self._message_part = message_part
+        self.ids: list[str | None] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if self._message_part in record.getMessage():
+            assert record.exc_info is not None
+            self.ids.append(context.request_id.get())
+        return True
 
 
 async def test_an_unexpected_error_is_logged_with_its_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    seen: list[str | None] = []
-
-    class Watch(logging.Filter):
-        def filter(self, record: logging.LogRecord) -> bool:
-            from coatcheck.telemetry import context
-
-            seen.append(context.request_id.get())
-            return True
-
-    caplog.handler.addFilter(Watch())
+    seen = RequestIdsSeen("unexpected error in GET /fail/{name}")
+    caplog.handler.addFilter(seen)
     async with serving(failing_app()) as client:
         await client.get("/fail/surprise", headers={"X-Request-Id": "mine"})
-    [record] = [r for r in caplog.records if "unexpected error" in r.message]
-    assert record.exc_info is not None
-    assert "mine" in seen
+    assert seen.ids == ["mine"]
 
 
-async def test_an_answer_that_broke_half_way_is_cut_and_not_finished() -> None:
+async def test_an_answer_that_broke_half_way_is_cut_and_not_finished(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen = RequestIdsSeen("unexpected error in the answer to GET /break-off")
+    caplog.handler.addFilter(seen)
     async with serving(failing_app()) as client:
         with pytest.raises(httpx2.RemoteProtocolError):
-            await client.get("/break-off")
+            await client.get("/break-off", headers={"X-Request-Id": "mine"})
+        assert (await client.get("/fail/bad")).status_code == 400
+    assert seen.ids == ["mine"]
 
 
 async def test_an_unknown_path_and_a_wrong_method_are_problems(client: httpx2.AsyncClient) -> None:
@@ -142,16 +183,41 @@ async def test_an_unknown_path_and_a_wrong_method_are_problems(client: httpx2.As
     assert slash.status_code == 404
 
 
-async def test_a_request_without_an_id_gets_a_ulid(client: httpx2.AsyncClient) -> None:
-    given = (await client.get("/healthz")).headers["X-Request-Id"]
-    assert ids.to_text(ids.from_text(given)) == given
+async def test_an_unknown_method_is_refused_and_its_name_is_not_counted(
+    client: httpx2.AsyncClient,
+) -> None:
+    refused = await client.request("PROPFIND", "/healthz")
+    assert refused.status_code == 405
+
+    async def counted() -> str | None:
+        text = (await client.get("/metrics")).text
+        return text if 'method="other",route="none",status="405"' in text else None
+
+    assert "PROPFIND" not in await eventually_async(counted, "the 405 is counted")
 
 
-@pytest.mark.parametrize("unfit", ["", "a b", "x" * 129, "caf\u00e9"])
+async def test_head_is_get_without_the_body(client: httpx2.AsyncClient) -> None:
+    for path in ("/healthz", "/docs", "/openapi.json"):
+        head, get = await client.head(path), await client.get(path)
+        assert (head.status_code, get.status_code) == (200, 200)
+        assert head.content == b""
+        for name in ("Content-Length", "Content-Type"):
+            assert head.headers[name] == get.headers[name]
+    absent = await client.head("/nothing")
+    assert (absent.status_code, absent.content) == (404, b"")
+
+
+async def test_a_request_without_an_id_gets_one_of_its_own(client: httpx2.AsyncClient) -> None:
+    given = [(await client.get("/healthz")).headers["X-Request-Id"] for _ in range(3)]
+    assert len(set(given)) == 3
+    assert all(FRESH_ID.fullmatch(each) for each in given)
+
+
+@pytest.mark.parametrize("unfit", ["", "a b", "x" * 129, "caf\u00e9", "tab\tbed"])
 async def test_an_id_that_could_spoil_a_log_line_is_replaced(
     client: httpx2.AsyncClient, unfit: str
 ) -> None:
-    answer = await client.get("/nothing", headers={"X-Request-Id": unfit.encode("latin-1")})
+    answer = await client.get("/nothing", headers={b"X-Request-Id": unfit.encode("latin-1")})
     given = answer.headers["X-Request-Id"]
-    assert re.fullmatch(r"[0-9A-Z]{26}", given)
-    assert json.loads(answer.text)["requestId"] == given
+    assert FRESH_ID.fullmatch(given)
+    assert answer.json()["requestId"] == given

@@ -5,25 +5,34 @@ import socket
 
 import httpx2
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
+from coatcheck.control.call import Call
+from coatcheck.control.dispatch import Dispatcher
+from coatcheck.control.operations import Handler, Operation
+from coatcheck.control.reply import RawHeaders, Reply
 from coatcheck.control.server import ListenError, Server, listen
+
+
+def app(handler: Handler) -> Dispatcher:
+    """One route, open to anyone."""
+
+    async def admit(call: Call, operation: Operation) -> RawHeaders:
+        raise AssertionError("the route is open")
+
+    return Dispatcher([Operation(["GET"], "/", "root", "The root.", handler, [], "test")], admit)
 
 
 async def test_a_stopping_server_ends_its_open_requests_and_takes_no_more() -> None:
     entered, release = asyncio.Event(), asyncio.Event()
 
-    async def slow(_: Request) -> Response:
+    async def slow(_: Call) -> Reply:
         entered.set()
         await release.wait()
-        return PlainTextResponse("done")
+        return Reply(200, b"done")
 
     listening = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    server = Server(Starlette(routes=[Route("/", slow)]), drain_seconds=30)
+    server = Server(app(slow), drain_seconds=30)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
         request = asyncio.create_task(client.get(url))
@@ -44,7 +53,7 @@ async def test_a_stopping_server_ends_its_open_requests_and_takes_no_more() -> N
 async def test_a_request_that_does_not_end_in_time_is_cut() -> None:
     entered, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def stuck(_: Request) -> Response:
+    async def stuck(_: Call) -> Reply:
         entered.set()
         try:
             await asyncio.Event().wait()
@@ -54,7 +63,7 @@ async def test_a_request_that_does_not_end_in_time_is_cut() -> None:
 
     listening = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    server = Server(Starlette(routes=[Route("/", stuck)]), drain_seconds=0)
+    server = Server(app(stuck), drain_seconds=0)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
         request = asyncio.create_task(client.get(url))
@@ -81,3 +90,12 @@ def test_a_host_that_is_not_this_machine_is_refused() -> None:
 def test_ipv6_can_be_listened_on() -> None:
     with listen("::1", 0) as listening:
         assert listening.family is socket.AF_INET6
+
+
+def test_no_piece_of_an_answer_waits_for_the_one_before_to_be_acknowledged() -> None:
+    with (
+        listen("127.0.0.1", 0) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0

@@ -71,7 +71,7 @@ async def claimer(dsn: str, endpoints: Sequence[str] = (ENDPOINT,)) -> AsyncIter
     """A registered worker on a connection of its own, with the plans a worker has."""
     line = Line(dsn, name="test claimer", server_settings=PINNED_PLANS)
     try:
-        boot = await leases.register(line, "test", "0", dict(DEFAULT_POLICIES))
+        boot = await leases.register(line, "test", "0", dict(DEFAULT_POLICIES), endpoints)
         yield Claimer(line, boot, endpoints)
     finally:
         await line.close()

@@ -89,12 +89,13 @@ async def put_queue(
     flow: str = "",
     lane: Lane = Lane.STANDARD,
     endpoint: str = ENDPOINT,
+    owner: str = "",
 ) -> None:
     """``count`` queued jobs of one flow, each due a microsecond after the one before."""
     await connection.execute(
         """
-        INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload, run_at)
-        SELECT $1, gen_random_uuid(), $2::text::job_lane, 3, $3, $4, '{}',
+        INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, owner, payload, run_at)
+        SELECT $1, gen_random_uuid(), $2::text::job_lane, 3, $3, $4, $6, '{}',
                now() - interval '1 hour' + n * interval '1 microsecond'
         FROM generate_series(1, $5::integer) AS n
         """,
@@ -103,6 +104,7 @@ async def put_queue(
         endpoint,
         flow,
         count,
+        owner,
     )
 
 

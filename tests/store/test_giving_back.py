@@ -22,7 +22,7 @@ async def test_a_lost_claim_is_given_back_as_a_release(
     state: State, connection: Connection, worker: Claimer
 ) -> None:
     job = await put_job(connection, state, lease=LOST_CLAIM)
-    assert await leases.release_claim(worker.line, LOST_CLAIM, KEEP_FAILED_SECONDS) == 1
+    assert await leases.release_claim(worker.line, LOST_CLAIM, KEEP_FAILED_SECONDS) == [job.uuid]
     row = await row_of(connection, job)
     assert State(row["state"]) is after(state, Event.RELEASE)
     assert (row["interruptions"], row["failures"], row["crashes"]) == (1, 0, 0)
@@ -36,7 +36,7 @@ async def test_only_the_lost_claim_is_given_back(connection: Connection, worker:
         await put_job(connection, State.COMPLETED),
     ]
     before = [await row_of(connection, job) for job in others]
-    assert await leases.release_claim(worker.line, LOST_CLAIM, KEEP_FAILED_SECONDS) == 0
+    assert await leases.release_claim(worker.line, LOST_CLAIM, KEEP_FAILED_SECONDS) == []
     assert [await row_of(connection, job) for job in others] == before
 
 

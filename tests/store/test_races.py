@@ -27,6 +27,7 @@ async def complete_without_commit(connection: Connection, worker: Claimer, job: 
         [job.lease],
         [b"1"],
         [0.5],
+        [2],
         KEEP_COMPLETED_SECONDS,
     )
 
@@ -54,7 +55,7 @@ async def test_a_cancel_that_meets_a_claim_asks_the_new_holder(
     order = worker.order(1)
     async with connection.transaction():
         await connection.fetch(
-            sql("jobs/exchange"), *order.arguments(limited=False), [], [], [], [], [], 0
+            sql("jobs/exchange"), *order.arguments(limited=False), [], [], [], [], [], [], 0
         )
         asked = asyncio.create_task(cancel(worker, job))
         await until_blocked(connection, BLOCKED)
@@ -70,7 +71,7 @@ async def test_a_cancel_that_meets_a_claim_undone_cancels_at_once(
     undone = connection.transaction()
     await undone.start()
     await connection.fetch(
-        sql("jobs/exchange"), *worker.order(1).arguments(limited=False), [], [], [], [], [], 0
+        sql("jobs/exchange"), *worker.order(1).arguments(limited=False), [], [], [], [], [], [], 0
     )
     asked = asyncio.create_task(cancel(worker, job))
     await until_blocked(connection, BLOCKED)

@@ -25,9 +25,22 @@ def test_the_page_has_a_section_for_every_command_and_no_other() -> None:
     assert set(sections()) == set(commands())
 
 
+def parameters(name: str) -> list[Any]:
+    """Those of a command, or of all commands of a group."""
+    command = commands()[name]
+    below = getattr(command, "commands", {}).values()
+    return [*command.params, *(parameter for each in below for parameter in each.params)]
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_every_command_of_a_group_is_in_its_section(name: str) -> None:
+    for below in getattr(commands()[name], "commands", {}):
+        assert f"coatcheck {name} {below}" in sections()[name]
+
+
 @pytest.mark.parametrize("name", sorted(commands()))
 def test_every_option_of_a_command_is_in_its_section(name: str) -> None:
-    for parameter in commands()[name].params:
+    for parameter in parameters(name):
         if getattr(parameter, "hidden", False) or parameter.param_type_name == "argument":
             continue
         assert f"`{parameter.opts[0]}" in sections()[name].replace("[--", "`--")

@@ -1,17 +1,34 @@
 from __future__ import annotations
 
 import dataclasses
+from ipaddress import IPv4Network
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.settings import SETTINGS, Settings, check_environment, likely_typos
+from coatcheck.settings.egress_allow import AllowRule
+from coatcheck.settings.issuers import TokenIssuer
 from coatcheck.settings.reference import markdown
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DATABASE = {"COATCHECK_DATABASE_URL": "postgresql://me:hunter2@db.example/coatcheck"}
+
+
+DEV_KEY = "cck_01ARZ3NDEKTSV4RRFFQ69G5FAV_" + "a" * 32
+OWN = TokenIssuer(issuer="https://issuer.example", audience="coatcheck", secret="s" * 32)
+PARTNER = TokenIssuer(
+    issuer="https://partner.example",
+    audience="coatcheck",
+    jwks_url="https://partner.example/keys",
+    algorithms=("RS256", "ES256"),
+    kind="service",
+    org_claim="tenant",
+)
+ISSUERS = msgspec.json.encode([PARTNER]).decode()
 
 
 def read(**variables: str) -> Settings:
@@ -48,8 +65,16 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         POLL_SECONDS_MIN="0.25",
         POLL_SECONDS_MAX="5",
         DRAIN_SECONDS="0",
+        EGRESS_ALLOW="localhost:9000, 10.0.0.0/8",
         LOG_LEVEL="DEBUG",
         LOG_FORMAT="json",
+        KEY_PEPPER="p" * 32,
+        DEV_KEY=DEV_KEY,
+        JWT_SECRET="s" * 32,
+        JWT_ISSUER="https://issuer.example",
+        JWT_AUDIENCE="coatcheck",
+        JWT_ISSUERS=ISSUERS,
+        STRIPE_WEBHOOK_SECRET="whsec_x",
     )
     names = [field.name for field in dataclasses.fields(Settings)]
     assert {n: getattr(settings, n) for n in names if not n.startswith("lane")} == {
@@ -63,8 +88,20 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "poll_seconds_min": 0.25,
         "poll_seconds_max": 5.0,
         "drain_seconds": 0.0,
+        "egress_allow": (
+            AllowRule("localhost", None, 9000),
+            AllowRule(None, IPv4Network("10.0.0.0/8"), None),
+        ),
         "log_level": "debug",
         "log_format": "json",
+        "key_pepper": "p" * 32,
+        "dev_key": DEV_KEY,
+        "jwt_secret": "s" * 32,
+        "jwt_issuer": "https://issuer.example",
+        "jwt_audience": "coatcheck",
+        "jwt_issuers": (PARTNER,),
+        "stripe_webhook_secret": "whsec_x",
+        "token_issuers": (OWN, PARTNER),
     }
 
 
@@ -109,8 +146,17 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("POLL_SECONDS_MIN", "31"),
         ("POLL_SECONDS_MAX", "0.5"),
         ("DRAIN_SECONDS", "forever"),
+        ("EGRESS_ALLOW", "http://localhost"),
+        ("EGRESS_ALLOW", "localhost:0"),
         ("LOG_LEVEL", "loud"),
         ("LOG_FORMAT", "xml"),
+        ("KEY_PEPPER", "p" * 31),
+        ("DEV_KEY", "secret"),
+        ("JWT_SECRET", "s" * 31),
+        ("JWT_ISSUER", "a b"),
+        ("JWT_AUDIENCE", "a b"),
+        ("JWT_ISSUERS", "issuer"),
+        ("STRIPE_WEBHOOK_SECRET", "sk_live_x"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(name: str, value: str) -> None:
@@ -138,6 +184,88 @@ def test_all_problems_are_listed_at_once_with_what_was_given_and_what_is_allowed
 def test_a_password_shows_neither_in_an_error_nor_in_the_object() -> None:
     assert "hunter2" not in refusal(DATABASE_URL="mysql://me:hunter2@db/x")
     assert "hunter2" not in repr(read(BLOB_URL="s3://key:hunter2@bucket/x"))
+
+
+def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
+    issuers = (
+        '[{"issuer": "i", "audience": "a", "secret": "hunter2 and more, 32 characters of it"%s}]'
+    )
+    for name, value in (
+        ("KEY_PEPPER", "hunter2"),
+        ("DEV_KEY", "hunter2"),
+        ("JWT_SECRET", "hunter2"),
+        ("JWT_ISSUERS", issuers % ', "kind": "hunter"'),
+        ("STRIPE_WEBHOOK_SECRET", "hunter2"),
+    ):
+        assert "hunter2" not in refusal(**{name: value})
+    good = read(
+        KEY_PEPPER="hunter2" * 5,
+        DEV_KEY=DEV_KEY + "hunter2",
+        JWT_SECRET="hunter2" * 5,
+        JWT_ISSUER="i",
+        JWT_AUDIENCE="b",
+        JWT_ISSUERS=issuers % "",
+        STRIPE_WEBHOOK_SECRET="whsec_hunter2",
+    )
+    assert "hunter2" not in repr(good)
+
+
+@pytest.mark.parametrize("given", ["JWT_SECRET", "JWT_ISSUER", "JWT_AUDIENCE"])
+def test_an_issuers_three_settings_go_together(given: str) -> None:
+    message = refusal(**{given: "x" * 32})
+    assert message.startswith("2 settings are wrong:")
+    for name in {"JWT_SECRET", "JWT_ISSUER", "JWT_AUDIENCE"} - {given}:
+        assert f"COATCHECK_{name} is not set, but COATCHECK_{given} is" in message
+
+
+@pytest.mark.parametrize(
+    ("issuer", "why"),
+    [
+        ({}, "needs either a secret or a jwks_url"),
+        ({"secret": "s" * 32, "jwks_url": "https://x"}, "needs either a secret or a jwks_url"),
+        ({"secret": "short"}, "fewer than 32 characters"),
+        ({"secret": "s" * 32, "algorithms": ["RS256"]}, "with a secret, algorithms are of HS256"),
+        ({"secret": "s" * 32, "algorithms": ["none"]}, "with a secret, algorithms are of HS256"),
+        ({"jwks_url": "https://x", "algorithms": ["HS256"]}, "with a jwks_url, algorithms are"),
+        ({"jwks_url": "https://x", "algorithms": ["RS256", "none"]}, "with a jwks_url"),
+        ({"jwks_url": "http://issuer.example/keys"}, "is not https"),
+        ({"jwks_url": "file:///etc/passwd"}, "is not https"),
+        ({"jwks_url": "https://me@issuer.example/keys"}, "names no host, or a user"),
+        ({"secret": "s" * 32, "kind": "robot"}, "kind"),
+        ({"secret": "s" * 32, "issuer": ""}, "issuer is empty"),
+        ({"secret": "s" * 32, "org_claim": ""}, "org_claim is empty"),
+        ({"secret": "s" * 32, "algorithm": "HS256"}, "unknown field"),
+    ],
+)
+def test_an_issuer_that_cannot_be_trusted_is_refused_with_the_reason(
+    issuer: dict[str, object], why: str
+) -> None:
+    listed = [{"issuer": "i", "audience": "a"} | issuer]
+    assert why in refusal(JWT_ISSUERS=msgspec.json.encode(listed).decode())
+
+
+def test_no_two_issuers_may_claim_the_same_tokens() -> None:
+    twice = [{"issuer": "i", "audience": "a", "secret": letter * 32} for letter in "xy"]
+    assert "same issuer and audience" in refusal(JWT_ISSUERS=msgspec.json.encode(twice).decode())
+    clash = refusal(
+        JWT_SECRET="s" * 32,
+        JWT_ISSUER="i",
+        JWT_AUDIENCE="a",
+        JWT_ISSUERS=msgspec.json.encode(twice[:1]).decode(),
+    )
+    assert "same issuer and audience" in clash
+
+
+def test_an_issuer_on_this_machine_may_publish_its_keys_without_tls() -> None:
+    local = [{"issuer": "i", "audience": "a", "jwks_url": "http://127.0.0.1:9/keys"}]
+    [issuer] = read(JWT_ISSUERS=msgspec.json.encode(local).decode()).token_issuers
+    assert issuer.algorithms == ("RS256", "ES256")
+
+
+def test_what_only_some_commands_need_is_asked_for_by_name() -> None:
+    with pytest.raises(SettingsInvalid, match="COATCHECK_KEY_PEPPER is not set; allowed: at least"):
+        read().require("key_pepper")
+    assert read(KEY_PEPPER="p" * 32).require("key_pepper") == "p" * 32
 
 
 def test_a_command_that_learns_the_database_later_still_checks_the_rest() -> None:

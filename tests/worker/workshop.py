@@ -113,9 +113,9 @@ class Workshop:
 
     # Who works
 
-    async def start_worker(self, service: Service, *, name: str = "", **overrides: Any) -> Worker:
+    async def start_worker(self, *services: Service, name: str = "", **overrides: Any) -> Worker:
         """A worker that claims; it is drained when the test ends."""
-        worker = Worker(self.settings(**overrides), [service], name=name)
+        worker = Worker(self.settings(**overrides), services, name=name)
         task = asyncio.create_task(worker.run())
         self._workers.append((worker, task))
         ready = asyncio.create_task(worker.ready.wait())

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from coatcheck.cli import keys, orgs
 from coatcheck.cli.doctor import doctor
 from coatcheck.cli.errors import show_tracebacks
 from coatcheck.cli.jobs import job, submit
@@ -47,6 +48,8 @@ def root(
 
 for command in (up, serve, worker, migrate, doctor, submit, job):
     app.command()(command)
+for group in (orgs.app, keys.app):
+    app.add_typer(group)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from coatcheck.cli.process import overridden
+from coatcheck.cli.secret_files import stored_pepper
 from coatcheck.settings import Settings
 from coatcheck.store.embedded import EmbeddedPostgres, pick_data_dir
 
@@ -36,6 +37,7 @@ def settings_for(requested: Path | None) -> Settings:
             {
                 "COATCHECK_DATABASE_URL": EmbeddedPostgres(folder).dsn,
                 "COATCHECK_BLOB_URL": blob_url(folder),
+                "COATCHECK_KEY_PEPPER": stored_pepper(folder),
             }
         )
     )

@@ -28,7 +28,7 @@ from coatcheck.version import __version__
 
 CLOCK_SECONDS_MAX: Final = 5.0
 _BLOB_SECONDS_MAX: Final = 10.0
-_LIBRARIES: Final = ("asyncpg", "msgspec", "obstore", "starlette", "uvicorn", "uvloop")
+_LIBRARIES: Final = ("asyncpg", "httptools", "msgspec", "obstore", "uvicorn", "uvloop")
 _POOLER_HINT: Final = (
     "Connect to PostgreSQL directly, or through a pooler in session mode: in transaction mode, "
     "sessions change under our feet."

@@ -18,9 +18,11 @@ from coatcheck.cli.process import (
     run_until_told,
 )
 from coatcheck.control.app import create_app
+from coatcheck.control.parts import open_parts
 from coatcheck.control.server import Server, listen
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
+from coatcheck.surfaces.served import SURFACES
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ def serve(
         overridden({"COATCHECK_HOST": host, "COATCHECK_PORT": port})
     )
     prepare(settings)
+    settings.require("key_pepper")
     if supervised:
         end_with_supervisor(settings.drain_seconds)
     with listen(settings.host, settings.port) as listening:
@@ -46,8 +49,16 @@ def serve(
 
 
 async def _serve(settings: Settings, listening: socket.socket, stop: asyncio.Event) -> None:
-    async with await Engine.connect(settings) as engine, keeping_up(settings):
-        server = Server(create_app(settings, engine), drain_seconds=settings.drain_seconds)
+    async with (
+        await Engine.connect(settings) as engine,
+        open_parts(settings, engine) as parts,
+        keeping_up(settings),
+    ):
+        server = Server(
+            create_app(parts, SURFACES),
+            drain_seconds=settings.drain_seconds,
+            draining=parts.draining,
+        )
 
         async def stop_when_told() -> None:
             await stop.wait()

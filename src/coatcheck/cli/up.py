@@ -17,18 +17,32 @@ import httpx2
 import typer
 
 from coatcheck.cli import data_dir
+from coatcheck.cli.bootstrap import DevKey, bootstrap, keep_pepper
 from coatcheck.cli.console import out, say
 from coatcheck.cli.errors import Misconfigured, reporting_errors
 from coatcheck.cli.postgres import KeptPostgres
 from coatcheck.cli.process import overridden, prepare
 from coatcheck.cli.supervisor import Child
 from coatcheck.control.server import ListenError, listen
+from coatcheck.domain.errors import DatabaseUnavailable
+from coatcheck.domain.tenants import DEFAULT_ORG
 from coatcheck.settings import Settings, check_environment
 from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.store.leases import newest_boot
+from coatcheck.store.line import Line
 from coatcheck.store.migrate import migrate
 from coatcheck.telemetry import metrics
 
 DEMO_SERVICE: Final = "coatcheck.cli.demo:demo"
+
+OF_THE_CONTROL_PLANE: Final = frozenset(
+    f"COATCHECK_{name}"
+    for name in (
+        *("KEY_PEPPER", "STRIPE_WEBHOOK_SECRET"),
+        *("JWT_SECRET", "JWT_ISSUER", "JWT_AUDIENCE", "JWT_ISSUERS"),
+    )
+)
+"""What a worker has no use for: code of users runs in it."""
 
 _PORT_PATIENCE_SECONDS: Final = 3.0
 _PORT_LOOK_SECONDS: Final = 0.1
@@ -62,6 +76,7 @@ def up(
         metrics.MULTIPROCESS_DIR_VARIABLE: str(folder / "metrics"),
     }
     settings = Settings.from_environment(environment)
+    environment.pop("COATCHECK_DEV_KEY", None)  # only ours to know
     prepare(settings)
     _check_port(settings)
     stack = _Stack(settings, environment, folder, why, services or [])
@@ -106,7 +121,10 @@ class _Stack:
         self._force = asyncio.Event()
         self._postgres = KeptPostgres(folder)
         self._serve = self._child("control plane", ["serve"])
-        self._worker = self._child("worker", ["worker", *(services or [DEMO_SERVICE])])
+        self._worker = self._child(
+            "worker", ["worker", *(services or [DEMO_SERVICE])], without=OF_THE_CONTROL_PLANE
+        )
+        self._dev_key: DevKey | None = None
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -128,11 +146,28 @@ class _Stack:
         for step in await migrate(self._postgres.dsn):
             say(f"applied schema step {step}")
         self._make_folders()
-        self._serve.start()
-        self._worker.start()
-        await self._first_of(self._ready(), self._stop.wait(), self._given_up())
+        await self._bootstrap()
+        async with contextlib.AsyncExitStack() as closing:
+            line = Line(self._postgres.dsn, name="up")
+            closing.push_async_callback(line.close)
+            boot_before = await newest_boot(line)
+            self._serve.start()
+            self._worker.start()
+            await self._first_of(
+                self._ready(line, boot_before), self._stop.wait(), self._given_up()
+            )
         if not self._stop.is_set() and not self._anyone_gave_up():
             self._introduce()
+
+    async def _bootstrap(self) -> None:
+        pepper, is_another = keep_pepper(self._folder, self._settings.key_pepper)
+        if is_another:
+            say("COATCHECK_KEY_PEPPER is not what it was: keys made before are no longer valid")
+        self._environment["COATCHECK_KEY_PEPPER"] = pepper
+        preset = self._settings.dev_key
+        self._dev_key = await bootstrap(
+            self._postgres.dsn, self._folder, pepper=pepper, preset=preset
+        )
 
     async def _shut_down(self) -> None:
         stopping = asyncio.create_task(self._stop_in_order())
@@ -164,12 +199,18 @@ class _Stack:
             self._force.set()
         self._stop.set()
 
-    def _child(self, name: str, arguments: list[str]) -> Child:
+    def _child(
+        self, name: str, arguments: list[str], *, without: frozenset[str] = frozenset()
+    ) -> Child:
+        def environment() -> dict[str, str]:
+            # Asked anew at every start: an adopted server may have its socket elsewhere.
+            whole = self._environment | {"COATCHECK_DATABASE_URL": self._postgres.dsn}
+            return {name: value for name, value in whole.items() if name not in without}
+
         return Child(
             name,
             arguments,
-            # Asked anew at every start: an adopted server may have its socket elsewhere.
-            lambda: self._environment | {"COATCHECK_DATABASE_URL": self._postgres.dsn},
+            environment,
             on_exit=lambda pid: metrics.forget_process(pid, str(self._folder / "metrics")),
         )
 
@@ -178,7 +219,16 @@ class _Stack:
         for name in ("metrics", "blobs"):
             (self._folder / name).mkdir(mode=0o700, exist_ok=True)
 
-    async def _ready(self) -> None:
+    async def _ready(self, line: Line, boot_before: int) -> None:
+        """Return when the server answers and the worker has said what it serves."""
+        await self._answering()
+        while True:
+            with contextlib.suppress(DatabaseUnavailable):
+                if await newest_boot(line) > boot_before:
+                    return
+            await asyncio.sleep(_READY_LOOK_SECONDS)
+
+    async def _answering(self) -> None:
         async with httpx2.AsyncClient(trust_env=False) as client:
             while True:
                 with contextlib.suppress(httpx2.HTTPError):
@@ -211,10 +261,12 @@ class _Stack:
         return f"http://{f'[{host}]' if ':' in host else host}:{self._settings.port}"
 
     def _introduce(self) -> None:
+        assert self._dev_key is not None
         command, data = _own_command(), shlex.quote(str(self._folder))
         working_for = ", ".join(self._services) or "the built-in demo (you named no service)"
         rows = [
             ("API", f"{self._url}  (/healthz /readyz /metrics /openapi.json)"),
+            ("API key", _shown_key(self._dev_key)),
             ("services", working_for),
             ("data", str(self._folder)),
             ("database", self._postgres.dsn),
@@ -228,11 +280,27 @@ class _Stack:
         out.print("\nTry it in another terminal:")
         if not self._services:
             message = shlex.quote('{"message": "hello"}')
+            key = shlex.quote(str(self._dev_key.path))
+            url = f"{self._url}/api/v1/orgs/{DEFAULT_ORG}/services/demo/async/echo?wait=10"
+            out.print(
+                f'  curl -s -H "Authorization: Bearer $(cat {key})" '
+                f"-H 'Content-Type: application/json' -d {message} '{url}'",
+                markup=False,
+            )
             out.print(
                 f"  {command} submit demo.post__echo {message} --wait --data {data}", markup=False
             )
         out.print(f"  curl {self._url}/readyz", markup=False)
         out.print("\nCtrl-C stops everything.\n")
+
+
+def _shown_key(key: DevKey) -> str:
+    """The key itself at the first start only: logs are kept, and read by others."""
+    if key.is_revoked:
+        return f"revoked; delete {key.path} and start again to get a new one"
+    if key.is_new:
+        return f"{key.text}  (shown this once; kept in {key.path})"
+    return f"in {key.path}"
 
 
 def _own_command() -> str:

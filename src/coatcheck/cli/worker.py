@@ -18,6 +18,7 @@ from coatcheck.cli.process import (
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.service import Service, load_services
 from coatcheck.settings import Settings
+from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
 from coatcheck.worker.agent import Worker
 
 
@@ -29,6 +30,8 @@ def worker(
     supervised: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Run jobs of these services from the database named by COATCHECK_DATABASE_URL.
+
+    It also makes the calls of services that were registered over HTTP with an upstream.
 
     SIGTERM or Ctrl-C: claims no more, gives running jobs COATCHECK_DRAIN_SECONDS to end, puts the
     rest back without spending an attempt, stops. A second signal ends it at once.
@@ -56,15 +59,16 @@ def _load(targets: list[str]) -> list[Service]:
 
 async def _work(settings: Settings, services: list[Service], stop: asyncio.Event) -> None:
     await require_schema(settings)
-    agent = Worker(settings, services)
+    async with UpstreamExecutor(settings) as upstreams:
+        agent = Worker(settings, [*services, upstreams.service])
 
-    async def stop_when_told() -> None:
-        await stop.wait()
-        agent.stop()
+        async def stop_when_told() -> None:
+            await stop.wait()
+            agent.stop()
 
-    stopper = asyncio.create_task(stop_when_told())
-    try:
-        async with keeping_up(settings):
-            await agent.run()
-    finally:
-        stopper.cancel()
+        stopper = asyncio.create_task(stop_when_told())
+        try:
+            async with keeping_up(settings):
+                await agent.run()
+        finally:
+            stopper.cancel()

@@ -1,54 +1,35 @@
-"""The control plane's composition root: every route, middleware and error handler, put together."""
+"""The control plane's composition root: every route, and what holds for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-
-from coatcheck.control.problems import (
-    UnexpectedErrors,
-    answer_coatcheck_error,
-    answer_http_exception,
-)
-from coatcheck.control.readiness import Readiness
-from coatcheck.control.request_ids import RequestIds
-from coatcheck.control.routes import health, metrics, openapi
-from coatcheck.domain.errors import CoatcheckError
-from coatcheck.engine import Engine
-from coatcheck.settings import Settings
+from coatcheck.control.dispatch import Dispatcher
+from coatcheck.control.operations import Operation
+from coatcheck.control.parts import Parts
+from coatcheck.control.routes import api_keys, docs, health, metrics, openapi, stripe, usage
 from coatcheck.telemetry.metrics import QueueDepth
 from coatcheck.version import __version__
 
+Surface = Callable[[Parts], Sequence[Operation]]
+"""Makes a surface's routes on the control plane's parts."""
 
-def create_app(settings: Settings, engine: Engine) -> Starlette:
-    """The application that ``coatcheck serve`` runs. The engine stays the caller's to close."""
-    readiness = Readiness(settings, engine)
+
+def create_app(parts: Parts, surfaces: Sequence[Surface] = ()) -> Dispatcher:
+    """The application that ``coatcheck serve`` runs."""
 
     async def queue_depth() -> QueueDepth:
-        return (await engine.health()).depth
+        return (await parts.engine.health()).depth
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await readiness.close()
-
-    operations = [*health.operations(readiness.checks()), *metrics.operations(queue_depth)]
+    operations = [
+        *health.operations(parts.readiness.checks()),
+        *metrics.operations(queue_depth),
+        *usage.operations(parts.engine),
+        *api_keys.operations(parts.settings, parts.tenants),
+        *stripe.operations(parts.settings, parts.tenants),
+    ]
+    for surface in surfaces:
+        operations += surface(parts)
+    operations += docs.operations()
     operations.append(openapi.operation(operations, version=__version__))
-    app = Starlette(
-        routes=[operation.route() for operation in operations],
-        # The outermost first: an unexpected error is answered under its request's id.
-        middleware=[Middleware(RequestIds), Middleware(UnexpectedErrors)],
-        exception_handlers={
-            CoatcheckError: answer_coatcheck_error,
-            HTTPException: answer_http_exception,
-        },
-        lifespan=lifespan,
-    )
-    app.router.redirect_slashes = False
-    return app
+    return Dispatcher(operations, parts.gate.admit)

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+
+from coatcheck.control.call import Call
+from coatcheck.control.reply import Reply, StreamReply
+from coatcheck.domain.identity import Scope
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Call], Awaitable[Reply | StreamReply]]
+
+ANY_METHOD: Final = "*"
+EVERY_METHOD: Final[tuple[Method, ...]] = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+ULID: Final = {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"}
+"""The schema of an id that we made."""
+
+_PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
+
+
+class Access(Enum):
+    """Who may call an operation, where a scope does not say it."""
+
+    OPEN = "open"
+    """Anyone; no credential is looked at."""
+    HANDLER = "handler"
+    """The handler decides: it depends on the endpoint or the job that is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +47,57 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     schema: Mapping[str, Any] | None = None
     """For a body that no msgspec type describes."""
+    also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Other media types that it may come as, each with its schema."""
+    empty: bool = False
+    """There is no body at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A field of the query, or a header, that an operation takes."""
+
+    name: str
+    place: Literal["query", "header", "path"]
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBody:
+    """The body that an operation takes: a msgspec type, or a schema."""
+
+    description: str
+    body: type[msgspec.Struct] | None = None
+    schema: Mapping[str, Any] | None = None
+    media_type: str = "application/json"
+    required: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method on one path: who answers, and with what."""
+    """One path, and one method or several on it: who answers, to whom, and with what."""
 
-    method: Method
+    methods: Sequence[Method]
     path: str
     name: str
     summary: str
     handler: Handler
     answers: Sequence[Answer]
     tag: str
+    access: Access | Scope = Access.OPEN
     description: str = ""
+    parameters: Sequence[Parameter] = ()
+    body: RequestBody | None = None
+    any_query: bool = False
+    """Whether the query may have fields besides those of ``parameters``: somebody else's."""
+    parameter_names: Sequence[str] = field(init=False)
+    """Of the path, in its order."""
+    query_names: Sequence[str] = field(init=False)
+    """The fields of the query that ``parameters`` has."""
 
-    def route(self) -> Route:
-        return Route(self.path, self.handler, methods=[self.method], name=self.name)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameter_names", tuple(_PARAMETER.findall(self.path)))
+        query_names = (each.name for each in self.parameters if each.place == "query")
+        object.__setattr__(self, "query_names", tuple(query_names))

@@ -6,41 +6,67 @@ A problem says what the caller can use and nothing of the inside: no SQL, no pat
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
 
 import msgspec
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from coatcheck.control.call import Call
+from coatcheck.control.reply import RawHeaders, Reply
 from coatcheck.domain.errors import (
     BadRequest,
+    BodyTooLarge,
+    BodyTooSlow,
     CoatcheckError,
+    CompressedBody,
     DatabaseUnavailable,
     IdempotencyMismatch,
     InvalidInput,
+    InvalidParameter,
     JobAlreadyEnded,
     JobNotFound,
+    MissingScope,
+    NotFound,
     OutcomeUnknown,
+    QueueFull,
+    RateLimited,
     SchemaMismatch,
+    ServiceNameTaken,
+    SubscriptionInactive,
+    Unauthenticated,
+    UrlForbidden,
+    WrongMediaType,
 )
-from coatcheck.telemetry import context
 
 _log = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 2
+"""When a database that is away is worth asking again."""
+
+_CONTENT_TYPE: Final = (b"content-type", MEDIA_TYPE.encode())
+_CLOSE: Final = (b"connection", b"close")
 
 _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
-    BadRequest: HTTPStatus.BAD_REQUEST,
+    BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    BodyTooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    CompressedBody: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    WrongMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
     IdempotencyMismatch: HTTPStatus.UNPROCESSABLE_ENTITY,
+    UrlForbidden: HTTPStatus.UNPROCESSABLE_ENTITY,
+    BadRequest: HTTPStatus.BAD_REQUEST,
+    Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    SubscriptionInactive: HTTPStatus.PAYMENT_REQUIRED,
+    MissingScope: HTTPStatus.FORBIDDEN,
+    NotFound: HTTPStatus.NOT_FOUND,
     JobNotFound: HTTPStatus.NOT_FOUND,
     JobAlreadyEnded: HTTPStatus.CONFLICT,
+    ServiceNameTaken: HTTPStatus.CONFLICT,
+    RateLimited: HTTPStatus.TOO_MANY_REQUESTS,
+    QueueFull: HTTPStatus.TOO_MANY_REQUESTS,
     DatabaseUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     OutcomeUnknown: HTTPStatus.SERVICE_UNAVAILABLE,
     SchemaMismatch: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -48,16 +74,14 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
 
 # What an error's own text would say of the inside is said in other words.
 _DETAILS: Final[Mapping[type[CoatcheckError], str]] = {
+    Unauthenticated: "A valid credential is needed: an API key or a token, as "
+    "`Authorization: Bearer ...` or `X-Api-Key: ...`.",
     JobNotFound: "There is no such job.",
+    NotFound: "There is nothing of that name.",
     DatabaseUnavailable: "The database cannot be reached. Nothing was done; try again.",
     OutcomeUnknown: "The connection to the database broke. The request may have taken effect: "
     "send it again under the same idempotency key to find out.",
     SchemaMismatch: "The database's schema is of another version than this server.",
-}
-
-_HTTP_DETAILS: Final[Mapping[int, str]] = {
-    HTTPStatus.NOT_FOUND: "Nothing is served at this path.",
-    HTTPStatus.METHOD_NOT_ALLOWED: "This path does not take that method; see the Allow header.",
 }
 
 
@@ -84,107 +108,95 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
     details: list[Detail]
 
 
-def problem_response(
-    request: Request,
+def problem(
+    call: Call,
     status: HTTPStatus,
-    *,
     code: str,
     detail: str,
-    details: list[Detail] | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """A problem as an answer to ``request``."""
-    problem = Problem(
+    *,
+    details: Sequence[Detail] = (),
+    headers: RawHeaders = (),
+) -> Reply:
+    """A problem as an answer to ``call``."""
+    body = Problem(
         type=f"urn:coatcheck:problem:{code}",
         title=status.phrase,
         status=status,
         detail=detail,
-        instance=request.url.path,
+        # The occurrence, not the path: a foreign id's answer shall differ in nothing from an
+        # absent one's but the request's id and the time.
+        instance=f"urn:coatcheck:request:{call.request_id}",
         code=code,
         message=detail,
         timestamp=datetime.now(UTC),
-        request_id=context.request_id.get(),
-        details=details or [],
+        request_id=call.request_id,
+        details=list(details),
     )
-    return Response(
-        msgspec.json.encode(problem), status, headers=dict(headers or {}), media_type=MEDIA_TYPE
-    )
+    return Reply(status, msgspec.json.encode(body), [_CONTENT_TYPE, *headers])
 
 
-async def answer_coatcheck_error(request: Request, error: Exception) -> Response:
-    """For Starlette's ``exception_handlers``: every CoatcheckError."""
-    assert isinstance(error, CoatcheckError)
+def problem_of(call: Call, error: CoatcheckError) -> Reply:
+    """The answer to an error that was raised on purpose."""
     kind = next((kind for kind in type(error).__mro__ if kind in _STATUSES), None)
     if kind is None:
         _log.error("an error without an HTTP meaning: %s", type(error).__name__, exc_info=error)
-        return _internal_error(request)
+        return internal_error(call)
     status = _STATUSES[kind]
-    unavailable = status is HTTPStatus.SERVICE_UNAVAILABLE
-    if unavailable:
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
         _log.warning("answered 503: %s", error)
-    return problem_response(
-        request,
+    return problem(
+        call,
         status,
-        code=error.code,
-        detail=_DETAILS.get(kind, str(error)),
+        error.code,
+        _DETAILS.get(kind, str(error)),
         details=_details(error),
-        headers={"Retry-After": str(RETRY_AFTER_SECONDS)} if unavailable else None,
+        headers=_headers(error, status),
     )
 
 
-async def answer_http_exception(request: Request, error: Exception) -> Response:
-    """For Starlette's ``exception_handlers``: its own 404, 405 and the like."""
-    assert isinstance(error, HTTPException)
-    status = HTTPStatus(error.status_code)
-    return problem_response(
-        request,
-        status,
-        code=status.name.lower(),
-        detail=_HTTP_DETAILS.get(status, error.detail),
-        headers=error.headers,
+def method_not_allowed(call: Call, methods: Collection[str]) -> Reply:
+    """The answer to a path that takes other ``methods`` only."""
+    taken = {*methods, "HEAD"} if "GET" in methods else methods
+    return problem(
+        call,
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "This path does not take that method; see the Allow header.",
+        headers=[(b"allow", ", ".join(sorted(taken)).encode())],
     )
 
 
-class UnexpectedErrors:
-    """Turns what nobody foresaw into a 500 that gives nothing away, and logs it whole.
-
-    Starlette's own place for this lies outside every middleware, where the request's id is gone.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started = False
-
-        async def watched_send(message: Message) -> None:
-            nonlocal started
-            started = started or message["type"] == "http.response.start"
-            await send(message)
-
-        try:
-            await self._app(scope, receive, watched_send)
-        except Exception:
-            _log.exception("unexpected error in %s %s", scope["method"], scope["path"])
-            if started:
-                # Too late for a status: breaking the connection is the only honest answer.
-                raise
-            await _internal_error(Request(scope))(scope, receive, send)
-
-
-def _internal_error(request: Request) -> Response:
-    return problem_response(
-        request,
+def internal_error(call: Call) -> Reply:
+    """The answer to what nobody foresaw; it gives nothing away."""
+    return problem(
+        call,
         HTTPStatus.INTERNAL_SERVER_ERROR,
-        code=CoatcheckError.code,
-        detail="Something went wrong here. The request's id finds it in the log.",
+        CoatcheckError.code,
+        "Something went wrong here. The request's id finds it in the log.",
     )
+
+
+def _headers(error: CoatcheckError, status: HTTPStatus) -> RawHeaders:
+    if isinstance(error, RateLimited):
+        return [_retry_after(error.retry_after), *error.headers]
+    if isinstance(error, QueueFull):
+        return [_retry_after(error.retry_after)]
+    if isinstance(error, Unauthenticated):
+        return [(b"www-authenticate", b"Bearer")]
+    if isinstance(error, (BodyTooLarge, BodyTooSlow, CompressedBody)):
+        return [_CLOSE]  # what is left of the body is not read
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        return [_retry_after(RETRY_AFTER_SECONDS)]
+    return []
+
+
+def _retry_after(seconds: int) -> tuple[bytes, bytes]:
+    return b"retry-after", b"%d" % seconds
 
 
 def _details(error: CoatcheckError) -> list[Detail]:
     if isinstance(error, InvalidInput):
         return [Detail(issue.field, issue.issue, "body") for issue in error.issues]
+    if isinstance(error, InvalidParameter):
+        return [Detail(error.field, error.issue, error.location)]
     return []

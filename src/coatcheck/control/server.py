@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 from collections.abc import Iterator
 from typing import Final
 
 import uvicorn
-from starlette.types import ASGIApp
 
+from coatcheck.control.asgi import ASGIApp
+from coatcheck.control.draining import Draining
+from coatcheck.control.protocol import BoundedProtocol, Bounds
 from coatcheck.domain.errors import CoatcheckError
 
 _BACKLOG: Final = 2048
@@ -23,13 +26,29 @@ class ListenError(CoatcheckError):
 
 
 class Server(uvicorn.Server):
-    """Uvicorn, stopped by ``stop``: signals are the command's to handle, not the server's."""
+    """Uvicorn, stopped by ``stop``: signals are the command's to handle, not the server's.
 
-    def __init__(self, app: ASGIApp, *, drain_seconds: float) -> None:
+    ``draining`` is told when it stops, so that whoever waits for the sake of a caller answers.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        drain_seconds: float,
+        draining: Draining | None = None,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self._draining = draining or Draining()
+        protocol = functools.partial(
+            BoundedProtocol,
+            bounds=bounds or Bounds(),
+            drains=lambda: self._draining.begun,
+        )
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=protocol,  # type: ignore[arg-type] # what makes one will do
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -44,6 +63,10 @@ class Server(uvicorn.Server):
 
     def stop(self) -> None:
         """Stop taking connections; ``serve`` returns when the open requests have ended."""
+        self._draining.begin()
+        for connection in self.server_state.connections:
+            assert isinstance(connection, BoundedProtocol)
+            connection.drain()
         self.should_exit = True
 
     @contextlib.contextmanager
@@ -55,9 +78,13 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket. Raises ListenError, saying why and what to do."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise ListenError(
             f"cannot listen on {host} port {port}: {error.strerror or error}\n"
             "Choose another with --port or COATCHECK_PORT, or stop what uses it."
         ) from error
+    # Its connections inherit it. uvloop sees to it by itself; asyncio does not on a socket that was
+    # made so, and an answer's body would wait 40 ms for its headers to be acknowledged.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening

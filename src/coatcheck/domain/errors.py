@@ -4,9 +4,26 @@ CoatcheckError
 ├── BadRequest                the caller can mend it
 │   ├── InvalidSubmission     a field of a submission is out of bounds
 │   ├── InvalidInput          the payload does not fit the handler's signature
-│   └── IdempotencyMismatch   a known key came with another payload, and the caller was strict
-├── JobNotFound               no such job in this organisation
+│   ├── InvalidParameter      a query field, header or part of the path is wrong
+│   ├── InvalidBody           the body is not the JSON that is wanted
+│   ├── UnknownLane           there is no such lane
+│   ├── NotAsyncEligible      the endpoint only takes synchronous calls
+│   ├── IdempotencyMismatch   a known key came with another payload, and the caller was strict
+│   ├── UrlForbidden          the egress guard does not let us call that address
+│   ├── BodyTooLarge          more bytes than the route takes
+│   ├── BodyTooSlow           the body did not arrive in time
+│   ├── CompressedBody        a content coding that is not taken
+│   └── WrongMediaType        a content type that is not taken
+├── Unauthenticated           no credential, or none that counts: all answered alike
+├── MissingScope              the credential does not allow this
+├── SubscriptionInactive      the organisation's plan does not allow new work
+├── RateLimited               too many requests; says when to come back
+├── QueueFull                 the organisation has too many jobs waiting
+├── ClientGone                the caller left before its request was whole
+├── NotFound                  nothing of that name, or nothing the caller may see
+│   └── JobNotFound           no such job in this organisation
 ├── JobAlreadyEnded           a terminal job cannot be cancelled
+├── ServiceNameTaken          another service of that name is there already
 ├── DatabaseUnavailable       PostgreSQL is away; nothing was done
 ├── OutcomeUnknown            the connection broke during COMMIT; the same key finds out
 ├── SchemaMismatch            the database was migrated by another version
@@ -24,6 +41,7 @@ JobSignal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -57,11 +75,112 @@ class InvalidInput(BadRequest):
         super().__init__("; ".join(f"{issue.field}: {issue.issue}" for issue in issues))
 
 
+class InvalidParameter(BadRequest):
+    """A query field, a header or a part of the path is wrong. ``field`` names it."""
+
+    code = "invalid_parameter"
+
+    def __init__(self, field: str, issue: str, location: str = "query") -> None:
+        super().__init__(f"{field}: {issue}")
+        self.field = field
+        self.issue = issue
+        self.location = location
+
+
+class InvalidBody(BadRequest):
+    """The body is not JSON, or not the JSON that is wanted."""
+
+    code = "invalid_body"
+
+
+class UnknownLane(BadRequest):
+    code = "unknown_lane"
+
+
+class NotAsyncEligible(BadRequest):
+    code = "not_async_eligible"
+
+
 class IdempotencyMismatch(BadRequest):
     code = "idempotency_mismatch"
 
 
-class JobNotFound(CoatcheckError):
+class UrlForbidden(BadRequest):
+    """The egress guard refuses the address. Its text says which rule, not what was resolved."""
+
+    code = "url_forbidden"
+
+
+class BodyTooLarge(BadRequest):
+    code = "body_too_large"
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(f"The body must have at most {bytes_max} bytes.")
+
+
+class BodyTooSlow(BadRequest):
+    code = "body_too_slow"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The body did not arrive within {seconds:g} seconds.")
+
+
+class CompressedBody(BadRequest):
+    code = "compressed_body"
+
+
+class WrongMediaType(BadRequest):
+    code = "unsupported_media_type"
+
+
+class Unauthenticated(CoatcheckError):
+    """No credential, or one that is unknown, revoked or expired: which, is not said."""
+
+    code = "unauthenticated"
+
+
+class MissingScope(CoatcheckError):
+    code = "missing_scope"
+
+
+class SubscriptionInactive(CoatcheckError):
+    code = "subscription_inactive"
+
+
+class RateLimited(CoatcheckError):
+    """Too many requests. ``headers`` are those of the limit that was met."""
+
+    code = "rate_limited"
+
+    def __init__(self, retry_after: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        super().__init__("Too many requests; see Retry-After.")
+        self.retry_after = retry_after
+        self.headers = headers
+
+
+class QueueFull(CoatcheckError):
+    """The organisation's backlog has reached its limit."""
+
+    code = "queue_full"
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("The organisation has too many jobs waiting; see Retry-After.")
+        self.retry_after = retry_after
+
+
+class ClientGone(CoatcheckError):
+    """The caller left before its request was whole. There is nobody to answer."""
+
+    code = "client_gone"
+
+
+class NotFound(CoatcheckError):
+    """Nothing of that name, or nothing that the caller may see: answered the same."""
+
+    code = "not_found"
+
+
+class JobNotFound(NotFound):
     """There is no such job in this organisation; a foreign id is answered the same."""
 
     code = "job_not_found"
@@ -71,6 +190,12 @@ class JobAlreadyEnded(CoatcheckError):
     """A job that has ended cannot be cancelled."""
 
     code = "job_already_ended"
+
+
+class ServiceNameTaken(CoatcheckError):
+    """Code declares a service of that name, or another workspace has registered one."""
+
+    code = "service_name_taken"
 
 
 class DatabaseUnavailable(CoatcheckError):

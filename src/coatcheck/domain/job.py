@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -20,14 +21,12 @@ class JobKind(NamedTuple):
     endpoint: str
     flow: str
     failures_max: int
+    owner: str = ""
 
 
-class PlainJob(NamedTuple):
-    """A job about to be created with nothing of its own but its payload: no key, no option."""
-
-    kind: JobKind
-    payload: bytes
-    request_id: str | None
+PlainJob = tuple[JobKind, bytes, str | None]
+"""A job about to be created with nothing of its own but its payload and the id of the request it
+came with: no key, no option. A bare tuple, because of how many there are."""
 
 
 @dataclass(slots=True)
@@ -45,6 +44,7 @@ class NewJob:
     fingerprint: bytes | None = None
     request_id: str | None = None
     options: str | None = None
+    owner: str = ""
 
     @property
     def is_plain(self) -> bool:
@@ -81,7 +81,11 @@ class ClaimedJob:
 
 @dataclass(slots=True, frozen=True)
 class JobView:
-    """A job as a reader sees it. ``result`` is JSON, there once the job has completed."""
+    """A job as a reader sees it. ``result`` is JSON, there once the job has completed.
+
+    ``owner`` is empty if anyone of the organisation may read it. ``read_at`` is the database's time
+    when it was read: ages are counted up to then.
+    """
 
     org: str
     uuid: UUID
@@ -102,10 +106,12 @@ class JobView:
     updated_at: datetime
     expires_at: datetime | None
     start_deadline: datetime | None
+    read_at: datetime = field(compare=False)
     progress: float | None
     progress_note: str | None
     idempotency_key: str | None
     request_id: str | None
+    owner: str
     error_code: str | None
     error_message: str | None
     result: bytes | None
@@ -127,8 +133,20 @@ class JobView:
 
 
 @dataclass(slots=True, frozen=True)
+class Page:
+    """A part of a list of jobs, newest first, without results, and how long the whole list is.
+
+    ``total`` stops at a bound; ``total_is_exact`` says whether it got there.
+    """
+
+    items: Sequence[JobView]
+    total: int
+    total_is_exact: bool
+
+
+@dataclass(slots=True, frozen=True)
 class JobEvent:
-    """A log line or output chunk of a job. ``seq`` grows; a reader resumes after the last seen."""
+    """A log line, output chunk or alert. ``seq`` grows; a reader resumes after the last seen."""
 
     seq: int
     kind: str

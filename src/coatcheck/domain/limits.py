@@ -26,3 +26,9 @@ SUBMIT_ROWS_MAX: Final = 1_000
 
 FLOWS_SCANNED_MAX: Final = 1_000
 """Flows that one claim looks at in a lane; a cursor moves on to the others."""
+
+API_KEY_NAME_CHARACTERS_MAX: Final = 100
+KEY_LIFE_SECONDS_MAX: Final = 10 * 365 * 86_400
+RATE_REQUESTS_MAX: Final = 1_000_000_000
+RATE_SECONDS_MAX: Final = 86_400
+STRIPE_EVENT_BYTES_MAX: Final = 256 * 1024

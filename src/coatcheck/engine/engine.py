@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 from uuid import UUID
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.crash import crash_point
-from coatcheck.domain.errors import InvalidSubmission, JobAlreadyEnded, JobNotFound
+from coatcheck.domain.errors import (
+    DatabaseUnavailable,
+    InvalidSubmission,
+    JobAlreadyEnded,
+    JobNotFound,
+)
 from coatcheck.domain.ids import InvalidId, from_text, new_ids
-from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView
+from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView, Page
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
+from coatcheck.domain.usage import UsageRow
+from coatcheck.engine.declarations import Declarations
+from coatcheck.engine.stalls import Stalls
 from coatcheck.engine.submission import Preparer, Submission, Ticket
 from coatcheck.engine.submitter import Submitter
-from coatcheck.engine.watcher import Watcher
+from coatcheck.engine.watcher import Watch, Watcher
 from coatcheck.service import Endpoint, Service
 from coatcheck.settings import Settings
 from coatcheck.store import jobs as job_store
 from coatcheck.store import limits as limit_store
 from coatcheck.store import reports as report_store
-from coatcheck.store.channels import CANCEL, CHANGED, READY
+from coatcheck.store import usage as usage_store
+from coatcheck.store.channels import CANCEL, CHANGED, READY, SERVICES
 from coatcheck.store.faults import retried
 from coatcheck.store.group_commit import Coalescer
 from coatcheck.store.line import PINNED_PLANS, Line
@@ -35,6 +46,12 @@ _SUBMIT_FLIGHTS = 2
 """One statement waits for the disk while the next is parsed, and the last one's callers wake."""
 _READ_ROWS_MAX = 500
 _PAGE_ROWS_MAX = 200
+_OFFSET_MAX = 10_000
+_USAGE_DAYS_MAX = 366
+_LONG_QUEUE = 20_000
+_MANY_OWNERS = 200
+_TOTAL_MAX = 10_000
+"""How far the jobs of a list are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +86,9 @@ class Engine:
         ]
         self._bulk_line = Line(dsn, name="submit many", statement_seconds_max=600)
         self._read_line = Line(dsn, name="read", server_settings=PINNED_PLANS)
-        self._page_line = Line(dsn, name="list and cancel")
+        self._page_line = Line(dsn, name="events and cancel")
+        self._list_line = Line(dsn, name="list", server_settings=job_store.LISTING)
+        self._count_line = Line(dsn, name="count", server_settings=PINNED_PLANS)
         self._notify_line = Line(dsn, name="notify")
         self._notifier = Notifier(self._notify_line)
         self._submitter = Submitter(self._submit_lines, self._bulk_line, self._notifier)
@@ -77,8 +96,12 @@ class Engine:
             self._read, rows_max=_READ_ROWS_MAX
         )
         self._watcher = Watcher()
+        self._declarations = Declarations(self._page_line, self._preparer.learn)
+        self._stalls = Stalls(settings)
         self._listener = Listener(
-            dsn, {CHANGED: self._watcher.heard}, on_gap=self._watcher.wake_all
+            dsn,
+            {CHANGED: self._watcher.heard, SERVICES: self._declarations.heard},
+            on_gap=self._look_for_changes,
         )
         self._blobs: BlobContainer | None = None
         self._started = False
@@ -95,6 +118,7 @@ class Engine:
         try:
             await self._page_line.run(check_schema)
             await self._listener.start()
+            await self._declarations.start()
             self._started = True
         except BaseException:
             await self.close()
@@ -106,11 +130,15 @@ class Engine:
         await self._reader.drain()
         await self._notifier.drain()
         await self._listener.stop()
+        await self._declarations.close()
+        await self._stalls.close()
         for line in (
             *self._submit_lines,
             self._bulk_line,
             self._read_line,
             self._page_line,
+            self._list_line,
+            self._count_line,
             self._notify_line,
         ):
             await line.close()
@@ -144,6 +172,10 @@ class Engine:
         uuids = [UUID(bytes=job_id) for job_id in ids]
         return await self._submitter.submit_many([*map(self._preparer.prepare, submissions, uuids)])
 
+    async def knows_key(self, idempotency_key: str, *, org: str = "default") -> bool:
+        """Whether a job holds the key, so that handing it in again makes no new one."""
+        return await retried(lambda: job_store.knows_key(self._page_line, org, idempotency_key))
+
     # Collecting
 
     async def get(self, job_id: str, *, org: str = "default") -> JobView:
@@ -152,6 +184,27 @@ class Engine:
         if view is None:
             raise JobNotFound("there is no such job")
         return view
+
+    async def get_many(
+        self, job_ids: Sequence[str], *, org: str = "default"
+    ) -> builtins.list[JobView | None]:
+        """Jobs as they are now, in the order asked; None for a foreign, absent or malformed id."""
+
+        async def one(job_id: str) -> JobView | None:
+            try:
+                return await self.get(job_id, org=org)
+            except JobNotFound:
+                return None
+
+        return await asyncio.gather(*map(one, job_ids))
+
+    def watch(self, job_id: str) -> Watch:
+        """A context manager: inside it, ``await watch.changed(seconds)`` returns when the job, its
+        events or its progress may have changed, and now and then anyway.
+
+        Begin to watch, then look; what changes after that look is not missed.
+        """
+        return self._watcher.watch(_uuid(job_id))
 
     async def wait(
         self,
@@ -191,7 +244,7 @@ class Engine:
             raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
         return await retried(
             lambda: job_store.list_page(
-                self._page_line,
+                self._list_line,
                 org,
                 after=None if after is None else _uuid(after),
                 states=states,
@@ -201,13 +254,106 @@ class Engine:
             )
         )
 
+    async def page(
+        self,
+        *,
+        org: str = "default",
+        endpoints: Sequence[str] | None = None,
+        flow_prefix: str | None = None,
+        states: Sequence[State] | None = None,
+        lane: Lane | None = None,
+        owner: str | None = None,
+        after: str | None = None,
+        offset: int = 0,
+        limit: int = 50,
+    ) -> Page:
+        """A page of jobs, newest first, without results, and how many there are in all.
+
+        Of these ``endpoints``, of flows that begin with ``flow_prefix``, in these ``states``, in
+        this ``lane``, and readable by ``owner``: what is theirs, and what is anyone's. The page
+        begins after the id ``after``, and passes over ``offset`` more. The total is of the whole
+        list, and not counted beyond 10,000.
+        """
+        if not 1 <= limit <= _PAGE_ROWS_MAX:
+            raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
+        if not 0 <= offset <= _OFFSET_MAX:
+            raise InvalidSubmission(f"offset: must be 0 to {_OFFSET_MAX}; go on with `after`")
+        wanted = job_store.Wanted(org, endpoints, flow_prefix, states, lane, owner)
+        older_than = None if after is None else _uuid(after)
+        try:
+            sparse = await self._is_sparse(wanted)
+            items = await retried(
+                lambda: job_store.page(
+                    self._list_line,
+                    wanted,
+                    after=older_than,
+                    offset=offset,
+                    limit=limit,
+                    sparse=sparse,
+                )
+            )
+            if after is None and len(items) < limit and (items or offset == 0):
+                return Page(items, offset + len(items), total_is_exact=True)  # it ends here
+            total = await retried(
+                lambda: job_store.page_total(self._list_line, wanted, _TOTAL_MAX + 1, sparse=sparse)
+            )
+        except job_store.TookTooLong as error:
+            raise DatabaseUnavailable("the list took too long to read; narrow it") from error
+        return Page(items, min(total, _TOTAL_MAX), total_is_exact=total <= _TOTAL_MAX)
+
+    async def _is_sparse(self, wanted: job_store.Wanted) -> bool:
+        """Whether to look for jobs by service and owner. Not with a long queue, which that would
+        read whole, nor with many owners: then some are not far from the newest job of all."""
+        services = wanted.services
+        if services is None or wanted.endpoints is None:
+            return False
+        queued_too = wanted.states is None or State.QUEUED in wanted.states
+        if (
+            queued_too
+            and await self.backlog(wanted.org, wanted.endpoints, _LONG_QUEUE) == _LONG_QUEUE
+        ):
+            return False
+        if wanted.owner is not None:
+            return True
+        owners = await retried(
+            lambda: job_store.owners(self._list_line, wanted.org, services, _MANY_OWNERS)
+        )
+        return owners < _MANY_OWNERS
+
+    async def usage(
+        self, org: str, first_day: date, last_day: date, endpoint: str | None = None
+    ) -> Sequence[UsageRow]:
+        """What an organisation's jobs used that ended from ``first_day`` to ``last_day`` (UTC).
+
+        Exact as soon as a job has ended. A row for each day, endpoint and flow that used something.
+        """
+        if not 0 <= (last_day - first_day).days < _USAGE_DAYS_MAX:
+            raise InvalidSubmission(
+                f"last_day: must be the first day or one of the {_USAGE_DAYS_MAX - 1} after it"
+            )
+        return await retried(
+            lambda: usage_store.read(self._list_line, org, first_day, last_day, endpoint)
+        )
+
+    async def backlog(self, org: str, endpoints: Sequence[str], most: int) -> int:
+        """How many jobs of these endpoints wait in the queue, counting no further than ``most``."""
+        return await retried(lambda: job_store.backlog(self._count_line, org, endpoints, most))
+
     async def events(
         self, job_id: str, *, org: str = "default", after: int = 0, limit: int = 200
     ) -> Sequence[JobEvent]:
-        """Log lines and output chunks after the one numbered ``after``."""
+        """Log lines, output chunks and alerts after the one numbered ``after``."""
         return await retried(
             lambda: report_store.read_events(self._page_line, org, _uuid(job_id), after, limit)
         )
+
+    async def stall_reason(self, view: JobView) -> str | None:
+        """Why a job waits or runs for longer than its lane should need, or None if it does not.
+
+        ``no_worker``, ``concurrency_limit``, ``target_unreachable`` or ``heartbeat_lost``. A job
+        that only stands behind others is not stalled.
+        """
+        return await self._stalls.reason(view)
 
     async def artifacts(self, job_id: str, *, org: str = "default") -> Sequence[Artifact]:
         """The files a job made."""
@@ -280,6 +426,11 @@ class Engine:
         if self._blobs is None:
             self._blobs = BlobContainer.open(self.settings.blob_url)
         return self._blobs
+
+    def _look_for_changes(self) -> None:
+        """Something may have been said that was not heard."""
+        self._watcher.wake_all()
+        self._declarations.read_soon()
 
     async def _read(self, keys: Sequence[tuple[str, UUID]]) -> Sequence[JobView | None]:
         found = await retried(lambda: job_store.get(self._read_line, [*set(keys)]))

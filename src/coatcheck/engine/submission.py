@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, overload
 from uuid import UUID
 
+import msgspec
+
+from coatcheck.domain.catalogue import EndpointSpec
 from coatcheck.domain.errors import InvalidSubmission
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.job import JobKind, NewJob, PlainJob
@@ -28,18 +31,20 @@ _SECONDS_MIN = 1e-6
 _SECONDS_MAX = 2**31 - 1
 
 
-@dataclass(slots=True)
-class Submission:
+class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     """One job to be created. Only ``endpoint`` is needed.
 
     ``payload`` is any JSON value, or bytes that already are JSON. ``flow`` names the line the job
     stands in: an organisation's jobs share one unless they say otherwise. ``run_at`` or ``delay``
     (seconds) make it wait; it fails if it has not started by ``start_deadline``. ``timeout``,
-    ``retries`` and the times it is kept override its endpoint's.
+    ``retries`` and the times it is kept override its endpoint's. ``owner`` is who may read it over
+    HTTP: a user, ``*`` for anyone, or if empty its organisation's admins.
+    ``fingerprint_of`` is what tells one use of an idempotency key from another: the payload, unless
+    it is given.
     """
 
     endpoint: str
-    payload: Any = field(default_factory=dict)
+    payload: Any = msgspec.field(default_factory=dict)
     org: str = "default"
     lane: Lane | str | None = None
     flow: str = ""
@@ -52,6 +57,8 @@ class Submission:
     keep_completed: float | None = None
     keep_failed: float | None = None
     request_id: str | None = None
+    owner: str = ""
+    fingerprint_of: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -91,8 +98,8 @@ class NewTickets(Sequence[Ticket]):
         return Ticket(UUID(bytes=self._ids[at]), State.QUEUED, created=True)
 
 
-_Spelling = tuple[str, Lane | str | None, str, str, int | None]
-"""What tells kinds apart, as their submissions spell it: org, lane, endpoint, flow, retries."""
+_Spelling = tuple[str, Lane | str | None, str, str, int | None, str]
+"""What tells kinds apart, as submissions spell it: org, lane, endpoint, flow, retries, owner."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -120,8 +127,24 @@ class Preparer:
             )
             for name, endpoint in endpoints.items()
         }
+        self._given = frozenset(self._defaults)
         self._unknown_endpoint = _Defaults(str(Lane.STANDARD), None)
         self._kinds: dict[_Spelling, JobKind] = {}
+
+    def learn(self, endpoints: Iterable[EndpointSpec]) -> None:
+        """Take these for what code declares elsewhere; what was given here goes before it."""
+        declared = {
+            spec.engine_endpoint: _Defaults(
+                str(spec.lane),
+                spec.retries,
+                spec.keep_completed_seconds,
+                spec.keep_failed_seconds,
+            )
+            for spec in endpoints
+        }
+        given = {name: self._defaults[name] for name in self._given}
+        self._defaults = declared | given
+        self._kinds.clear()
 
     def is_plain(self, submission: Submission) -> bool:
         """Whether nothing can stand in the job's way: no key, no option, not even its endpoint's.
@@ -146,7 +169,14 @@ class Preparer:
         kinds = self._kinds
         for given in submissions:
             # Written out, not called: this loop is what a bulk submit costs (docs/adr/0010).
-            spelling = (given.org, given.lane, given.endpoint, given.flow, given.retries)
+            spelling = (
+                given.org,
+                given.lane,
+                given.endpoint,
+                given.flow,
+                given.retries,
+                given.owner,
+            )
             try:
                 kind = kinds[spelling]
             except (KeyError, TypeError):
@@ -158,7 +188,7 @@ class Preparer:
                 raise InvalidSubmission(_PAYLOAD_TOO_LARGE)
             if given.request_id is not None:
                 _check_text("request_id", given.request_id)
-            yield PlainJob(kind, payload, given.request_id)
+            yield kind, payload, given.request_id
 
     def prepare(self, submission: Submission, job_id: UUID | None = None) -> NewJob:
         """The row of a submission. Raises InvalidSubmission, saying which field and why."""
@@ -167,7 +197,8 @@ class Preparer:
         fingerprint = None
         if key is not None:
             _check_text("idempotency_key", key, IDEMPOTENCY_KEY_CHARACTERS_MAX)
-            fingerprint = _fingerprint(kind.endpoint, payload)
+            told_by = payload if submission.fingerprint_of is None else submission.fingerprint_of
+            fingerprint = _fingerprint(kind.endpoint, told_by)
         return NewJob(
             kind.org,
             job_id or new_id(),
@@ -180,14 +211,16 @@ class Preparer:
             fingerprint,
             request_id,
             None if self.is_plain(submission) else self._options(submission),
+            kind.owner,
         )
 
     def _kind(self, submission: Submission) -> JobKind:
         """Check what jobs of a kind have in common, and remember it."""
         for field_name, value in (("endpoint", submission.endpoint), ("org", submission.org)):
             _check_text(field_name, value)
-        if submission.flow != "":
-            _check_text("flow", submission.flow)
+        for field_name, value in (("flow", submission.flow), ("owner", submission.owner)):
+            if value != "":
+                _check_text(field_name, value)
         defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
         lane = defaults.lane if submission.lane is None else str(submission.lane)
         retries_of_lane = self._retries.get(lane)
@@ -198,7 +231,14 @@ class Preparer:
             retries = retries_of_lane if defaults.retries is None else defaults.retries
         elif type(retries) is not int or not 0 <= retries <= _RETRIES_MAX:
             raise InvalidSubmission(f"retries: must be a whole number from 0 to {_RETRIES_MAX}")
-        kind = JobKind(submission.org, lane, submission.endpoint, submission.flow, retries)
+        kind = JobKind(
+            submission.org,
+            lane,
+            submission.endpoint,
+            submission.flow,
+            retries,
+            submission.owner,
+        )
         if len(self._kinds) >= _KINDS_MAX:
             self._kinds.clear()
         self._kinds[
@@ -207,6 +247,7 @@ class Preparer:
             submission.endpoint,
             submission.flow,
             submission.retries,
+            submission.owner,
         ] = kind
         return kind
 

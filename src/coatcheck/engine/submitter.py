@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -57,16 +57,8 @@ class Submitter:
         self, jobs: Callable[[], Iterable[PlainJob]], ids: Sequence[bytes]
     ) -> Sequence[Ticket]:
         """Create plain jobs, all or none. ``jobs`` gives the same ones each time it is called."""
-        kinds: list[JobKind] = []
-
-        def noted() -> Iterator[PlainJob]:
-            kinds.clear()
-            for job in jobs():
-                kinds.append(job.kind)
-                yield job
-
-        await retried(lambda: job_store.copy(self._bulk_line, noted, ids))
-        created = Tally(kinds)
+        created: Tally[JobKind] = Tally()
+        await retried(lambda: job_store.copy(self._bulk_line, jobs, ids, created))
         lanes: Tally[str] = Tally()
         for kind, rows in created.items():
             lanes[kind.lane] += rows

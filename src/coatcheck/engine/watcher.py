@@ -52,11 +52,15 @@ class Watch:
         if not events:
             del self._waiters[self._word]
 
-    async def changed(self, seconds_max: float) -> None:
-        """Return when the job may have changed; at the latest when it is time to look anyway."""
+    async def changed(self, seconds_max: float) -> bool:
+        """Return when the job may have changed; at the latest when it is time to look anyway.
+
+        Whether it was told so.
+        """
         try:
             async with asyncio.timeout(min(seconds_max, _LOOK_AGAIN_SECONDS)):
                 await self._event.wait()
         except TimeoutError:
-            return
+            return False
         self._event.clear()
+        return True

@@ -14,13 +14,24 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, get_args
 
+from coatcheck.domain.catalogue import Auth, EndpointSpec, Method, VersionSpec
+from coatcheck.domain.endpoint_names import (
+    VERSION_MAX,
+    endpoint_key,
+    engine_name,
+    is_path,
+    is_reserved,
+    is_service_name,
+    path_parameters,
+    path_shape,
+)
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.service_definition import SYNC_TIMEOUT_SECONDS, SYNC_TIMEOUT_SECONDS_MAX
 from coatcheck.encoding import encode
 from coatcheck.service.signature import Signature
 
@@ -34,10 +45,7 @@ _RETRIES_MAX: Final = 1_000
 _MEMORY_MB_MIN: Final = 64
 """Below this the interpreter itself does not start."""
 
-_SERVICE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
-_PATH = re.compile(r"/|(?:/(?:[A-Za-z0-9._~-]+|\{[A-Za-z_][A-Za-z0-9_]*\}))+")
-_PATH_PARAMETER = re.compile(r"\{(\w+)\}")
-_NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
+_AUTHS: Final[tuple[Auth, ...]] = get_args(Auth)
 
 
 class EndpointOptions(TypedDict, total=False):
@@ -63,13 +71,20 @@ class EndpointOptions(TypedDict, total=False):
     """Seconds for which a failed or cancelled job is kept; None for the deployment's setting."""
     async_eligible: bool
     """Whether the endpoint may be called asynchronously over HTTP; True by default."""
+    auth: Auth
+    """Who may call it over HTTP: ``platform`` (the default) for keys and users of the organisation,
+    ``service_token`` for the holder of such a token, ``none`` for anyone."""
+    sync_timeout: float
+    """Seconds for which a synchronous call waits for the job before it answers with its URLs; 30 by
+    default, at most 60."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Endpoint:
     """One function of a service, and how its jobs are treated.
 
-    ``name`` is what a job's ``endpoint`` holds, such as ``docs.post__analyze``. ``decode`` reads a
+    ``name`` is what a job's ``endpoint`` holds, such as ``docs.post__analyze``, or from version 2
+    on ``docs.v2.post__analyze``. ``spec`` is what the catalogue knows of it. ``decode`` reads a
     payload into arguments and raises InvalidInput; ``encode`` writes the function's value as JSON.
     ``job_parameter`` names the parameter that takes the Job, if there is one.
     """
@@ -89,11 +104,14 @@ class Endpoint:
     keep_completed_seconds: float | None
     keep_failed_seconds: float | None
     async_eligible: bool
+    auth: Auth
+    sync_timeout_seconds: float
     function: Callable[..., Any]
     kind: Kind
     job_parameter: str | None
     decode: Callable[[bytes], dict[str, Any]]
     encode: Callable[[Any], bytes]
+    spec: EndpointSpec
 
     @property
     def wants_job(self) -> bool:
@@ -101,21 +119,39 @@ class Endpoint:
 
 
 class Service:
-    """A named group of endpoints, declared with ``post``, ``get``, ``put`` and the like."""
+    """A named group of endpoints, declared with ``post``, ``get``, ``put`` and the like.
 
-    __slots__ = ("_endpoints", "name")
+    Versions are Services of one name: ``Service("docs", version=2)`` beside ``Service("docs")``.
+    """
 
-    def __init__(self, name: str) -> None:
-        if not _SERVICE_NAME.fullmatch(name):
+    __slots__ = ("_endpoints", "builtin", "name", "version")
+
+    def __init__(self, name: str, version: int = 1, *, _builtin: bool = False) -> None:
+        if not is_service_name(name):
             raise ValueError(
                 f"{name!r} cannot name a service: it takes a letter, then letters, digits, '-' or"
                 " '_', at most 63 in all"
             )
+        if is_reserved(name) and not _builtin:
+            raise ValueError(
+                f"{name!r} cannot name a service: 'gateway', and names that begin with 'coatcheck',"
+                " are kept for Coatcheck's own"
+            )
+        _whole("version", version, at_least=1, at_most=VERSION_MAX)
         self.name = name
+        self.version = version
+        self.builtin = _builtin
+        """Whether it comes with Coatcheck: such a service is not in the catalogue."""
         self._endpoints: dict[str, Endpoint] = {}
 
     def __repr__(self) -> str:
-        return f"<Service {self.name}: {', '.join(self._endpoints) or 'no endpoints'}>"
+        version = "" if self.version == 1 else f" v{self.version}"
+        return f"<Service {self.name}{version}: {', '.join(self._endpoints) or 'no endpoints'}>"
+
+    @property
+    def spec(self) -> VersionSpec:
+        """This version of the service, as the catalogue has it."""
+        return VersionSpec(self.version, tuple(each.spec for each in self._endpoints.values()))
 
     @property
     def endpoints(self) -> Mapping[str, Endpoint]:
@@ -146,27 +182,38 @@ class Service:
         self, method: str, path: str, options: EndpointOptions
     ) -> Callable[[Handler], Handler]:
         def declare(function: Handler) -> Handler:
-            endpoint = _endpoint(self.name, method, path, function, options)
-            known = self._endpoints.get(endpoint.key)
-            if known is not None:
-                raise ValueError(
-                    f"{method.upper()} {path} would be {endpoint.name}, which"
-                    f" {known.method.upper()} {known.path} already is"
-                )
+            endpoint = _endpoint(self.name, self.version, method, path, function, options)
+            self._check_new(endpoint)
             self._endpoints[endpoint.key] = endpoint
             return function
 
         _check_path(path)
         return declare
 
+    def _check_new(self, endpoint: Endpoint) -> None:
+        known = self._endpoints.get(endpoint.key)
+        if known is not None:
+            raise ValueError(
+                f"{_call(endpoint)} would be {endpoint.name}, which {_call(known)} already is"
+            )
+        for known in self._endpoints.values():
+            if known.method == endpoint.method and path_shape(known.path) == path_shape(
+                endpoint.path
+            ):
+                raise ValueError(f"{_call(endpoint)} would answer the same paths as {_call(known)}")
 
-def endpoint_key(method: str, path: str) -> str:
-    """The key of an endpoint: ``post__analyze`` for POST /analyze."""
-    return f"{method}__{_NOT_ALPHANUMERIC.sub('_', path).strip('_')}"
+
+def _call(endpoint: Endpoint) -> str:
+    return f"{endpoint.method.upper()} {endpoint.path}"
 
 
 def _endpoint(
-    service: str, method: str, path: str, function: Callable[..., Any], options: EndpointOptions
+    service: str,
+    version: int,
+    method: str,
+    path: str,
+    function: Callable[..., Any],
+    options: EndpointOptions,
 ) -> Endpoint:
     unknown = sorted(options.keys() - EndpointOptions.__annotations__.keys())
     if unknown:
@@ -177,7 +224,7 @@ def _endpoint(
     isolated = bool(options.get("isolated", False))
     kind = _kind(function, isolated)
     signature = Signature(function)
-    for name in _PATH_PARAMETER.findall(path):
+    for name in path_parameters(path):
         if name not in signature.names:
             raise ValueError(
                 f"{path} has {{{name}}}, but {function.__qualname__} has no such parameter"
@@ -186,28 +233,50 @@ def _endpoint(
     cpu_seconds = _whole("cpu_seconds", options.get("cpu_seconds"), at_least=1)
     if not isolated and (memory_mb is not None or cpu_seconds is not None):
         raise ValueError("memory_mb and cpu_seconds can only be kept to with isolated=True")
-    key = endpoint_key(method, path)
-    return Endpoint(
+    spec = EndpointSpec(
         service=service,
-        key=key,
-        name=f"{service}.{key}",
-        method=method,
+        version=version,
+        key=endpoint_key(method, path),
+        method=cast(Method, method.upper()),
         path=path,
         lane=_lane(options.get("lane", Lane.STANDARD)),
-        timeout_seconds=_timeout(options.get("timeout", _DEFAULT_TIMEOUT_SECONDS)),
         retries=_whole("retries", options.get("retries"), at_least=0, at_most=_RETRIES_MAX),
+        timeout_seconds=_seconds("timeout", options.get("timeout", _DEFAULT_TIMEOUT_SECONDS)),
+        sync_timeout_seconds=_seconds(
+            "sync_timeout",
+            options.get("sync_timeout", SYNC_TIMEOUT_SECONDS),
+            at_most=SYNC_TIMEOUT_SECONDS_MAX,
+        ),
+        async_eligible=bool(options.get("async_eligible", True)),
+        auth=_auth(options.get("auth", "platform")),
+        keep_completed_seconds=_retention("keep_completed", options.get("keep_completed")),
+        keep_failed_seconds=_retention("keep_failed", options.get("keep_failed")),
+        parameters=signature.kinds,
+    )
+    return Endpoint(
+        service=service,
+        key=spec.key,
+        name=engine_name(service, version, spec.key),
+        method=method,
+        path=path,
+        lane=spec.lane,
+        timeout_seconds=spec.timeout_seconds,
+        retries=spec.retries,
         isolated=isolated,
         memory_mb=memory_mb,
         cpu_seconds=cpu_seconds,
         concurrency=_whole("concurrency", options.get("concurrency"), at_least=1),
-        keep_completed_seconds=_retention("keep_completed", options.get("keep_completed")),
-        keep_failed_seconds=_retention("keep_failed", options.get("keep_failed")),
-        async_eligible=bool(options.get("async_eligible", True)),
+        keep_completed_seconds=spec.keep_completed_seconds,
+        keep_failed_seconds=spec.keep_failed_seconds,
+        async_eligible=spec.async_eligible,
+        auth=spec.auth,
+        sync_timeout_seconds=spec.sync_timeout_seconds,
         function=function,
         kind=kind,
         job_parameter=signature.job_parameter,
         decode=signature.decode,
         encode=encode,
+        spec=spec,
     )
 
 
@@ -240,11 +309,14 @@ def _check_importable(function: Callable[..., Any]) -> None:
 
 
 def _check_path(path: str) -> None:
-    if not _PATH.fullmatch(path):
+    if not is_path(path):
         raise ValueError(
             f"{path!r} is no path: it begins with '/', and each part of it is made of letters,"
             " digits, '.', '_', '~' and '-', or is a {parameter}"
         )
+    names = path_parameters(path)
+    if len(set(names)) < len(names):
+        raise ValueError(f"{path!r} names a parameter twice")
 
 
 def _lane(lane: Lane | str) -> Lane:
@@ -254,9 +326,16 @@ def _lane(lane: Lane | str) -> Lane:
         raise ValueError(f"{lane!r} is no lane; there are {', '.join(Lane)}") from None
 
 
-def _timeout(seconds: float) -> float:
-    if not _is_number(seconds) or not 0.0 < seconds <= _SECONDS_MAX:
-        raise ValueError(f"timeout is a number of seconds above 0, not {seconds!r}")
+def _auth(auth: Auth) -> Auth:
+    if auth not in _AUTHS:
+        raise ValueError(f"{auth!r} is no way to be called; there are {', '.join(_AUTHS)}")
+    return auth
+
+
+def _seconds(option: str, seconds: float, at_most: float = _SECONDS_MAX) -> float:
+    if not _is_number(seconds) or not 0.0 < seconds <= at_most:
+        bound = "" if at_most == _SECONDS_MAX else f" and at most {at_most:g}"
+        raise ValueError(f"{option} is a number of seconds above 0{bound}, not {seconds!r}")
     return float(seconds)
 
 

@@ -22,13 +22,15 @@ def load_services(targets: Iterable[str]) -> list[Service]:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    by_name: dict[str, tuple[str, Service]] = {}
+    by_name: dict[tuple[str, int], tuple[str, Service]] = {}
     for target in targets:
         service = _load(target)
-        first, known = by_name.setdefault(service.name, (target, service))
+        version = (service.name, service.version)
+        first, known = by_name.setdefault(version, (target, service))
         if known is not service:
             raise SettingsInvalid(
                 f"{first} and {target} are two services of one name, {service.name!r}; rename one"
+                " or give it another version"
             )
     return [service for _, service in by_name.values()]
 

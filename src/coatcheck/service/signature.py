@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, get_type_hints
 import msgspec
 from msgspec.structs import asdict
 
+from coatcheck.domain.catalogue import ParameterKind
 from coatcheck.domain.errors import FieldIssue, InvalidInput
 from coatcheck.job import Job
 from coatcheck.service.issues import (
@@ -29,6 +30,7 @@ from coatcheck.service.issues import (
     shown_name,
     unexpected,
 )
+from coatcheck.service.parameter_kinds import parameter_kind
 from coatcheck.service.type_tree import mentions_pydantic, msgspec_knows, msgspec_names
 
 if TYPE_CHECKING:
@@ -73,6 +75,14 @@ class Signature:
     def names(self) -> frozenset[str]:
         """The names of the arguments that come out of the payload."""
         return frozenset(self._parameters)
+
+    @property
+    def kinds(self) -> dict[str, ParameterKind]:
+        """What kind of JSON value each of those arguments is."""
+        return {
+            parameter.name: parameter_kind(parameter.annotation)
+            for parameter in self._parameters.values()
+        }
 
     def decode(self, payload: bytes) -> dict[str, Any]:
         """The arguments that a payload holds, the Job not among them.

@@ -8,13 +8,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from coatcheck.domain import api_keys
 from coatcheck.domain.lanes import Lane
+from coatcheck.settings.issuers import TokenIssuer, read_issuers
 
 Value = TypeVar("Value")
 
 
 class Refused(ValueError):
-    """The text is not allowed; the declaration's ``allowed`` says what is."""
+    """The text is not allowed; the declaration's ``allowed`` says what is.
+
+    May say why, in words that quote nothing of a secret.
+    """
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
@@ -101,3 +106,36 @@ def non_empty(text: str) -> str:
     if not text or any(character.isspace() for character in text):
         raise Refused
     return text
+
+
+def optional(parse: Callable[[str], str]) -> Callable[[str], str]:
+    """What ``parse`` takes, or nothing at all."""
+    return lambda text: parse(text) if text else ""
+
+
+def long_secret(characters_min: int) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if len(text) < characters_min:
+            raise Refused
+        return text
+
+    return parse
+
+
+def stripe_secret(text: str) -> str:
+    if not text.startswith("whsec_") or text == "whsec_":
+        raise Refused
+    return text
+
+
+def api_key(text: str) -> str:
+    if api_keys.parse(text.encode()) is None:
+        raise Refused
+    return text
+
+
+def token_issuers(text: str) -> tuple[TokenIssuer, ...]:
+    try:
+        return read_issuers(text)
+    except ValueError as error:
+        raise Refused(str(error)) from None

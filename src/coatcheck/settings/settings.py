@@ -16,14 +16,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, cast
 
+from coatcheck.domain import api_keys
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.settings import parsers
 from coatcheck.settings.declaration import PREFIX, Setting, setting
+from coatcheck.settings.egress_allow import AllowRule, parse_allow
+from coatcheck.settings.issuers import SECRET_CHARACTERS_MIN, TokenIssuer, check_apart
 from coatcheck.telemetry.logs import LogFormat
 
-NOT_SETTINGS: Final = frozenset({"COATCHECK_CRASH_AT", "COATCHECK_TEST_DSN"})
-"""Variables that tests set; no typo of a setting."""
+NOT_SETTINGS: Final = frozenset(
+    {"COATCHECK_API_KEY", "COATCHECK_CRASH_AT", "COATCHECK_TEST_DSN", "COATCHECK_URL"}
+)
+"""Variables that clients read and tests set; no typo of a setting."""
 
 _TYPO_SIMILARITY_MIN: Final = 0.7
 _DAY_SECONDS: Final = 86_400
@@ -153,6 +158,16 @@ class Settings:
         parse=parsers.number(0, 3600),
         default="25",
     )
+    egress_allow: tuple[AllowRule, ...] = setting(
+        "EGRESS_ALLOW",
+        "Where webhooks and http upstreams may lead although it is not on the public internet, "
+        "and over plain http, too. Whoever may register a service can then have these called; "
+        "everything else that is not public stays out of reach.",
+        allowed="host, host:port, address, [IPv6 address]:port or CIDR, with commas between",
+        parse=parse_allow,
+        default="",
+        shown_default="nothing",
+    )
     log_level: str = setting(
         "LOG_LEVEL",
         "The least severe lines to log. `debug` also shows the traceback of an error that ends "
@@ -168,8 +183,78 @@ class Settings:
         parse=parsers.one_of("auto", "json", "pretty"),
         default="auto",
     )
+    key_pepper: str = setting(
+        "KEY_PEPPER",
+        "What the secrets of API keys are hashed with. The same for every server on one database; "
+        "changing it makes every key invalid. `coatcheck up` makes one and keeps it in its data "
+        "folder.",
+        allowed=f"at least {api_keys.PEPPER_CHARACTERS_MIN} characters",
+        parse=parsers.optional(parsers.long_secret(api_keys.PEPPER_CHARACTERS_MIN)),
+        default="",
+        shown_default="none: needed by `coatcheck serve` and by commands that make keys",
+        secret=True,
+    )
+    dev_key: str = setting(
+        "DEV_KEY",
+        "The API key that `coatcheck up` creates for you, instead of a random one. No other "
+        "command looks at it.",
+        allowed=api_keys.FORMAT,
+        parse=parsers.optional(parsers.api_key),
+        default="",
+        shown_default="a random key",
+        secret=True,
+    )
+    jwt_secret: str = setting(
+        "JWT_SECRET",
+        "The secret that users' tokens (JWT, HS256) are signed with. Goes together with "
+        "COATCHECK_JWT_ISSUER and COATCHECK_JWT_AUDIENCE.",
+        allowed=f"at least {SECRET_CHARACTERS_MIN} characters",
+        parse=parsers.optional(parsers.long_secret(SECRET_CHARACTERS_MIN)),
+        default="",
+        shown_default="none: no such tokens are taken",
+        secret=True,
+    )
+    jwt_issuer: str = setting(
+        "JWT_ISSUER",
+        "What the `iss` claim of those tokens must be.",
+        allowed="text without spaces",
+        parse=parsers.optional(parsers.non_empty),
+        default="",
+        shown_default="none",
+    )
+    jwt_audience: str = setting(
+        "JWT_AUDIENCE",
+        "What the `aud` claim of those tokens must be, or hold.",
+        allowed="text without spaces",
+        parse=parsers.optional(parsers.non_empty),
+        default="",
+        shown_default="none",
+    )
+    jwt_issuers: tuple[TokenIssuer, ...] = setting(
+        "JWT_ISSUERS",
+        "Further issuers of tokens: of users' tokens and of service tokens, by a shared secret or "
+        "by a key set (JWKS). See docs/how-to/use-jwts.md.",
+        allowed="a JSON list of objects with issuer, audience, either secret or jwks_url, and "
+        "optionally algorithms, kind (user or service) and org_claim",
+        parse=parsers.token_issuers,
+        default="[]",
+        shown_default="none",
+        secret=True,
+    )
+    stripe_webhook_secret: str = setting(
+        "STRIPE_WEBHOOK_SECRET",
+        "The signing secret of Stripe's webhook. Set, it turns billing on: an organisation without "
+        "an active subscription cannot hand in new work.",
+        allowed="whsec_ and what follows it, as Stripe shows it",
+        parse=parsers.optional(parsers.stripe_secret),
+        default="",
+        shown_default="none: billing is off, and every organisation is active",
+        secret=True,
+    )
     lanes: Mapping[Lane, LanePolicy] = field(init=False)
     """The three lane settings as one policy per lane."""
+    token_issuers: tuple[TokenIssuer, ...] = field(init=False)
+    """Every issuer whose tokens are taken."""
 
     def __post_init__(self) -> None:
         policies = {
@@ -181,6 +266,7 @@ class Settings:
             for lane in Lane
         }
         object.__setattr__(self, "lanes", MappingProxyType(policies))
+        object.__setattr__(self, "token_issuers", self._own_issuer() + self.jwt_issuers)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
@@ -189,6 +275,23 @@ class Settings:
         if problems:
             raise SettingsInvalid(_describe(problems))
         return cls(**values)
+
+    def require(self, name: str) -> str:
+        """A setting that only some commands need. Raises SettingsInvalid if it is not set."""
+        value: str = getattr(self, name)
+        if not value:
+            declared = SETTINGS[name]
+            raise SettingsInvalid(
+                f"{declared.variable} is not set; allowed: {declared.allowed}\n{declared.meaning}"
+            )
+        return value
+
+    def _own_issuer(self) -> tuple[TokenIssuer, ...]:
+        if not (self.jwt_secret and self.jwt_issuer and self.jwt_audience):
+            return ()
+        return (
+            TokenIssuer(issuer=self.jwt_issuer, audience=self.jwt_audience, secret=self.jwt_secret),
+        )
 
 
 def check_environment(environ: Mapping[str, str], *, except_for: str) -> None:
@@ -225,8 +328,8 @@ def _read(environ: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         if given:
             try:
                 values[name] = declared.parse(given)
-            except parsers.Refused:
-                problems[declared.variable] = _refusal(declared, given)
+            except parsers.Refused as refused:
+                problems[declared.variable] = _refusal(declared, given, str(refused))
         elif declared.required:
             problems[declared.variable] = f"is not set; allowed: {declared.allowed}"
     _check_together(values, problems)
@@ -243,11 +346,33 @@ def _check_together(values: dict[str, Any], problems: dict[str, str]) -> None:
         )
     if not any(whole.lane_concurrency.values()):
         problems["COATCHECK_LANE_CONCURRENCY"] = "is 0 for every lane; one must be above 0"
+    _check_tokens(whole, problems)
 
 
-def _refusal(declared: Setting, given: str) -> str:
+def _check_tokens(whole: Settings, problems: dict[str, str]) -> None:
+    trio = {
+        "COATCHECK_JWT_SECRET": whole.jwt_secret,
+        "COATCHECK_JWT_ISSUER": whole.jwt_issuer,
+        "COATCHECK_JWT_AUDIENCE": whole.jwt_audience,
+    }
+    given = [name for name, value in trio.items() if value or name in problems]
+    for name in trio:
+        if given and name not in given:
+            problems[name] = f"is not set, but {' and '.join(given)} {_are(given)}"
+    try:
+        check_apart(whole.token_issuers)
+    except ValueError as error:
+        problems["COATCHECK_JWT_ISSUERS"] = f"and the other JWT settings clash: {error}"
+
+
+def _are(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _refusal(declared: Setting, given: str, why: str) -> str:
     shown = "(not shown: it may hold a password)" if declared.secret else repr(given)
-    return f"is {shown}, which is not allowed; allowed: {declared.allowed}"
+    reason = f" ({why})" if why else ""
+    return f"is {shown}, which is not allowed{reason}; allowed: {declared.allowed}"
 
 
 def _describe(problems: Mapping[str, str]) -> str:

@@ -13,5 +13,12 @@ CHANGED: Final = "coatcheck_changed"
 CANCEL: Final = "coatcheck_cancel"
 """A running job is to be cancelled. Payload: its holder's boot number and the job's id as hex."""
 
+KEYS: Final = "coatcheck_keys"
+"""A credential or an organisation changed. Payload: a key's id, ``org:`` and an organisation's, or
+empty for any."""
+
+SERVICES: Final = "coatcheck_services"
+"""A service changed. Payload: its organisation, a slash and its name, or empty for any."""
+
 PAYLOAD_BYTES_MAX: Final = 7_000
 """PostgreSQL refuses 8,000 bytes."""

@@ -8,7 +8,8 @@ while a piece is made, and we wait while it is taken in. Pieces of 64 KiB keep b
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
 from coatcheck.domain.job import JobKind, PlainJob
@@ -20,6 +21,7 @@ COLUMNS: Final = (
     "endpoint",
     "flow",
     "failures_max",
+    "owner",
     "payload",
     "request_id",
 )
@@ -33,16 +35,24 @@ _ROW_BYTES: Final = 100
 _length: Final = struct.Struct(">i").pack
 
 
-async def encoded(jobs: Iterable[PlainJob], ids: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """The jobs, by these ids, as a COPY stream."""
+async def encoded(
+    jobs: Iterable[PlainJob], ids: Sequence[bytes], created: Counter[JobKind]
+) -> AsyncIterator[bytes]:
+    """The jobs, by these ids, as a COPY stream. ``created`` counts them by kind."""
+    created.clear()
     piece = [_SIGNATURE]
     size = 0
     kind_before: JobKind | None = None
+    run = 0
     before = between = b""
     for (kind, payload, request_id), job_id in zip(jobs, ids, strict=True):
         if kind is not kind_before:
+            if kind_before is not None:
+                created[kind_before] += run
             before, between = _common(kind)
             kind_before = kind
+            run = 0
+        run += 1
         payload_size = len(payload)
         piece += (
             before,
@@ -57,6 +67,8 @@ async def encoded(jobs: Iterable[PlainJob], ids: Iterable[bytes]) -> AsyncIterat
             yield b"".join(piece)
             piece = []
             size = 0
+    if kind_before is not None:
+        created[kind_before] += run
     piece.append(_END)
     yield b"".join(piece)
 
@@ -70,6 +82,7 @@ def _common(kind: JobKind) -> tuple[bytes, bytes]:
             _field(kind.endpoint.encode()),
             _field(kind.flow.encode()),
             _field(struct.pack(">h", kind.failures_max)),
+            _field(kind.owner.encode()),
         ]
     )
     return before, between

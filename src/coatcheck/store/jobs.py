@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import OutcomeUnknown
-from coatcheck.domain.job import Existing, JobView, NewJob, PlainJob
+from coatcheck.domain.job import Existing, JobKind, JobView, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from coatcheck.store import copy_format
 from coatcheck.store.crashing import fetch_or_die
 from coatcheck.store.line import Connection, Line
 from coatcheck.store.sql import sql
+
+LISTING: Final = {
+    "plan_cache_mode": "force_custom_plan",
+    "enable_seqscan": "off",
+    "jit": "off",
+    "statement_timeout": "5000",
+}
+"""For lists: each is planned for what was asked, and takes so many milliseconds at most."""
 
 
 async def submit(
@@ -70,17 +81,22 @@ async def submit_atomically(line: Line, jobs: Sequence[NewJob], rows_max: int) -
     return await line.run(insert)
 
 
-async def copy(line: Line, jobs: Callable[[], Iterable[PlainJob]], ids: Sequence[bytes]) -> None:
+async def copy(
+    line: Line,
+    jobs: Callable[[], Iterable[PlainJob]],
+    ids: Sequence[bytes],
+    created: Counter[JobKind],
+) -> None:
     """Create plain jobs, by these ids, in one COPY: all of them or none.
 
     ``jobs`` gives them one by one, the same each time it is called: they are made while the server
-    takes in those before.
+    takes in those before. ``created`` is told how many there are of each kind.
     """
 
     async def stream(connection: Connection) -> None:
         await connection.copy_to_table(
             "jobs",
-            source=copy_format.encoded(jobs(), ids),
+            source=copy_format.encoded(jobs(), ids, created),
             columns=copy_format.COLUMNS,
             format="binary",
         )
@@ -92,9 +108,15 @@ async def copy(line: Line, jobs: Callable[[], Iterable[PlainJob]], ids: Sequence
         return
     except OutcomeUnknown:
         # All or none, so the first row speaks for all.
-        first = next(iter(jobs()))
-        if not await get(line, [(first.kind.org, UUID(bytes=ids[0]))]):
+        kind, _, _ = next(iter(jobs()))
+        if not await get(line, [(kind.org, UUID(bytes=ids[0]))]):
             raise
+
+
+async def knows_key(line: Line, org: str, idempotency_key: str) -> bool:
+    """Whether a job of the organisation holds the key."""
+    nobody = UUID(int=0)
+    return bool(await line.fetch(sql("jobs/find_existing"), [org], [nobody], [idempotency_key]))
 
 
 async def find_existing(line: Line, jobs: Sequence[NewJob]) -> dict[int, Existing]:
@@ -143,6 +165,86 @@ async def list_page(
     return [_view(row) for row in rows]
 
 
+class TookTooLong(Exception):
+    """A list could not be read in time; trying again would take as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which of an organisation's jobs a page is about. ``None`` does not narrow it."""
+
+    org: str
+    endpoints: Sequence[str] | None
+    flow_prefix: str | None
+    states: Sequence[State] | None
+    lane: Lane | None
+    owner: str | None
+
+    def arguments(self) -> list[Any]:
+        """The parameters $1 to $6."""
+        return [
+            self.org,
+            self.endpoints,
+            self.flow_prefix,
+            None if self.states is None else [state.value for state in self.states],
+            None if self.lane is None else self.lane.value,
+            self.owner,
+        ]
+
+    @property
+    def services(self) -> list[str] | None:
+        """The services whose jobs these are, if they can be told: there is an index by service."""
+        if self.endpoints is None:
+            return None
+        service_of_flow, dot, _ = (self.flow_prefix or "").partition(".")
+        services = {endpoint.partition(".")[0] for endpoint in self.endpoints}
+        if UPSTREAM_ENDPOINT in self.endpoints:
+            if not dot:
+                return None
+            services.add(service_of_flow)
+        return sorted(services)
+
+
+async def page(
+    line: Line, wanted: Wanted, *, after: UUID | None, offset: int, limit: int, sparse: bool
+) -> list[JobView]:
+    """Jobs, newest first, older than ``after``, the first ``offset`` of them left out.
+
+    ``sparse`` says to look for them by service, and not among all jobs there are.
+    """
+    arguments = [*wanted.arguments(), after]
+    if sparse:
+        arguments += [wanted.services, offset + limit]
+    name = "jobs/page_of_services" if sparse else "jobs/page"
+    rows = await _in_time(line, name, *arguments, offset, limit)
+    return [_view(row) for row in rows]
+
+
+async def page_total(line: Line, wanted: Wanted, most: int, *, sparse: bool) -> int:
+    """How many jobs there are, counting no further than ``most``."""
+    if sparse:
+        arguments = [*wanted.arguments(), None, wanted.services, most]
+        rows = await _in_time(line, "jobs/page_of_services_total", *arguments)
+    else:
+        rows = await _in_time(line, "jobs/page_total", *wanted.arguments(), most)
+    total: int = rows[0][0]
+    return total
+
+
+async def owners(line: Line, org: str, services: Sequence[str], most: int) -> int:
+    """How many owners have ended jobs of these services, counting no further than ``most``."""
+    rows = await _in_time(line, "jobs/owners", org, services, most)
+    count: int = rows[0][0]
+    return count
+
+
+async def backlog(line: Line, org: str, endpoints: Sequence[str], most: int) -> int:
+    """How many jobs of these endpoints wait in the queue, counting no further than ``most``."""
+    rows = await line.fetch(sql("jobs/backlog"), org, endpoints, most)
+    waiting: int = rows[0][0]
+    return waiting
+
+
 async def cancel(
     line: Line, org: str, job_id: UUID, keep_seconds: int
 ) -> tuple[State, State, int | None] | None:
@@ -158,6 +260,14 @@ async def depth(line: Line) -> dict[tuple[Lane, State], int]:
     """How many live jobs there are, by lane and state."""
     rows = await line.fetch(sql("jobs/depth"))
     return {(Lane(row["lane"]), State(row["state"])): row["jobs"] for row in rows}
+
+
+async def _in_time(line: Line, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+    """Run a statement that the server breaks off if it takes too long (see LISTING)."""
+    try:
+        return await line.fetch(sql(statement), *arguments)
+    except asyncpg.QueryCanceledError as error:
+        raise TookTooLong from error
 
 
 def _created(rows: Sequence[asyncpg.Record]) -> dict[UUID, State]:
@@ -181,6 +291,7 @@ def _plain_columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
         [job.flow for job in jobs],
         [job.failures_max for job in jobs],
         [job.payload for job in jobs],
+        _sparse([job.owner or None for job in jobs]),
         _sparse([job.request_id for job in jobs]),
     ]
 

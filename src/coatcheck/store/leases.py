@@ -103,6 +103,7 @@ async def exchange(
         [done.job.lease for done in completions],
         [done.result for done in completions],
         [done.ran_seconds for done in completions],
+        [len(done.job.payload) for done in completions],
         keep_completed_seconds,
     )
     accepted = {row[1] for row in rows if row[2] is None}
@@ -143,9 +144,10 @@ async def settle(
     return {row["id"]: State(row["state"]) for row in rows}
 
 
-async def release_claim(line: Line, lease: int, keep_failed_seconds: int) -> int:
-    """Give back the jobs of a claim whose answer was lost. How many there were."""
-    return len(await line.fetch(sql("jobs/release_claim"), lease, keep_failed_seconds))
+async def release_claim(line: Line, lease: int, keep_failed_seconds: int) -> list[UUID]:
+    """Give back the jobs of a claim whose answer was lost. Their ids."""
+    rows = await line.fetch(sql("jobs/release_claim"), lease, keep_failed_seconds)
+    return [row["id"] for row in rows]
 
 
 async def mark_started(line: Line, jobs: Sequence[tuple[ClaimedJob, float]]) -> set[UUID]:
@@ -160,8 +162,14 @@ async def mark_started(line: Line, jobs: Sequence[tuple[ClaimedJob, float]]) -> 
     return {row["id"] for row in rows}
 
 
-async def register(line: Line, name: str, version: str, lanes: dict[Lane, LanePolicy]) -> int:
-    """Announce a worker process and its lease times. Its boot number."""
+async def register(
+    line: Line,
+    name: str,
+    version: str,
+    lanes: dict[Lane, LanePolicy],
+    endpoints: Sequence[str] = (),
+) -> int:
+    """Announce a worker process, its lease times and what it serves. Its boot number."""
     rows = await line.fetch(
         sql("workers/register"),
         name,
@@ -169,8 +177,16 @@ async def register(line: Line, name: str, version: str, lanes: dict[Lane, LanePo
         lanes[Lane.URGENT].ack_seconds,
         lanes[Lane.STANDARD].ack_seconds,
         lanes[Lane.BULK].ack_seconds,
+        list(endpoints),
+        [lane.value for lane, policy in lanes.items() if policy.concurrency > 0],
     )
     boot: int = rows[0]["boot"]
+    return boot
+
+
+async def newest_boot(line: Line) -> int:
+    """The boot number of the worker that registered last; 0 if none has."""
+    boot: int = (await line.fetch(sql("workers/newest")))[0]["boot"]
     return boot
 
 

@@ -1,8 +1,9 @@
 """Hears notifications on a connection of its own, and notices when that connection has died.
 
 A dead or half-open socket says nothing, so the listener asks the server a trivial question every
-two seconds and reconnects if no answer comes. After a reconnect it calls ``on_gap``: something may
-have been said meanwhile, and everybody should look for themselves.
+while and reconnects if no answer comes within two seconds. After a reconnect it calls ``on_gap``:
+something may have been said meanwhile, and everybody should look for themselves. An answer comes
+after all that was said before it, so as long as answers come in time nothing was missed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable, Mapping
 
 import asyncpg
@@ -20,7 +22,7 @@ from coatcheck.store.line import Connection
 
 _log = logging.getLogger(__name__)
 _PING_SECONDS = 2.0
-_PING_SECONDS_MAX = 2.0
+_ANSWER_SECONDS_MAX = 2.0
 
 
 class Listener:
@@ -31,7 +33,12 @@ class Listener:
         dsn: str,
         hear: Mapping[str, Callable[[str], None]],
         on_gap: Callable[[], None],
+        *,
+        ping_seconds: float = _PING_SECONDS,
     ) -> None:
+        """``ping_seconds``: how often to ask; an answer later than that is no sign of life."""
+        self._ping_seconds = ping_seconds
+        self._answered_at = 0.0
         self._dsn = dsn
         self._hear = hear
         self._on_gap = on_gap
@@ -51,6 +58,12 @@ class Listener:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether all is heard that was said until a moment ago: twice the time of a ping."""
+        silent_seconds = time.monotonic() - self._answered_at
+        return self._listening.is_set() and silent_seconds <= 2 * self._ping_seconds
+
     async def listening(self) -> None:
         """Wait until notifications are heard."""
         await self._listening.wait()
@@ -62,6 +75,7 @@ class Listener:
                 connection = await self._connect()
                 failures = 0
                 try:
+                    self._answered_at = time.monotonic()
                     self._listening.set()
                     first.set()
                     self._on_gap()
@@ -100,13 +114,13 @@ class Listener:
 
         return heard
 
-    @staticmethod
-    async def _stay(connection: Connection) -> None:
+    async def _stay(self, connection: Connection) -> None:
         closed = asyncio.Event()
         connection.add_termination_listener(lambda _connection: closed.set())
         while not closed.is_set():
             try:
-                async with asyncio.timeout(_PING_SECONDS):
+                async with asyncio.timeout(self._ping_seconds):
                     await closed.wait()
             except TimeoutError:
-                await connection.fetchval("SELECT 1", timeout=_PING_SECONDS_MAX)
+                await connection.fetchval("SELECT 1", timeout=_ANSWER_SECONDS_MAX)
+                self._answered_at = time.monotonic()

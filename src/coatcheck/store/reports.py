@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from coatcheck.domain.job import Artifact, ClaimedJob, JobEvent
-from coatcheck.store.line import Line
+from coatcheck.store.line import Connection, Line
 from coatcheck.store.sql import sql
 
 
@@ -38,8 +38,14 @@ async def add_events(
 
 async def events_added(line: Line, job: ClaimedJob, batch: int) -> bool:
     """Whether an ``add_events`` whose answer was lost stored this job's part of it."""
-    rows = await line.fetch(sql("events/was_added"), job.org, job.uuid, batch)
-    return bool(rows[0][0])
+
+    async def look(connection: Connection) -> bool:
+        async with connection.transaction():
+            await connection.fetch(sql("events/lock_job"), job.org, job.uuid)
+            added = await connection.fetchval(sql("events/was_added"), job.org, job.uuid, batch)
+            return bool(added)
+
+    return await line.run(look)
 
 
 async def read_events(line: Line, org: str, job_id: UUID, after: int, limit: int) -> list[JobEvent]:

@@ -13,9 +13,17 @@ from coatcheck.store.sql import sql
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
+    """A job that was taken from its worker, and the state it went to."""
+
     uuid: UUID
     endpoint: str
     state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    uuid: UUID
+    endpoint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +32,10 @@ class Pruned:
     blob_keys: list[str]
 
 
-async def stage(line: Line, rows_max: int) -> list[str]:
-    """Put due jobs into the queue. The endpoints they are for, one per job."""
+async def stage(line: Line, rows_max: int) -> list[Staged]:
+    """Put due jobs into the queue."""
     rows = await fetch_or_die(line, "stage.updated_not_committed", sql("upkeep/stage"), rows_max)
-    return [row["endpoint"] for row in rows]
+    return [Staged(row["id"], row["endpoint"]) for row in rows]
 
 
 async def next_due_seconds(line: Line) -> float | None:
@@ -71,12 +79,12 @@ async def expire_waiting(line: Line, *, keep_failed_seconds: int, rows_max: int)
 
 async def fail_overrun(
     line: Line, *, slack_seconds: float, keep_failed_seconds: int, rows_max: int
-) -> list[UUID]:
+) -> list[Rescued]:
     """End attempts that their worker holds long past their run deadline."""
     rows = await line.fetch(
         sql("upkeep/fail_overrun"), slack_seconds, keep_failed_seconds, rows_max
     )
-    return [row["id"] for row in rows]
+    return [Rescued(row["id"], row["endpoint"], State(row["state"])) for row in rows]
 
 
 async def prune(line: Line, rows_max: int) -> Pruned:

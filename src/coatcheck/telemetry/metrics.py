@@ -80,6 +80,12 @@ _finished = Counter(
     ["endpoint", "state"],
     registry=_REGISTRY,
 )
+_alerts = Counter(
+    "coatcheck_alerts_total",
+    "Jobs that failed with no attempt left, by endpoint.",
+    ["endpoint"],
+    registry=_REGISTRY,
+)
 _run_seconds = BatchHistogram(
     "coatcheck_job_run_seconds",
     "Time in the handler, one value an attempt, by endpoint.",
@@ -135,6 +141,11 @@ def record_finished(endpoint: str, state: State, jobs: int = 1) -> None:
         child = _finished.labels(endpoint, state.value)
         _finished_children[endpoint, state] = child
     child.inc(jobs)
+
+
+def record_alert(endpoint: str) -> None:
+    """A job of an endpoint failed with no attempt left."""
+    _alerts.labels(endpoint).inc()
 
 
 def set_running(lane: Lane, jobs: int) -> None:

@@ -6,6 +6,7 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.settings import Settings
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.notify import Notifier
+from coatcheck.upkeep.bookkeeper import Bookkeeper
 from coatcheck.upkeep.expirer import Expirer
 from coatcheck.upkeep.loop import Loop
 from coatcheck.upkeep.pruner import Pruner
@@ -29,6 +30,7 @@ class Upkeep:
             Stager(self._line, self._notifier),
             Rescuer(self._line, self._notifier, keep_failed_seconds=keep),
             Expirer(self._line, self._notifier, keep_failed_seconds=keep),
+            Bookkeeper(self._line),
             Pruner(self._line, blobs),
             Sweeper(self._line, blobs),
         )

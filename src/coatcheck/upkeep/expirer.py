@@ -6,10 +6,12 @@ import logging
 from typing import ClassVar
 
 from coatcheck.domain.ids import to_text
+from coatcheck.domain.states import State
 from coatcheck.store import upkeep
 from coatcheck.store.channels import CHANGED
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
+from coatcheck.telemetry import alerts
 from coatcheck.upkeep.loop import Loop
 
 _log = logging.getLogger(__name__)
@@ -37,10 +39,14 @@ class Expirer(Loop):
             keep_failed_seconds=self._keep_failed_seconds,
             rows_max=_ROWS_MAX,
         )
-        for job_id in overrun:
+        for job in overrun:
             _log.warning(
-                "a worker held a job long past its run deadline", extra={"job_id": to_text(job_id)}
+                "a worker held a job long past its run deadline",
+                extra={"job_id": to_text(job.uuid), "endpoint": job.endpoint},
             )
+            if job.state is State.FAILED:
+                alerts.sound(job.uuid, job.endpoint)
         if late or overrun:
-            self._notifier.say(CHANGED, {job_id.hex for job_id in [*late, *overrun]})
+            changed = [*late, *(job.uuid for job in overrun)]
+            self._notifier.say(CHANGED, {job_id.hex for job_id in changed})
         return 0.0 if _ROWS_MAX in (len(late), len(overrun)) else _LOOK_SECONDS

@@ -7,10 +7,12 @@ from typing import ClassVar
 
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import CRASHES_MAX
+from coatcheck.domain.states import State
 from coatcheck.store import upkeep
 from coatcheck.store.channels import CHANGED, READY
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
+from coatcheck.telemetry import alerts
 from coatcheck.upkeep.loop import Loop
 
 _log = logging.getLogger(__name__)
@@ -38,6 +40,8 @@ class Rescuer(Loop):
                 "took a job from a silent worker",
                 extra={"job_id": to_text(job.uuid), "endpoint": job.endpoint, "state": job.state},
             )
+            if job.state is State.FAILED:
+                alerts.sound(job.uuid, job.endpoint)
         if rescued:
             self._notifier.say(READY, {job.endpoint for job in rescued})
             self._notifier.say(CHANGED, {job.uuid.hex for job in rescued})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from coatcheck.store import upkeep
-from coatcheck.store.channels import READY
+from coatcheck.store.channels import CHANGED, READY
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
 from coatcheck.upkeep.loop import Loop
@@ -23,10 +23,11 @@ class Stager(Loop):
         self._notifier = notifier
 
     async def tick(self) -> float:
-        endpoints = await upkeep.stage(self._line, _ROWS_MAX)
-        if endpoints:
-            self._notifier.say(READY, set(endpoints))
-        if len(endpoints) == _ROWS_MAX:
+        staged = await upkeep.stage(self._line, _ROWS_MAX)
+        if staged:
+            self._notifier.say(READY, {job.endpoint for job in staged})
+            self._notifier.say(CHANGED, {job.uuid.hex for job in staged})
+        if len(staged) == _ROWS_MAX:
             return 0.0
         due = await upkeep.next_due_seconds(self._line)
         if due is None:

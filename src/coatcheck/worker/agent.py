@@ -32,12 +32,14 @@ from coatcheck.job import Job
 from coatcheck.service import Endpoint, Service
 from coatcheck.settings import Settings
 from coatcheck.store import leases
-from coatcheck.store.channels import CANCEL, READY
+from coatcheck.store.channels import CANCEL, CHANGED, READY
+from coatcheck.store.faults import retried
 from coatcheck.store.leases import Completion, Settlement
 from coatcheck.store.limits import declare_limits
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.listen import Listener
 from coatcheck.store.notify import Notifier
+from coatcheck.store.services import publish
 from coatcheck.telemetry import context, metrics
 from coatcheck.version import __version__
 from coatcheck.worker.counter import Counter
@@ -72,6 +74,11 @@ class Worker:
 
     def __init__(self, settings: Settings, services: Iterable[Service], *, name: str = "") -> None:
         self._settings = settings
+        services = list(services)
+        self._published = {
+            name: [service.spec for service in services if service.name == name]
+            for name in {service.name for service in services if not service.builtin}
+        }
         self._endpoints: dict[str, Endpoint] = {
             endpoint.name: endpoint
             for service in services
@@ -109,6 +116,7 @@ class Worker:
             settings.lanes,
             name=name or f"{socket.gethostname()}:{os.getpid()}",
             version=__version__,
+            endpoints=list(self._endpoints),
             on_cancel=self._cancel,
             on_lost=self._lose,
             on_held_again=self._held_again,
@@ -160,8 +168,10 @@ class Worker:
         temp_root = TempRoot(self._settings.temp_dir)
         self._executors = executors = Executors(self._settings, temp_root)
         try:
-            await self._keeper.register()
+            # Who sees this worker registered can already call what it serves.
             await self._declare_limits()
+            await self._publish_services()
+            await self._keeper.register()
             await self._listener.start()
             loops = [
                 asyncio.create_task(loop, name=f"worker {name}")
@@ -192,6 +202,12 @@ class Worker:
             self._report_line,
             {name: endpoint.concurrency for name, endpoint in self._endpoints.items()},
         )
+
+    async def _publish_services(self) -> None:
+        """Put what this worker's code declares into the catalogue, so that it can be called."""
+        changed = await retried(lambda: publish(self._report_line, self._published))
+        if changed:
+            _log.info("services published", extra={"services": changed})
 
     async def _until_stopped(self, loops: Sequence[asyncio.Task[None]]) -> None:
         stopping = asyncio.create_task(self._stopping.wait())
@@ -414,6 +430,8 @@ class Worker:
             _log.info("starts not recorded yet: %s", error)
             return
         crash_point("mark_started.committed")
+        if held:
+            self._notifier.say(CHANGED, {job_id.hex for job_id in held})
         for running in due:
             running.marked = True
             if running.claimed.uuid not in held and running in self._running:

@@ -21,7 +21,7 @@ from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import CLAIM_ROWS_MAX
-from coatcheck.domain.states import State
+from coatcheck.domain.states import Event, State
 from coatcheck.service import Endpoint
 from coatcheck.store import leases
 from coatcheck.store.channels import CHANGED
@@ -29,7 +29,7 @@ from coatcheck.store.leases import ClaimOrder, Completion, Settlement
 from coatcheck.store.limits import any_limits
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
-from coatcheck.telemetry import metrics
+from coatcheck.telemetry import alerts, metrics
 from coatcheck.worker.crew import Crew
 from coatcheck.worker.lease import LeaseKeeper
 from coatcheck.worker.poll import PollInterval
@@ -221,6 +221,8 @@ class Counter:
                 self._too_late(settlement.job)
             elif state.terminal:
                 ended[settlement.job.endpoint, state] += 1
+                if settlement.event is Event.RETRY and state is State.FAILED:
+                    alerts.sound(settlement.job.uuid, settlement.job.endpoint)
         for (endpoint, state), jobs in ended.items():
             metrics.record_finished(endpoint, state, jobs)
         self._settled([settlement.job for settlement in batch])
@@ -290,7 +292,8 @@ class Counter:
             )
             self._lost_claims.pop()
             if given_back:
-                _log.info("gave back %d jobs of a claim whose answer was lost", given_back)
+                _log.info("gave back %d jobs of a claim whose answer was lost", len(given_back))
+                self._tell(given_back)
 
     def _order(self) -> ClaimOrder:
         return ClaimOrder(
@@ -336,5 +339,8 @@ class Counter:
     def _settled(self, jobs: list[ClaimedJob]) -> None:
         if self._unsure:
             self._unsure.difference_update(job.uuid for job in jobs)
-        few = len(jobs) <= _IDS_TOLD_MAX
-        self._notifier.say(CHANGED, [job.uuid.hex for job in jobs] if few else None)
+        self._tell([job.uuid for job in jobs])
+
+    def _tell(self, job_ids: list[UUID]) -> None:
+        few = len(job_ids) <= _IDS_TOLD_MAX
+        self._notifier.say(CHANGED, [job_id.hex for job_id in job_ids] if few else None)

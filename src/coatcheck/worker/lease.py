@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from coatcheck.crash import crash_point
@@ -51,6 +51,7 @@ class LeaseKeeper:
         *,
         name: str,
         version: str,
+        endpoints: Sequence[str],
         on_cancel: Callable[[UUID], None],
         on_lost: Callable[[Lane], None],
         on_held_again: Callable[[], None],
@@ -61,6 +62,7 @@ class LeaseKeeper:
         self._lanes = dict(lanes)
         self._name = name
         self._version = version
+        self._endpoints = list(endpoints)
         self._on_cancel = on_cancel
         self._on_lost = on_lost
         self._on_held_again = on_held_again
@@ -76,7 +78,7 @@ class LeaseKeeper:
         """Begin a boot: every lease from now on is of this one."""
         sent_at = time.monotonic()
         self.boot = await leases.register(
-            self._registry_line, self._name, self._version, self._lanes
+            self._registry_line, self._name, self._version, self._lanes, self._endpoints
         )
         self._claims = 0
         self._renewed(sent_at)

@@ -79,7 +79,7 @@ async def _write_everything(line: Line, job: ClaimedJob) -> None:
     for event in (Event.FAIL, Event.RETRY, Event.RELEASE, Event.ACKNOWLEDGE_CANCEL):
         assert await leases.settle(line, [Settlement(job, event, "x", "x", 0.0, 0.0)], 60) == {}
     assert await leases.mark_started(line, [(job, 0.0)]) == set()
-    assert await leases.release_claim(line, job.lease, 60) == 0
+    assert await leases.release_claim(line, job.lease, 60) == []
     await reports.set_progress(line, [(job, 0.9, "stale")])
     await reports.add_events(line, [(job, "log", b"stale")], 1)
     stored, _ = await reports.add_artifact(

@@ -14,7 +14,7 @@ from coatcheck import Job, JobAlreadyEnded, JobView, Service, State, Ticket
 from tests.worker.workshop import Workshop
 
 EXCHANGE = "coatcheck worker exchange"
-CANCEL = "coatcheck list and cancel"
+CANCEL = "coatcheck events and cancel"
 
 
 async def test_a_cancel_that_comes_after_the_finish_finds_the_job_ended(workshop: Workshop) -> None:

@@ -91,8 +91,9 @@ async def test_a_thread_is_abandoned_at_its_timeout_and_what_it_says_later_is_dr
     await workshop.drain(worker)
 
     assert view.error_message == "failed 1 times; last: timed_out: ran for longer than 0.3 s"
-    (event,) = await workshop.engine.events(ticket.id)
+    event, alert = await workshop.engine.events(ticket.id)
     assert b"before" in event.data
+    assert alert.kind == "alert"
     assert await workshop.engine.get(ticket.id) == view
 
 
@@ -126,8 +127,9 @@ async def test_what_a_job_said_before_its_timeout_can_be_read_after_it(workshop:
     view = await workshop.end_of(ticket)
 
     assert (view.progress, view.progress_note) == (0.5, "half")
-    (event,) = await workshop.engine.events(ticket.id)
+    event, alert = await workshop.engine.events(ticket.id)
     assert b"interrupted" in event.data
+    assert alert.kind == "alert"
 
 
 async def test_a_handler_that_swallows_its_interruption_is_interrupted_again(

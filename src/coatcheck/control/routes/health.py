@@ -10,17 +10,17 @@ from http import HTTPStatus
 from typing import Final, Literal
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
 
+from coatcheck.control.call import Call
 from coatcheck.control.operations import Answer, Operation
 from coatcheck.control.problems import (
     MEDIA_TYPE,
     RETRY_AFTER_SECONDS,
     Detail,
     Problem,
-    problem_response,
+    problem,
 )
+from coatcheck.control.reply import Reply, json_reply
 from coatcheck.domain.errors import CoatcheckError
 
 _log = logging.getLogger(__name__)
@@ -47,29 +47,29 @@ class Ready(msgspec.Struct, frozen=True):
 def operations(checks: Mapping[str, Check]) -> list[Operation]:
     """``/healthz`` and ``/readyz``, the latter over these checks."""
 
-    async def healthz(_: Request) -> Response:
-        return Response(msgspec.json.encode(Alive()), media_type="application/json")
+    async def healthz(_: Call) -> Reply:
+        return json_reply(Alive())
 
-    async def readyz(request: Request) -> Response:
+    async def readyz(call: Call) -> Reply:
         found = await asyncio.gather(*(_run(name, check) for name, check in checks.items()))
         failed = [result for result in found if isinstance(result, Detail)]
         if failed:
             names = " and ".join(detail.field for detail in failed)
-            return problem_response(
-                request,
+            return problem(
+                call,
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                code="not_ready",
-                detail=f"Not ready: {names}.",
+                "not_ready",
+                f"Not ready: {names}.",
                 details=failed,
-                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+                headers=[(b"retry-after", b"%d" % RETRY_AFTER_SECONDS)],
             )
         notes = [result for result in found if isinstance(result, str)]
         ready = Ready(checks=dict(zip(checks, notes, strict=True)))
-        return Response(msgspec.json.encode(ready), media_type="application/json")
+        return json_reply(ready)
 
     return [
         Operation(
-            method="GET",
+            methods=["GET"],
             path="/healthz",
             name="healthz",
             summary="Is the process alive?",
@@ -79,7 +79,7 @@ def operations(checks: Mapping[str, Check]) -> list[Operation]:
             tag="operations",
         ),
         Operation(
-            method="GET",
+            methods=["GET"],
             path="/readyz",
             name="readyz",
             summary="Can the process do its work?",

@@ -9,10 +9,10 @@ from http import HTTPStatus
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
-from starlette.requests import Request
-from starlette.responses import Response
 
+from coatcheck.control.call import Call
 from coatcheck.control.operations import Answer, Operation
+from coatcheck.control.reply import Reply, raw_header
 from coatcheck.domain.errors import CoatcheckError
 from coatcheck.telemetry import metrics
 
@@ -24,11 +24,9 @@ DEPTH_SECONDS_MAX: Final = 5.0
 def operations(read_depth: Callable[[], Awaitable[metrics.QueueDepth]]) -> list[Operation]:
     """``/metrics``, with the queue's depth as ``read_depth`` finds it."""
 
-    async def expose(_: Request) -> Response:
-        return Response(
-            metrics.exposition(await _depth_or_none()),
-            headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4},
-        )
+    async def expose(_: Call) -> Reply:
+        body = metrics.exposition(await _depth_or_none())
+        return Reply(HTTPStatus.OK, body, [raw_header("content-type", CONTENT_TYPE_PLAIN_0_0_4)])
 
     async def _depth_or_none() -> metrics.QueueDepth | None:
         try:
@@ -41,7 +39,7 @@ def operations(read_depth: Callable[[], Awaitable[metrics.QueueDepth]]) -> list[
 
     return [
         Operation(
-            method="GET",
+            methods=["GET"],
             path="/metrics",
             name="metrics",
             summary="The metrics of this process and of the queue, as Prometheus text.",

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from http import HTTPStatus
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
 
+from coatcheck.control.call import Call
 from coatcheck.control.openapi import build_document
 from coatcheck.control.operations import Answer, Operation
+from coatcheck.control.reply import JSON, Reply
 
 
 def operation(others: Sequence[Operation], *, version: str) -> Operation:
     """``/openapi.json`` for ``others`` and for itself."""
 
-    async def openapi(_: Request) -> Response:
-        return Response(body, media_type="application/json")
+    async def openapi(_: Call) -> Reply:
+        return Reply(HTTPStatus.OK, body, [JSON])
 
     this = Operation(
-        method="GET",
+        methods=["GET"],
         path="/openapi.json",
         name="openapi",
         summary="This document.",

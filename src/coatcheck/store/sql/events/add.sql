@@ -1,11 +1,15 @@
 -- Log lines and output chunks of running jobs, in order. Fenced: the job's row is locked while its
 -- lease is compared, so a holder that lost it cannot slip a line in after its successor's.
+--
+-- The lock also keeps the order for readers. Whoever adds to a job's events holds it, against all
+-- others, from before a number is drawn until the commit: so of one job's events a higher number is
+-- never seen before a lower one, and a reader that goes on after the last it saw misses none.
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id
     FROM (SELECT DISTINCT org_id, id, lease FROM unnest($1::text[], $2::uuid[], $3::bigint[])
           AS e (org_id, id, lease)) AS e
     JOIN jobs AS j ON j.org_id = e.org_id AND j.id = e.id AND j.lease = e.lease
-    FOR SHARE OF j
+    FOR NO KEY UPDATE OF j
 )
 INSERT INTO job_events (org_id, job_id, kind, data, batch)
 SELECT e.org_id, e.id, e.kind, e.data, $6::bigint

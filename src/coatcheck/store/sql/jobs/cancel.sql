@@ -5,19 +5,23 @@
 --
 -- $1 org   $2 id   $3 seconds to keep by default
 WITH before AS MATERIALIZED (
-    SELECT j.org_id, j.id, j.state, j.lease
+    SELECT j.org_id, j.id, j.state, j.lease, octet_length(j.payload) AS payload_bytes
     FROM jobs AS j
     WHERE j.org_id = $1 AND j.id = $2
     FOR UPDATE
 ),
-waiting AS (
+changed AS (
     UPDATE jobs AS j
     SET state = 'cancelled', payload = NULL, finished_at = now(), updated_at = now(),
         error_code = 'cancelled', error_message = 'cancelled before it started',
         expires_at = now() + coalesce(j.keep_failed_seconds, $3::integer) * interval '1 second'
     FROM before AS b
     WHERE j.org_id = b.org_id AND j.id = b.id AND b.state IN ('staged', 'queued', 'retrying')
-    RETURNING j.id, j.state
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+              b.payload_bytes, 0 AS result_bytes, j.run_seconds
+),
+metered AS (
+    /* include usage/meter.sql */
 ),
 running AS (
     UPDATE jobs AS j
@@ -27,7 +31,7 @@ running AS (
       AND b.state IN ('dispatching', 'processing', 'finalizing')
     RETURNING j.id, j.state
 )
-SELECT b.state::text AS before, coalesce(w.state, r.state, b.state)::text AS after, b.lease >> 40 AS boot
+SELECT b.state::text AS before, coalesce(c.state, r.state, b.state)::text AS after, b.lease >> 40 AS boot
 FROM before AS b
-LEFT JOIN waiting AS w ON w.id = b.id
+LEFT JOIN changed AS c ON c.id = b.id
 LEFT JOIN running AS r ON r.id = b.id

@@ -15,7 +15,8 @@
 -- $1 lanes, $2 room in each   $3 endpoints, $4 timeout of each   $5 lease
 -- $6, $7, $8 endpoint, org and flow that each lane's scan starts after
 -- $9 flows to look at in a lane, at most   $10 false
--- $11-$15 completed: org, id, lease, result, seconds since start   $16 seconds to keep by default
+-- $11-$16 completed: org, id, lease, result, seconds since start, bytes of its payload
+-- $17 seconds to keep by default
 --
 -- Answers rows of three kinds: claimed jobs, accepted completions (only org_id and id set), and
 -- where each lane's scan ended (no id).
@@ -34,18 +35,24 @@ picked AS MATERIALIZED (
     ) AS ready
     WHERE l.wanted
 ),
-completed AS (
+changed AS (
     UPDATE jobs AS j
     SET state = 'completed', lease = NULL, payload = NULL, result = c.result,
         error_code = NULL, error_message = NULL, run_deadline = NULL,
         started_at = coalesce(j.started_at, now() - c.ran_seconds * interval '1 second'),
+        run_seconds = j.run_seconds + c.ran_seconds,
         finished_at = now(), updated_at = now(),
-        expires_at = now() + coalesce(j.keep_completed_seconds, $16::integer) * interval '1 second'
+        expires_at = now() + coalesce(j.keep_completed_seconds, $17::integer) * interval '1 second'
     FROM unnest(
-        $11::text[], $12::uuid[], $13::bigint[], $14::bytea[], $15::double precision[]
-    ) AS c (org_id, id, lease, result, ran_seconds)
+        $11::text[], $12::uuid[], $13::bigint[], $14::bytea[], $15::double precision[],
+        $16::integer[]
+    ) AS c (org_id, id, lease, result, ran_seconds, payload_bytes)
     WHERE j.org_id = c.org_id AND j.id = c.id AND j.lease = c.lease
-    RETURNING j.org_id, j.id
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
+              c.payload_bytes, octet_length(c.result) AS result_bytes, j.run_seconds
+),
+metered AS (
+    /* include usage/meter.sql */
 ),
 claimed AS (
     UPDATE jobs AS j
@@ -63,7 +70,7 @@ claimed AS (
 )
 SELECT * FROM claimed
 UNION ALL
-SELECT c.org_id, c.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM completed AS c
+SELECT c.org_id, c.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM changed AS c
 UNION ALL
 SELECT e.org_id, NULL, e.lane::text, e.endpoint, e.flow, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM ended AS e

@@ -1,10 +1,6 @@
 -- An organisation's jobs, newest first, a page at a time: $2 is the last id of the page before.
 -- Results are left out: a page of them could be of any size.
-SELECT j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.state::text AS state,
-       j.failures, j.failures_max, j.crashes, j.interruptions, j.unreachables,
-       j.created_at, j.run_at, j.dispatched_at, j.started_at, j.finished_at, j.updated_at,
-       j.expires_at, j.start_deadline, j.progress, j.progress_note, j.idempotency_key,
-       j.request_id, j.error_code, j.error_message, NULL::bytea AS result
+SELECT /* include jobs/view_columns.sql */, NULL::bytea AS result
 FROM jobs AS j
 WHERE j.org_id = $1
   AND ($2::uuid IS NULL OR j.id < $2)

@@ -2,19 +2,33 @@
 -- jobs it does not know of. The lease is that claim's alone, so whatever carries it is unknown.
 --
 -- release: dispatching -> queued; cancel_requested -> cancelled.   $1 lease   $2 seconds to keep
-UPDATE jobs AS j
-SET state = CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE 'queued' END::job_state,
-    lease = NULL, run_deadline = NULL, updated_at = now(),
-    interruptions = least(j.interruptions + 1, 32767),
-    payload = CASE j.state WHEN 'cancel_requested' THEN NULL ELSE j.payload END,
-    error_code = CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE j.error_code END,
-    error_message = CASE j.state
-        WHEN 'cancel_requested' THEN 'cancelled before it started' ELSE j.error_message
-    END,
-    finished_at = CASE j.state WHEN 'cancel_requested' THEN now() END,
-    expires_at = CASE j.state
-        WHEN 'cancel_requested'
-        THEN now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
-    END
-WHERE j.lease IS NOT NULL AND j.lease >> 40 = $1::bigint >> 40 AND j.lease = $1::bigint
-RETURNING j.id
+WITH unknown AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes
+    FROM jobs AS j
+    WHERE j.lease IS NOT NULL AND j.lease >> 40 = $1::bigint >> 40 AND j.lease = $1::bigint
+    FOR UPDATE
+),
+changed AS (
+    UPDATE jobs AS j
+    SET state = CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE 'queued' END::job_state,
+        lease = NULL, run_deadline = NULL, updated_at = now(),
+        interruptions = least(j.interruptions + 1, 32767),
+        payload = CASE j.state WHEN 'cancel_requested' THEN NULL ELSE j.payload END,
+        error_code = CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE j.error_code END,
+        error_message = CASE j.state
+            WHEN 'cancel_requested' THEN 'cancelled before it started' ELSE j.error_message
+        END,
+        finished_at = CASE j.state WHEN 'cancel_requested' THEN now() END,
+        expires_at = CASE j.state
+            WHEN 'cancel_requested'
+            THEN now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
+        END
+    FROM unknown AS u
+    WHERE j.org_id = u.org_id AND j.id = u.id AND j.lease = u.lease
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+              u.payload_bytes, 0 AS result_bytes, j.run_seconds
+),
+metered AS (
+    /* include usage/meter.sql */
+)
+SELECT c.id FROM changed AS c

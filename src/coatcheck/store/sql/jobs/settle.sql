@@ -9,7 +9,7 @@
 -- start   $9 seconds to keep by default
 WITH next AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, s.event, s.error_code, s.error_message, s.delay_seconds,
-           s.ran_seconds,
+           s.ran_seconds, octet_length(j.payload) AS payload_bytes,
            CASE
                WHEN s.event = 'fail' THEN 'failed'
                WHEN j.state = 'cancel_requested' THEN 'cancelled'
@@ -24,40 +24,51 @@ WITH next AS MATERIALIZED (
     ) AS s (org_id, id, lease, event, error_code, error_message, delay_seconds, ran_seconds)
     JOIN jobs AS j ON j.org_id = s.org_id AND j.id = s.id AND j.lease = s.lease
     FOR UPDATE OF j
+),
+changed AS (
+    UPDATE jobs AS j
+    SET state = n.state, lease = NULL, run_deadline = NULL, updated_at = now(),
+        failures = j.failures + (n.event IN ('fail', 'retry'))::integer,
+        interruptions = least(j.interruptions + (n.event = 'release')::integer, 32767),
+        unreachables = least(j.unreachables + (n.event = 'unreachable')::integer, 32767),
+        run_seconds = j.run_seconds + n.ran_seconds,
+        error_code = CASE
+            WHEN n.state = 'cancelled' THEN 'cancelled'
+            WHEN n.event = 'release' THEN j.error_code
+            WHEN n.event = 'retry' AND n.state = 'failed' THEN 'max_retries_exhausted'
+            ELSE n.error_code
+        END,
+        error_message = CASE
+            WHEN n.state = 'cancelled' THEN 'cancelled while it ran'
+            WHEN n.event = 'release' THEN j.error_message
+            WHEN n.event = 'retry' AND n.state = 'failed' THEN format(
+                'failed %s times; last: %s: %s', j.failures + 1, n.error_code, n.error_message
+            )
+            ELSE n.error_message
+        END,
+        run_at = CASE
+            WHEN n.state = 'retrying' THEN now() + n.delay_seconds * interval '1 second'
+            ELSE j.run_at
+        END,
+        started_at = CASE
+            WHEN n.state IN ('failed', 'cancelled')
+            THEN coalesce(j.started_at, now() - n.ran_seconds * interval '1 second')
+        END,
+        payload = CASE WHEN n.state NOT IN ('failed', 'cancelled') THEN j.payload END,
+        finished_at = CASE WHEN n.state IN ('failed', 'cancelled') THEN now() END,
+        expires_at = CASE
+            WHEN n.state IN ('failed', 'cancelled')
+            THEN now() + coalesce(j.keep_failed_seconds, $9::integer) * interval '1 second'
+        END
+    FROM next AS n
+    WHERE j.org_id = n.org_id AND j.id = n.id AND j.lease = n.lease AND n.state IS NOT NULL
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+              n.payload_bytes, 0 AS result_bytes, j.run_seconds, j.error_code, j.error_message
+),
+metered AS (
+    /* include usage/meter.sql */
+),
+alerted AS (
+    /* include events/alert.sql */
 )
-UPDATE jobs AS j
-SET state = n.state, lease = NULL, run_deadline = NULL, updated_at = now(),
-    failures = j.failures + (n.event IN ('fail', 'retry'))::integer,
-    interruptions = least(j.interruptions + (n.event = 'release')::integer, 32767),
-    unreachables = least(j.unreachables + (n.event = 'unreachable')::integer, 32767),
-    error_code = CASE
-        WHEN n.state = 'cancelled' THEN 'cancelled'
-        WHEN n.event = 'release' THEN j.error_code
-        WHEN n.event = 'retry' AND n.state = 'failed' THEN 'max_retries_exhausted'
-        ELSE n.error_code
-    END,
-    error_message = CASE
-        WHEN n.state = 'cancelled' THEN 'cancelled while it ran'
-        WHEN n.event = 'release' THEN j.error_message
-        WHEN n.event = 'retry' AND n.state = 'failed' THEN format(
-            'failed %s times; last: %s: %s', j.failures + 1, n.error_code, n.error_message
-        )
-        ELSE n.error_message
-    END,
-    run_at = CASE
-        WHEN n.state = 'retrying' THEN now() + n.delay_seconds * interval '1 second'
-        ELSE j.run_at
-    END,
-    started_at = CASE
-        WHEN n.state IN ('failed', 'cancelled')
-        THEN coalesce(j.started_at, now() - n.ran_seconds * interval '1 second')
-    END,
-    payload = CASE WHEN n.state NOT IN ('failed', 'cancelled') THEN j.payload END,
-    finished_at = CASE WHEN n.state IN ('failed', 'cancelled') THEN now() END,
-    expires_at = CASE
-        WHEN n.state IN ('failed', 'cancelled')
-        THEN now() + coalesce(j.keep_failed_seconds, $9::integer) * interval '1 second'
-    END
-FROM next AS n
-WHERE j.org_id = n.org_id AND j.id = n.id AND j.lease = n.lease AND n.state IS NOT NULL
-RETURNING j.org_id, j.id, j.state::text AS state
+SELECT c.org_id, c.id, c.state::text AS state FROM changed AS c

@@ -6,10 +6,10 @@
 --
 -- The lane is spelt out because casting text to an enum reads the catalogue for every row.
 --
--- $1-$10 one array per common column   $11 what few jobs have, as JSON, or NULL
+-- $1-$11 one array per common column   $12 what few jobs have, as JSON, or NULL
 INSERT INTO jobs (
-    org_id, id, lane, endpoint, flow, failures_max, payload, idempotency_key, fingerprint,
-    request_id, run_at, state, start_deadline, timeout_seconds, keep_completed_seconds,
+    org_id, id, lane, endpoint, flow, failures_max, payload, owner, idempotency_key,
+    fingerprint, request_id, run_at, state, start_deadline, timeout_seconds, keep_completed_seconds,
     keep_failed_seconds
 )
 SELECT s.org_id, s.id,
@@ -18,7 +18,7 @@ SELECT s.org_id, s.id,
            WHEN 'standard' THEN 'standard'::job_lane
            WHEN 'bulk' THEN 'bulk'::job_lane
        END,
-       s.endpoint, s.flow, s.failures_max, s.payload,
+       s.endpoint, s.flow, s.failures_max, s.payload, coalesce(s.owner, ''),
        s.idempotency_key, s.fingerprint, s.request_id, due.at,
        CASE WHEN due.at > now() THEN 'staged' ELSE 'queued' END::job_state,
        (s.options ->> 'start_deadline')::timestamptz,
@@ -27,10 +27,10 @@ SELECT s.org_id, s.id,
        (s.options ->> 'keep_failed_seconds')::integer
 FROM unnest(
     $1::text[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::bytea[],
-    $8::text[], $9::bytea[], $10::text[], $11::jsonb[]
+    $8::text[], $9::text[], $10::bytea[], $11::text[], $12::jsonb[]
 ) AS s (
-    org_id, id, lane, endpoint, flow, failures_max, payload, idempotency_key, fingerprint,
-    request_id, options
+    org_id, id, lane, endpoint, flow, failures_max, payload, owner, idempotency_key,
+    fingerprint, request_id, options
 )
 CROSS JOIN LATERAL (
     SELECT coalesce(

@@ -1,16 +1,23 @@
 -- Fail jobs that did not start before their deadline: staged, queued, retrying -> failed.
 WITH late AS MATERIALIZED (
-    SELECT j.org_id, j.id
+    SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
     FROM jobs AS j
     WHERE j.start_deadline IS NOT NULL AND j.state IN ('staged', 'queued', 'retrying')
       AND j.start_deadline <= now()
     LIMIT $2::integer
     FOR UPDATE SKIP LOCKED
+),
+changed AS (
+    UPDATE jobs AS j
+    SET state = 'failed', payload = NULL, finished_at = now(), updated_at = now(),
+        error_code = 'start_deadline_passed', error_message = 'did not start before its deadline',
+        expires_at = now() + coalesce(j.keep_failed_seconds, $1::integer) * interval '1 second'
+    FROM late AS l
+    WHERE j.org_id = l.org_id AND j.id = l.id
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+              l.payload_bytes, 0 AS result_bytes, j.run_seconds
+),
+metered AS (
+    /* include usage/meter.sql */
 )
-UPDATE jobs AS j
-SET state = 'failed', payload = NULL, finished_at = now(), updated_at = now(),
-    error_code = 'start_deadline_passed', error_message = 'did not start before its deadline',
-    expires_at = now() + coalesce(j.keep_failed_seconds, $1::integer) * interval '1 second'
-FROM late AS l
-WHERE j.org_id = l.org_id AND j.id = l.id
-RETURNING j.org_id, j.id
+SELECT c.org_id, c.id FROM changed AS c

@@ -5,7 +5,7 @@
 --
 -- $1 slack in seconds   $2 seconds to keep by default   $3 rows at most
 WITH overrun AS MATERIALIZED (
-    SELECT j.org_id, j.id, j.lease,
+    SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
            CASE
                WHEN j.state = 'cancel_requested' THEN 'cancelled'
                WHEN j.failures < j.failures_max THEN 'retrying'
@@ -16,29 +16,42 @@ WITH overrun AS MATERIALIZED (
       AND j.run_deadline < now() - $1::double precision * interval '1 second'
     LIMIT $3::integer
     FOR UPDATE SKIP LOCKED
+),
+changed AS (
+    UPDATE jobs AS j
+    SET state = o.state, lease = NULL, run_deadline = NULL, updated_at = now(), run_at = now(),
+        failures = j.failures + 1,
+        run_seconds = j.run_seconds + extract(
+            epoch FROM now() - coalesce(j.started_at, j.dispatched_at, now())
+        ),
+        error_code = CASE o.state
+            WHEN 'cancelled' THEN 'cancelled'
+            WHEN 'failed' THEN 'max_retries_exhausted'
+            ELSE 'timed_out'
+        END,
+        error_message = CASE o.state
+            WHEN 'cancelled' THEN 'cancelled while it ran'
+            WHEN 'failed' THEN format(
+                'failed %s times; last: timed_out: ran long past its deadline', j.failures + 1
+            )
+            ELSE 'ran long past its deadline'
+        END,
+        started_at = CASE WHEN o.state = 'retrying' THEN NULL ELSE j.started_at END,
+        payload = CASE WHEN o.state = 'retrying' THEN j.payload END,
+        finished_at = CASE WHEN o.state <> 'retrying' THEN now() END,
+        expires_at = CASE
+            WHEN o.state <> 'retrying'
+            THEN now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
+        END
+    FROM overrun AS o
+    WHERE j.org_id = o.org_id AND j.id = o.id AND j.lease = o.lease
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+              o.payload_bytes, 0 AS result_bytes, j.run_seconds, j.error_code, j.error_message
+),
+metered AS (
+    /* include usage/meter.sql */
+),
+alerted AS (
+    /* include events/alert.sql */
 )
-UPDATE jobs AS j
-SET state = o.state, lease = NULL, run_deadline = NULL, updated_at = now(), run_at = now(),
-    failures = j.failures + 1,
-    error_code = CASE o.state
-        WHEN 'cancelled' THEN 'cancelled'
-        WHEN 'failed' THEN 'max_retries_exhausted'
-        ELSE 'timed_out'
-    END,
-    error_message = CASE o.state
-        WHEN 'cancelled' THEN 'cancelled while it ran'
-        WHEN 'failed' THEN format(
-            'failed %s times; last: timed_out: ran long past its deadline', j.failures + 1
-        )
-        ELSE 'ran long past its deadline'
-    END,
-    started_at = CASE WHEN o.state = 'retrying' THEN NULL ELSE j.started_at END,
-    payload = CASE WHEN o.state = 'retrying' THEN j.payload END,
-    finished_at = CASE WHEN o.state <> 'retrying' THEN now() END,
-    expires_at = CASE
-        WHEN o.state <> 'retrying'
-        THEN now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
-    END
-FROM overrun AS o
-WHERE j.org_id = o.org_id AND j.id = o.id AND j.lease = o.lease
-RETURNING j.id
+SELECT c.id, c.endpoint, c.state::text AS state FROM changed AS c

@@ -1,11 +1,15 @@
 -- Take jobs from workers that fell silent for longer than they promised, or whose row is gone.
 --
 -- crash: running -> queued while crashes last, else failed; cancel_requested -> cancelled. The row
--- lock and the lease decide against a finish in flight: exactly one of the two wins.
+-- lock and the lease decide against a finish in flight: exactly one of the two wins. The attempt is
+-- taken to have run until its worker was last heard of.
 --
 -- $1 crashes allowed   $2 seconds to keep by default   $3 rows at most
 WITH lost AS MATERIALIZED (
-    SELECT j.org_id, j.id, j.lease,
+    SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
+           coalesce(
+               (SELECT w.last_seen_at FROM workers AS w WHERE w.boot = j.lease >> 40), now()
+           ) AS last_seen_at,
            CASE
                WHEN j.state = 'cancel_requested' THEN 'cancelled'
                WHEN j.crashes < $1::integer THEN 'queued'
@@ -24,23 +28,36 @@ WITH lost AS MATERIALIZED (
       )
     LIMIT $3::integer
     FOR UPDATE OF j SKIP LOCKED
+),
+changed AS (
+    UPDATE jobs AS j
+    SET state = l.state, lease = NULL, run_deadline = NULL, updated_at = now(),
+        crashes = j.crashes + 1,
+        run_seconds = j.run_seconds + greatest(
+            0, extract(epoch FROM l.last_seen_at - coalesce(j.started_at, j.dispatched_at, now()))
+        ),
+        error_code = CASE l.state WHEN 'cancelled' THEN 'cancelled' ELSE 'worker_lost' END,
+        error_message = CASE l.state
+            WHEN 'cancelled' THEN 'cancelled while it ran'
+            WHEN 'failed' THEN format('its worker fell silent %s times', j.crashes + 1)
+            ELSE 'its worker fell silent'
+        END,
+        started_at = CASE WHEN l.state = 'queued' THEN NULL ELSE j.started_at END,
+        payload = CASE WHEN l.state = 'queued' THEN j.payload END,
+        finished_at = CASE WHEN l.state <> 'queued' THEN now() END,
+        expires_at = CASE
+            WHEN l.state <> 'queued'
+            THEN now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
+        END
+    FROM lost AS l
+    WHERE j.org_id = l.org_id AND j.id = l.id AND j.lease = l.lease
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+              l.payload_bytes, 0 AS result_bytes, j.run_seconds, j.error_code, j.error_message
+),
+metered AS (
+    /* include usage/meter.sql */
+),
+alerted AS (
+    /* include events/alert.sql */
 )
-UPDATE jobs AS j
-SET state = l.state, lease = NULL, run_deadline = NULL, updated_at = now(),
-    crashes = j.crashes + 1,
-    error_code = CASE l.state WHEN 'cancelled' THEN 'cancelled' ELSE 'worker_lost' END,
-    error_message = CASE l.state
-        WHEN 'cancelled' THEN 'cancelled while it ran'
-        WHEN 'failed' THEN format('its worker fell silent %s times', j.crashes + 1)
-        ELSE 'its worker fell silent'
-    END,
-    started_at = CASE WHEN l.state = 'queued' THEN NULL ELSE j.started_at END,
-    payload = CASE WHEN l.state = 'queued' THEN j.payload END,
-    finished_at = CASE WHEN l.state <> 'queued' THEN now() END,
-    expires_at = CASE
-        WHEN l.state <> 'queued'
-        THEN now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
-    END
-FROM lost AS l
-WHERE j.org_id = l.org_id AND j.id = l.id AND j.lease = l.lease
-RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.state::text AS state
+SELECT c.id, c.endpoint, c.state::text AS state FROM changed AS c

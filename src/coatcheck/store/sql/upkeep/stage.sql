@@ -11,4 +11,4 @@ UPDATE jobs AS j
 SET state = 'queued', updated_at = now()
 FROM due AS d
 WHERE j.org_id = d.org_id AND j.id = d.id
-RETURNING j.lane::text AS lane, j.endpoint
+RETURNING j.id, j.endpoint

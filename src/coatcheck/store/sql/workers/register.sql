@@ -1,4 +1,7 @@
 -- A worker process begins. Its boot number is the high half of every lease it will take.
-INSERT INTO workers (name, version, urgent_seconds, standard_seconds, bulk_seconds)
-VALUES ($1, $2, $3, $4, $5)
+--
+-- $1 name, $2 version   $3, $4, $5 lease times of the lanes   $6 endpoints, $7 lanes that it serves
+INSERT INTO workers
+    (name, version, urgent_seconds, standard_seconds, bulk_seconds, endpoints, lanes)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 RETURNING boot

@@ -1,0 +1,99 @@
+"""What ``up`` sees to before it serves: a pepper, an organisation, and a key to try things with."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from coatcheck.cli import secret_files
+from coatcheck.cli.errors import Misconfigured
+from coatcheck.domain import api_keys
+from coatcheck.domain.api_keys import KeyText
+from coatcheck.domain.identity import ALL_SCOPES
+from coatcheck.domain.tenants import DEFAULT_ORG, OrgLimits
+from coatcheck.store import tenants
+from coatcheck.store.line import Line
+
+DEV_USER: Final = "dev"
+_DEV_KEY_NAME: Final = "dev key, made by coatcheck up"
+_PEPPER_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class DevKey:
+    """The key of the user ``dev``, and the file that it is in."""
+
+    path: Path
+    text: str
+    is_new: bool
+    is_revoked: bool
+
+
+def keep_pepper(folder: Path, given: str) -> tuple[str, bool]:
+    """The pepper to use, and whether keys were made with another one before.
+
+    The one that was ``given``, else the folder's, else a new one. It is kept in the folder, where
+    the commands that make keys find it.
+    """
+    stored = secret_files.stored_pepper(folder)
+    pepper = given or stored or secrets.token_hex(_PEPPER_BYTES)
+    if pepper != stored:
+        secret_files.write(folder / secret_files.KEY_PEPPER, pepper)
+    return pepper, stored is not None and pepper != stored
+
+
+async def bootstrap(dsn: str, folder: Path, *, pepper: str, preset: str) -> DevKey:
+    """Create what is missing: the organisation ``default``, its user ``dev`` and their key.
+
+    Safe to run again after a crash at any point of it. A key that its owner revoked stays so,
+    until another is preset or the file is deleted.
+    """
+    line = Line(dsn, name="bootstrap")
+    try:
+        await tenants.create_org(line, DEFAULT_ORG, "Default", OrgLimits())
+        return await _dev_key(line, folder / secret_files.DEV_KEY, pepper.encode(), preset)
+    finally:
+        await line.close()
+
+
+async def _dev_key(line: Line, path: Path, pepper: bytes, preset: str) -> DevKey:
+    stored = _stored_key(path)
+    wanted = _parsed(preset) or stored or api_keys.mint()
+    is_new = wanted != stored
+    if is_new:
+        if stored is not None:
+            # Before the file forgets it: nobody could name it any more.
+            await tenants.revoke(line, DEFAULT_ORG, stored.key_id)
+        secret_files.write(path, wanted.text)
+    known = await tenants.get_key(line, DEFAULT_ORG, wanted.key_id)
+    is_revoked = known is not None and known.revoked_at is not None and not is_new
+    if known is None:
+        await tenants.create_key(
+            line,
+            DEFAULT_ORG,
+            wanted.key_id,
+            user=DEV_USER,
+            name=_DEV_KEY_NAME,
+            digest=wanted.digest(pepper),
+            scopes=ALL_SCOPES,
+        )
+    elif not is_revoked:
+        # Its secret, or the pepper, may have changed since.
+        await tenants.reset_key(line, DEFAULT_ORG, wanted.key_id, wanted.digest(pepper))
+    return DevKey(path, wanted.text, is_new, is_revoked)
+
+
+def _stored_key(path: Path) -> KeyText | None:
+    text = secret_files.read(path)
+    if text is None:
+        return None
+    key = _parsed(text)
+    if key is None:
+        raise Misconfigured(f"{path} holds no API key\nDelete it, and a new key is made.")
+    return key
+
+
+def _parsed(text: str) -> KeyText | None:
+    return api_keys.parse(text.encode())

@@ -1,0 +1,119 @@
+"""``coatcheck orgs``: the organisations of a database."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from coatcheck.cli import quantities
+from coatcheck.cli.console import out, say
+from coatcheck.cli.data_dir import DataOption, settings_for
+from coatcheck.cli.database import on_database
+from coatcheck.cli.errors import Misconfigured, reporting_errors
+from coatcheck.domain.errors import NotFound
+from coatcheck.domain.identity import RateLimit
+from coatcheck.domain.tenants import ORG_ID_ALLOWED, Org, OrgLimits, is_org_id
+from coatcheck.store import tenants
+
+app: Final = typer.Typer(
+    name="orgs", no_args_is_help=True, help="Create, limit and list organisations."
+)
+
+OrgArgument = Annotated[str, typer.Argument(metavar="ORG", help="The organisation's id.")]
+RateOption = Annotated[
+    RateLimit | None,
+    typer.Option(
+        parser=quantities.rate,
+        metavar="N/SECONDS",
+        help="At most N requests in each window of so many seconds, over all its keys.",
+    ),
+]
+BacklogOption = Annotated[
+    int | None, typer.Option(min=0, help="At most so many jobs that have not begun.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+@reporting_errors
+def create(
+    org: OrgArgument,
+    name: Annotated[
+        str | None, typer.Option(help="What people call it; its id if left out.")
+    ] = None,
+    rate: RateOption = None,
+    backlog: BacklogOption = None,
+    json_wanted: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """Create an organisation, with the workspace `default`."""
+    if not is_org_id(org):
+        raise Misconfigured(f"{org!r} cannot be an organisation's id\nAllowed: {ORG_ID_ALLOWED}.")
+    limits = OrgLimits(rate, backlog)
+    created = on_database(
+        settings_for(data), lambda line: tenants.create_org(line, org, name or org, limits)
+    )
+    if created is None:
+        raise Misconfigured(f"there is an organisation {org!r} already")
+    if json_wanted:
+        typer.echo(json.dumps(_described(created)))
+    else:
+        say(f"created the organisation {org}")
+
+
+@app.command()
+@reporting_errors
+def limit(
+    org: OrgArgument,
+    rate: RateOption = None,
+    backlog: BacklogOption = None,
+    json_wanted: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """Set an organisation's limits, on every server. What is left out is not limited."""
+    limits = OrgLimits(rate, backlog)
+    changed = on_database(settings_for(data), lambda line: tenants.limit_org(line, org, limits))
+    if changed is None:
+        raise NotFound(f"there is no organisation {org!r}")
+    if json_wanted:
+        typer.echo(json.dumps(_described(changed)))
+    else:
+        say(f"set the limits of {org}")
+
+
+@app.command("list")
+@reporting_errors
+def list_all(json_wanted: JsonOption = False, data: DataOption = None) -> None:
+    """List the organisations."""
+    orgs = on_database(settings_for(data), tenants.list_orgs)
+    if json_wanted:
+        typer.echo(json.dumps([_described(org) for org in orgs]))
+        return
+    table = Table("org", "name", "subscription", "rate", "backlog", "created", show_edge=False)
+    for org in orgs:
+        cells = (
+            org.org_id,
+            org.name,
+            org.subscription,
+            quantities.shown(org.limits.rate),
+            "-" if org.limits.backlog_max is None else str(org.limits.backlog_max),
+            f"{org.created_at:%Y-%m-%d %H:%M}",
+        )
+        table.add_row(*map(Text, cells))
+    out.print(table, soft_wrap=False)
+
+
+def _described(org: Org) -> dict[str, Any]:
+    rate = org.limits.rate
+    return {
+        "id": org.org_id,
+        "name": org.name,
+        "subscription": org.subscription,
+        "rate_limit": rate and {"requests": rate.requests, "seconds": rate.seconds},
+        "backlog_max": org.limits.backlog_max,
+        "created_at": org.created_at.isoformat(),
+    }

@@ -1,0 +1,42 @@
+"""Rates and spans of time, as options spell them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import typer
+
+from coatcheck.domain.identity import RateLimit
+from coatcheck.domain.limits import (
+    KEY_LIFE_SECONDS_MAX,
+    RATE_REQUESTS_MAX,
+    RATE_SECONDS_MAX,
+)
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SPAN: Final = re.compile(r"([0-9]{1,10})([smhd])")
+_RATE: Final = re.compile(r"([0-9]{1,10})/([0-9]{1,10})")
+
+
+def seconds(text: str) -> int:
+    """``30d``, ``12h``, ``90m`` or ``45s`` in seconds."""
+    found = _SPAN.fullmatch(text)
+    value = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not 1 <= value <= KEY_LIFE_SECONDS_MAX:
+        raise typer.BadParameter("a number and its unit, such as 30d, 12h, 90m or 45s")
+    return value
+
+
+def rate(text: str) -> RateLimit:
+    """``100/60``: a hundred requests in each window of a minute."""
+    found = _RATE.fullmatch(text)
+    if found is not None:
+        requests, window = int(found[1]), int(found[2])
+        if 1 <= requests <= RATE_REQUESTS_MAX and 1 <= window <= RATE_SECONDS_MAX:
+            return RateLimit(requests, window)
+    raise typer.BadParameter("requests and seconds, such as 100/60")
+
+
+def shown(limit: RateLimit | None) -> str:
+    return "-" if limit is None else f"{limit.requests}/{limit.seconds}"

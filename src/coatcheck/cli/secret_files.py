@@ -1,0 +1,41 @@
+"""Secrets that ``up`` keeps in its data folder: files that nobody but their owner may read."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+KEY_PEPPER: Final = "key-pepper"
+DEV_KEY: Final = "dev-key"
+
+_OWNER_ONLY: Final = 0o600
+
+
+def read(path: Path) -> str | None:
+    """What the file holds, without the line's end; None if there is no such file."""
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return None
+
+
+def write(path: Path, secret: str) -> None:
+    """Put the secret there: all of it or nothing, and never readable for others in between."""
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{secret}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def stored_pepper(folder: Path) -> str | None:
+    """The pepper of the keys that an ``up`` on this folder made."""
+    return read(folder / KEY_PEPPER)

@@ -1,0 +1,60 @@
+"""The client of Coatcheck's HTTP API: `Client`, and `AsyncClient` for asyncio.
+
+What waits is written once, in ``_async``; ``_sync`` is made from it by a script,
+``scripts/generate_sync_client``, and never edited by hand. All else stands beside them and serves
+both.
+"""
+
+from coatcheck.client._async.client import AsyncClient
+from coatcheck.client._async.job import AsyncJob
+from coatcheck.client._sync.client import Client
+from coatcheck.client._sync.job import Job
+from coatcheck.client.answers import BatchStatus, Page, UsageDay
+from coatcheck.client.errors import (
+    ApiError,
+    AuthenticationError,
+    ClientError,
+    ConflictError,
+    ConnectionFailed,
+    ErrorDetail,
+    InvalidRequestError,
+    JobFailed,
+    NotFoundError,
+    PaymentRequiredError,
+    PermissionDeniedError,
+    RateLimitedError,
+    ServerError,
+    UnexpectedAnswer,
+    WaitTimeout,
+)
+from coatcheck.client.events import Event
+from coatcheck.client.job_body import JobError, JobUrls, Progress
+
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "AsyncJob",
+    "AuthenticationError",
+    "BatchStatus",
+    "Client",
+    "ClientError",
+    "ConflictError",
+    "ConnectionFailed",
+    "ErrorDetail",
+    "Event",
+    "InvalidRequestError",
+    "Job",
+    "JobError",
+    "JobFailed",
+    "JobUrls",
+    "NotFoundError",
+    "Page",
+    "PaymentRequiredError",
+    "PermissionDeniedError",
+    "Progress",
+    "RateLimitedError",
+    "ServerError",
+    "UnexpectedAnswer",
+    "UsageDay",
+    "WaitTimeout",
+]

@@ -1,0 +1,365 @@
+"""The client: one method for each thing that the API can do with jobs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import date
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Self
+
+import httpx2
+
+from coatcheck.client._async.exchange import AsyncExchange
+from coatcheck.client._async.job import AsyncJob
+from coatcheck.client._async.stream import follow
+from coatcheck.client.addresses import Addresses, with_query
+from coatcheck.client.answers import (
+    BatchStatus,
+    Page,
+    UsageDay,
+    read_batch,
+    read_object,
+    read_page,
+    read_result,
+    read_ticket,
+    read_usage,
+)
+from coatcheck.client.configuration import base_url_or_default, token_or_default
+from coatcheck.client.credential import Bearer
+from coatcheck.client.deadline import Deadline, Stopwatch
+from coatcheck.client.errors import (
+    ApiError,
+    ConflictError,
+    JobFailed,
+    PermissionDeniedError,
+    WaitTimeout,
+)
+from coatcheck.client.events import AsyncEvents
+from coatcheck.client.job_body import JobUrls, job_urls
+from coatcheck.client.request_headers import (
+    WAIT_SECONDS_MAX,
+    seconds,
+    submission_headers,
+)
+from coatcheck.client.retries import BACKOFF, RetryPolicy
+from coatcheck.encoding import encode
+
+TIMEOUT_SECONDS: Final = 30.0
+RETRIES: Final = 4
+POLL_SECONDS: Final = 30.0
+"""How long the server is asked to hold one long-poll: less than most proxies allow."""
+PAGE_JOBS: Final = 200
+BATCH_JOBS_MAX: Final = 200
+"""As many ids as the server takes in one request."""
+
+
+class AsyncClient:
+    """Hands work to Coatcheck and collects its results. A context manager.
+
+    ``base_url`` and ``token`` (an API key or a JWT) are COATCHECK_URL (else http://127.0.0.1:8080)
+    and COATCHECK_API_KEY unless given. ``timeout`` is how many seconds the server may be silent,
+    beyond the time it was asked to wait. ``retries`` is how often a request that failed on its way,
+    or was answered 408, 429, 502, 503 or 504, is sent again. ``http`` is an HTTP client of your
+    own, for other certificates or proxies; it stays yours to close.
+
+    Wherever a job is asked for, a job or its id will do; an id needs ``service`` beside it.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        token: str | None = None,
+        *,
+        org: str = "default",
+        timeout: float = TIMEOUT_SECONDS,
+        retries: int = RETRIES,
+        http: httpx2.AsyncClient | None = None,
+    ) -> None:
+        self._addresses = Addresses(base_url_or_default(base_url), org)
+        credential = Bearer(token_or_default(token))
+        policy = RetryPolicy(retries)
+        self._owns_http = http is None
+        self._exchange = AsyncExchange(http or httpx2.AsyncClient(), credential, timeout, policy)
+
+    def __repr__(self) -> str:
+        name, where = type(self).__name__, self._addresses
+        return f"{name}({where.base_url!r}, org={where.org!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections, unless they are those of your own ``http``."""
+        if self._owns_http:
+            await self._exchange.http.aclose()
+
+    async def submit(
+        self,
+        service: str,
+        path: str,
+        payload: Any = None,
+        *,
+        version: int | None = None,
+        method: str = "POST",
+        lane: str | None = None,
+        idempotency_key: str | None = None,
+        wait: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncJob:
+        """Hand in a job for an endpoint. When this returns, the job is durable.
+
+        ``payload`` is anything that fits JSON, or bytes that are sent as they are; without it the
+        request has no body. ``path`` may have a query. Without an ``idempotency_key`` there is a
+        fresh one, so that a retry cannot make a second job; give one of your own if your program
+        may end before it has the answer. With ``wait`` the answer is held until the job has ended,
+        for up to so many seconds (60 at most): look at ``terminal``.
+        """
+        url = self._addresses.submit(service, version, path)
+        sent = submission_headers(
+            method=method,
+            lane=lane,
+            idempotency_key=idempotency_key,
+            wait=wait,
+            given=headers,
+            has_body=payload is not None,
+        )
+        response = await self._exchange.send(
+            "POST", url, headers=sent, content=_content(payload), held=wait or 0.0
+        )
+        return self._job(read_object(response), response.headers)
+
+    async def call(
+        self,
+        service: str,
+        path: str,
+        payload: Any = None,
+        *,
+        version: int | None = None,
+        method: str = "POST",
+        lane: str | None = None,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Call an endpoint and return its result, however long that takes.
+
+        The call is a job all the same. If it takes longer than the server holds a call, the client
+        goes on waiting for the job, for ``timeout`` seconds in all. Raises what ``wait`` raises.
+        """
+        deadline = Deadline(timeout)
+        held = WAIT_SECONDS_MAX if timeout is None else min(timeout, WAIT_SECONDS_MAX)
+        url = self._addresses.call(service, version, path)
+        sent = submission_headers(
+            method="POST",  # the call's own method says it
+            lane=lane,
+            idempotency_key=idempotency_key,
+            wait=None if timeout is None else held,
+            given=headers,
+            has_body=payload is not None,
+        )
+        try:
+            response = await self._exchange.send(
+                method,
+                url,
+                headers=sent,
+                content=_content(payload),
+                held=held,
+                deadline=deadline,
+            )
+        except ApiError as error:
+            if error.job_url is None:
+                raise
+            raise await self._failure(error, error.job_url) from None
+        ticket = read_ticket(response)
+        if ticket is None:
+            return read_result(response)
+        job = self._job(ticket, response.headers)
+        return await self.result(job, None if timeout is None else deadline.remaining())
+
+    async def get(self, job: AsyncJob | str, *, service: str | None = None) -> AsyncJob:
+        """The job as it is now. Raises NotFoundError."""
+        response = await self._exchange.send("GET", self._urls(job, service).poll)
+        return self._learn(job, response)
+
+    async def wait(
+        self,
+        job: AsyncJob | str,
+        timeout: float | None = None,
+        *,
+        service: str | None = None,
+        raise_on_failure: bool = True,
+    ) -> AsyncJob:
+        """The job once it has ended.
+
+        The server holds each question until the job has ended, so its end is known milliseconds
+        after it has come. Raises WaitTimeout after ``timeout`` seconds (None: never), and JobFailed
+        if the job failed or was cancelled, unless ``raise_on_failure`` is false.
+        """
+        deadline = Deadline(timeout)
+        url = self._urls(job, service).poll
+        fruitless = 0
+        while isinstance(job, str) or not (job.terminal and job.is_whole):
+            held = min(POLL_SECONDS, deadline.remaining())
+            asked = Stopwatch()
+            response = await self._exchange.send(
+                "GET", with_query(url, {"wait": seconds(held)}), held=held, deadline=deadline
+            )
+            job = self._learn(job, response)
+            if job.terminal:
+                break
+            if deadline.passed:
+                raise WaitTimeout(job, deadline.seconds)
+            if asked.seconds >= held / 2:
+                fruitless = 0
+                continue
+            # A server that is about to stop does not hold; nor must this become a busy loop.
+            fruitless += 1
+            delay = BACKOFF.delay(fruitless - 1, random.random())
+            await self._exchange.pause(min(delay, deadline.remaining()))
+        if raise_on_failure and job.status != "completed":
+            raise JobFailed(job)
+        return job
+
+    async def result(
+        self, job: AsyncJob | str, timeout: float | None = None, *, service: str | None = None
+    ) -> Any:
+        """What the job's handler returned, once it has. Raises what ``wait`` raises."""
+        return (await self.wait(job, timeout, service=service)).result
+
+    def stream(
+        self, job: AsyncJob | str, after: str | None = None, *, service: str | None = None
+    ) -> AsyncEvents:
+        """The job's events as they come: states, progress, log lines, output. Ends with its end.
+
+        A broken connection is made again, without loss or repetition. ``after`` is the ``id`` of
+        the last event seen, to go on behind it. A job that is given is brought up to date by the
+        states that pass.
+        """
+
+        def learn(raw: Mapping[str, Any]) -> None:
+            if isinstance(job, AsyncJob):
+                job.learn(raw, None)
+
+        return follow(self._exchange, self._urls(job, service).events, after, learn)
+
+    async def cancel(self, job: AsyncJob | str, *, service: str | None = None) -> AsyncJob:
+        """Ask for the job's end, and return it as it is then.
+
+        A job that waits is ``cancelled`` at once; one that runs is ``cancel_requested`` until its
+        handler has stopped. Cancelling a cancelled job changes nothing. Raises ConflictError if the
+        job has ended otherwise.
+        """
+        try:
+            response = await self._exchange.send("POST", self._urls(job, service).cancel)
+        except ConflictError:
+            # Also the answer to a second try of what the first one did.
+            now = await self.get(job, service=service)
+            if now.status != "cancelled":
+                raise
+            return now
+        return self._learn(job, response)
+
+    async def list(
+        self,
+        service: str,
+        *,
+        workspace: str = "default",
+        status: str | None = None,
+        lane: str | None = None,
+        offset: int = 0,
+        limit: int = 50,
+    ) -> Page[AsyncJob]:
+        """Your jobs of a service, newest first: ``limit`` of them (200 at most), after ``offset``.
+
+        Their results are left out; ``result(job)`` gets them.
+        """
+        query = {"offset": offset, "limit": limit, "status": status, "lane": lane}
+        url = with_query(self._addresses.jobs(service, workspace), query)
+        response = await self._exchange.send("GET", url)
+        return read_page(response, self._listed)
+
+    async def list_all(
+        self,
+        service: str,
+        *,
+        workspace: str = "default",
+        status: str | None = None,
+        lane: str | None = None,
+    ) -> AsyncIterator[AsyncJob]:
+        """All your jobs of a service, newest first, asked for page by page."""
+        query = {"limit": PAGE_JOBS, "status": status, "lane": lane}
+        url: str | None = with_query(self._addresses.jobs(service, workspace), query)
+        while url is not None:
+            page = read_page(await self._exchange.send("GET", url), self._listed)
+            for job in page.items:
+                yield job
+            url = with_query(url, {"cursor": page.next}) if page.next else None
+
+    async def batch_status(
+        self, service: str, job_ids: Iterable[str], *, workspace: str = "default"
+    ) -> BatchStatus[AsyncJob]:
+        """How many jobs are, by their ids; asked for two hundred at a time."""
+        wanted = tuple(job_ids)
+        items: tuple[AsyncJob, ...] = ()
+        not_found: tuple[str, ...] = ()
+        for start in range(0, len(wanted), BATCH_JOBS_MAX):
+            query = {"job_ids": ",".join(wanted[start : start + BATCH_JOBS_MAX])}
+            url = with_query(f"{self._addresses.jobs(service, workspace)}/batch-status", query)
+            batch = read_batch(await self._exchange.send("GET", url), self._job)
+            items += batch.items
+            not_found += batch.not_found
+        return BatchStatus(items, not_found)
+
+    async def usage(
+        self, first_day: date | None = None, last_day: date | None = None
+    ) -> tuple[UsageDay, ...]:
+        """What the organisation used, by day and endpoint: in the last 30 days, if none is given.
+
+        Days are UTC's. The server shows at most 400.
+        """
+        query = {"from": first_day, "to": last_day}
+        response = await self._exchange.send("GET", with_query(self._addresses.usage(), query))
+        return read_usage(response)
+
+    async def _failure(self, refused: ApiError, job_url: str) -> ApiError | JobFailed:
+        """The failure of the job that a refusal names, if this credential may read it."""
+        try:
+            response = await self._exchange.send("GET", self._addresses.named(job_url))
+        except PermissionDeniedError:
+            return refused
+        return JobFailed(self._job(read_object(response), response.headers))
+
+    def _urls(self, job: AsyncJob | str, service: str | None) -> JobUrls:
+        if isinstance(job, AsyncJob):
+            return job.urls
+        if service is None:
+            raise ValueError("a job that is given by its id needs service=...")
+        return job_urls(self._addresses.job(service, job))
+
+    def _learn(self, job: AsyncJob | str, response: httpx2.Response) -> AsyncJob:
+        raw = read_object(response)
+        if isinstance(job, str):
+            return self._job(raw, response.headers)
+        job.learn(raw, response.headers.get("etag"))
+        return job
+
+    def _job(
+        self, raw: Mapping[str, Any], headers: Mapping[str, str] = MappingProxyType({})
+    ) -> AsyncJob:
+        return AsyncJob(self, raw, headers, self._addresses)
+
+    def _listed(self, raw: Mapping[str, Any]) -> AsyncJob:
+        return AsyncJob(self, raw, {}, self._addresses, is_listed=True)
+
+
+def _content(payload: Any) -> bytes | None:
+    return payload if payload is None or isinstance(payload, bytes) else encode(payload)

@@ -1,0 +1,50 @@
+"""A job of a client's: what the server last said of it, and what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from coatcheck.client.addresses import Addresses
+from coatcheck.client.events import AsyncEvents
+from coatcheck.client.job_body import JobBody
+
+if TYPE_CHECKING:
+    from coatcheck.client._async.client import AsyncClient
+
+
+class AsyncJob(JobBody):
+    """A job. Its methods ask the server and bring the job's own fields up to date."""
+
+    __slots__ = ("_client",)
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        raw: Mapping[str, Any],
+        headers: Mapping[str, str],
+        addresses: Addresses,
+        *,
+        is_listed: bool = False,
+    ) -> None:
+        super().__init__(raw, headers, addresses, is_listed=is_listed)
+        self._client = client
+
+    async def refresh(self) -> Self:
+        """Ask once how the job is now."""
+        await self._client.get(self)
+        return self
+
+    async def wait(self, timeout: float | None = None, *, raise_on_failure: bool = True) -> Self:
+        """Wait until the job has ended. Raises JobFailed, WaitTimeout; see the client's wait."""
+        await self._client.wait(self, timeout, raise_on_failure=raise_on_failure)
+        return self
+
+    async def cancel(self) -> Self:
+        """Ask for the job's end. Raises ConflictError if it has ended otherwise."""
+        await self._client.cancel(self)
+        return self
+
+    def stream(self, after: str | None = None) -> AsyncEvents:
+        """The job's events as they come, until its end; see the client's stream."""
+        return self._client.stream(self, after)

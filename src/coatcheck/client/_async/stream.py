@@ -1,0 +1,71 @@
+"""A job's events as they come, over as many connections as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import httpx2
+
+from coatcheck.client._async.exchange import AsyncExchange
+from coatcheck.client.deadline import Stopwatch
+from coatcheck.client.errors import ApiError, ConnectionFailed
+from coatcheck.client.events import EVENT_BYTES_MAX, AsyncEvents, Reader
+from coatcheck.client.request_headers import Headers
+from coatcheck.client.retries import worth_retrying
+
+SILENCE_SECONDS_MAX: Final = 45.0
+"""The server says something every 15 seconds; after three times that, the connection is dead."""
+
+STEADY_SECONDS: Final = 10.0
+"""A connection that held for so long did not fail: proxies end those that take their time."""
+
+
+async def follow(
+    exchange: AsyncExchange,
+    url: str,
+    after: str | None,
+    learn: Callable[[Mapping[str, Any]], None],
+) -> AsyncEvents:
+    """Every event after the one with the id ``after``, until the job has ended.
+
+    A connection that breaks is made again, and the server goes on behind the last event that was
+    seen. ``learn`` is told of the job's state before the event that shows it.
+    """
+    reader = Reader(after)
+    failures = 0
+    while True:
+        connected = Stopwatch()
+        error: ApiError | ConnectionFailed
+        try:
+            async with exchange.open(
+                "GET", url, headers=_headers(reader), silence=SILENCE_SECONDS_MAX
+            ) as response:
+                async for sent in httpx2.EventSource(response, EVENT_BYTES_MAX):
+                    event = reader.read(sent)
+                    if event is None:
+                        continue
+                    failures = 0
+                    if event.name in ("state", "end"):
+                        learn(event.data)
+                    yield event
+                    if event.name == "end":
+                        return
+            error = ConnectionFailed("the server ended the stream before the job's end")
+        except ApiError as refused:
+            if not worth_retrying(refused):
+                raise
+            error = refused
+        except ConnectionFailed as failed:
+            error = failed
+        if connected.seconds >= STEADY_SECONDS:
+            failures = 0
+        failures += 1
+        await exchange.wait_to_retry(error, failures, at_least=reader.retry_seconds)
+
+
+def _headers(reader: Reader) -> Headers:
+    headers = [(b"accept", b"text/event-stream"), (b"cache-control", b"no-store")]
+    if reader.last_id is not None:
+        headers.append((b"last-event-id", reader.last_id.encode()))
+    return headers

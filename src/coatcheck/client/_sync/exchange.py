@@ -1,0 +1,137 @@
+"""One request and its answer, tried again where that can help."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import httpx2
+
+from coatcheck.client.credential import Bearer
+from coatcheck.client.deadline import Deadline
+from coatcheck.client.errors import ApiError, ConnectionFailed, UnexpectedAnswer, api_error
+from coatcheck.client.request_headers import Headers
+from coatcheck.client.retries import RetryPolicy, broken, worth_retrying
+from coatcheck.version import __version__
+
+_log = logging.getLogger("coatcheck.client")
+
+CONNECT_SECONDS_MAX: Final = 10.0
+_USER_AGENT: Final = (b"user-agent", f"coatcheck-python/{__version__}".encode())
+
+
+class Exchange:
+    """Sends requests with the caller's credential."""
+
+    def __init__(
+        self,
+        http: httpx2.Client,
+        credential: Bearer,
+        timeout: float,
+        policy: RetryPolicy,
+    ) -> None:
+        if not timeout > 0:
+            raise ValueError("timeout must be more than 0 seconds")
+        self.http = http
+        self.policy = policy
+        self.pause = time.sleep
+        self._credential = credential
+        self._timeout = timeout
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Headers | None = None,
+        content: bytes | None = None,
+        held: float = 0.0,
+        deadline: Deadline | None = None,
+    ) -> httpx2.Response:
+        """The answer, read whole, if it is 2xx. Raises ApiError, ConnectionFailed.
+
+        ``held`` is how long the server was asked to hold it. No new try begins after ``deadline``.
+        """
+        failures = 0
+        while True:
+            error: ApiError | ConnectionFailed
+            try:
+                with self.open(
+                    method, url, headers=headers, content=content, silence=self._timeout + held
+                ) as response:
+                    response.read()
+                    return response
+            except ApiError as refused:
+                if not worth_retrying(refused):
+                    raise
+                error = refused
+            except ConnectionFailed as failed:
+                error = failed
+            failures += 1
+            self.wait_to_retry(error, failures, deadline)
+
+    def wait_to_retry(
+        self,
+        error: ApiError | ConnectionFailed,
+        failures: int,
+        deadline: Deadline | None = None,
+        *,
+        at_least: float = 0.0,
+    ) -> None:
+        """Wait as long as is right after so many failures in a row; raise ``error`` to give up."""
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        delay = self.policy.delay(failures, retry_after, random.random(), at_least)
+        if delay is None or (deadline is not None and delay >= deadline.remaining()):
+            raise error
+        _log.debug("trying again in %.2f s: %s", delay, error.code)
+        self.pause(delay)
+
+    @contextmanager
+    def open(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Headers | None = None,
+        content: bytes | None = None,
+        silence: float,
+    ) -> Iterator[httpx2.Response]:
+        """One try, with the answer's body still to be read.
+
+        ``silence`` is how long the server may say nothing.
+        """
+        timeout = httpx2.Timeout(
+            self._timeout, read=silence, connect=min(self._timeout, CONNECT_SECONDS_MAX)
+        )
+        try:
+            with self.http.stream(
+                method,
+                url,
+                headers=[_USER_AGENT, *(headers or ())],
+                content=content,
+                auth=self._credential,
+                timeout=timeout,
+                follow_redirects=False,
+            ) as response:
+                if response.status_code >= 400:
+                    body = response.read()
+                    raise api_error(response.status_code, response.headers, body)
+                if not response.is_success:
+                    raise UnexpectedAnswer(f"the server answered {response.status_code}")
+                yield response
+        except httpx2.TransportError as error:
+            if not broken(error):
+                raise UnexpectedAnswer(f"{type(error).__name__}: {error}") from error
+            raise ConnectionFailed(
+                f"no answer from {self._server(url)}: {str(error) or type(error).__name__}"
+            ) from error
+        except (httpx2.DecodingError, httpx2.InvalidURL) as error:
+            raise UnexpectedAnswer(f"{type(error).__name__}: {error}") from error
+
+    @staticmethod
+    def _server(url: str) -> str:
+        return httpx2.URL(url).netloc.decode("ascii")

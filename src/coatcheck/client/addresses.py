@@ -1,0 +1,99 @@
+"""Where things are: the paths of the API, and the addresses that its answers name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+import httpx2
+
+from coatcheck.client.errors import UnexpectedAnswer
+
+# What may stand in a path as it is (RFC 3986), and % so that nothing is escaped twice.
+_PATH_SAFE: Final = "/%:@!$&'()*+,;=~"
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+class Addresses:
+    """The addresses of one organisation on one server.
+
+    ``base_url`` may have a path, where a proxy serves Coatcheck below one.
+    """
+
+    def __init__(self, base_url: str, org: str) -> None:
+        self.base_url = base_url.rstrip("/")
+        parts = urlsplit(self.base_url)
+        if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+            raise ValueError("base_url must begin with http:// or https:// and name a host")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("base_url must not hold a credential; pass it as token")
+        if parts.query or parts.fragment:
+            raise ValueError("base_url must have neither a query nor a fragment")
+        _ = parts.port  # raises ValueError if it is none
+        self._prefix = parts.path
+        self._origin = _origin(self.base_url)
+        self.org = org
+        self._org_url = f"{self.base_url}/api/v1/orgs/{_segment('org', org)}"
+
+    def submit(self, service: str, version: int | None, path: str) -> str:
+        return f"{self._service(service, version)}/async/{_path(path)}"
+
+    def call(self, service: str, version: int | None, path: str) -> str:
+        return f"{self._service(service, version)}/{_path(path)}"
+
+    def job(self, service: str, job_id: str) -> str:
+        return f"{self._service(service, None)}/jobs/{_segment('job', job_id)}"
+
+    def jobs(self, service: str, workspace: str) -> str:
+        workspace, service = _segment("workspace", workspace), _segment("service", service)
+        return f"{self._org_url}/workspaces/{workspace}/hosted-services/{service}/jobs"
+
+    def usage(self) -> str:
+        return f"{self._org_url}/usage"
+
+    def named(self, url: str) -> str:
+        """The address that an answer names, which the credential may be sent to.
+
+        A server behind a proxy that takes a path away does not know of that path: it is put back.
+        """
+        if not url.startswith("/") or url.startswith("//"):
+            if _origin(url) != self._origin:
+                raise UnexpectedAnswer("the server names an address that is not its own")
+            return url
+        origin = self.base_url.removesuffix(self._prefix)
+        if self._prefix and not url.startswith(f"{self._prefix}/"):
+            return f"{origin}{self._prefix}{url}"
+        return f"{origin}{url}"
+
+    def _service(self, service: str, version: int | None) -> str:
+        url = f"{self._org_url}/services/{_segment('service', service)}"
+        return url if version is None else f"{url}/v{version:d}"
+
+
+def with_query(url: str, fields: Mapping[str, object]) -> str:
+    """The address with these fields in its query; those that are None are left out."""
+    given = {name: str(value) for name, value in fields.items() if value is not None}
+    return str(httpx2.URL(url).copy_merge_params(given))
+
+
+def _segment(name: str, text: str) -> str:
+    if text in ("", ".", ".."):
+        raise ValueError(f"{name} must be a name, not {text!r}")
+    return quote(text, safe="")
+
+
+def _path(given: str) -> str:
+    """An endpoint's path, with or without a slash in front, and its query if it has one."""
+    path, question_mark, query = given.removeprefix("/").partition("?")
+    if any(segment in (".", "..") for segment in unquote(path).split("/")):
+        raise ValueError("a path must not have . or .. between its slashes")
+    return quote(path, safe=_PATH_SAFE) + question_mark + quote(query, safe=_PATH_SAFE + "?")
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError as error:
+        raise UnexpectedAnswer("the server names an address that is none") from error

@@ -1,0 +1,134 @@
+"""How answers are read, and what those are that show more than one job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Generic, TypeVar
+
+import httpx2
+import msgspec
+
+from coatcheck.client.errors import UnexpectedAnswer
+
+JobT = TypeVar("JobT")
+ReadT = TypeVar("ReadT")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[JobT]):
+    """Some jobs of a listing, newest first, and how many there are in all.
+
+    The server stops counting at some number: then ``total_is_exact`` is false, and there are more.
+    ``next`` is the cursor of the page after this one; None at the end.
+    """
+
+    items: tuple[JobT, ...]
+    total: int
+    total_is_exact: bool
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatus(Generic[JobT]):
+    """The jobs that were asked for, and the ids of those that are not there (or not yours)."""
+
+    items: tuple[JobT, ...]
+    not_found: tuple[str, ...]
+
+
+class UsageDay(msgspec.Struct, frozen=True):
+    """What one endpoint's jobs used that ended on one day (UTC).
+
+    ``flow`` tells the endpoints of http upstreams apart. ``run_seconds`` is the time in the handler
+    over all attempts.
+    """
+
+    day: date
+    endpoint: str
+    flow: str
+    jobs: int
+    completed: int
+    failed: int
+    cancelled: int
+    attempts: int
+    run_seconds: float
+    payload_bytes: int
+    result_bytes: int
+
+
+class _Page(msgspec.Struct, frozen=True):
+    items: list[dict[str, Any]]
+    total: int
+    total_is_exact: bool = True
+    next: str | None = None
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    items: list[dict[str, Any]]
+    not_found: list[str]
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    items: list[UsageDay]
+
+
+def read_object(response: httpx2.Response) -> dict[str, Any]:
+    """The JSON object that an answer holds."""
+    return _read(response, dict[str, Any])
+
+
+def read_page(response: httpx2.Response, job: Callable[[Mapping[str, Any]], JobT]) -> Page[JobT]:
+    page = _read(response, _Page)
+    return Page(tuple(map(job, page.items)), page.total, page.total_is_exact, page.next)
+
+
+def read_batch(
+    response: httpx2.Response, job: Callable[[Mapping[str, Any]], JobT]
+) -> BatchStatus[JobT]:
+    batch = _read(response, _Batch)
+    return BatchStatus(tuple(map(job, batch.items)), tuple(batch.not_found))
+
+
+def read_usage(response: httpx2.Response) -> tuple[UsageDay, ...]:
+    return tuple(_read(response, _Usage).items)
+
+
+def read_ticket(response: httpx2.Response) -> dict[str, Any] | None:
+    """The ticket that a synchronous call answers if it took too long; None if it is the result.
+
+    An upstream may answer 202, too, even with a ticket of its own. Ours names the same address in
+    its body and its Location.
+    """
+    if response.status_code != httpx2.codes.ACCEPTED:
+        return None
+    try:
+        ticket = msgspec.json.decode(response.content)
+    except ValueError:
+        return None
+    if not isinstance(ticket, dict) or "poll_url" not in ticket:
+        return None
+    return ticket if ticket["poll_url"] == response.headers.get("location") else None
+
+
+def read_result(response: httpx2.Response) -> Any:
+    """What a synchronous call answers: JSON as its value, text as str, all else as bytes.
+
+    None if there is nothing.
+    """
+    if not response.content:
+        return None
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type == "application/json" or media_type.endswith("+json"):
+        return _read(response, Any)
+    return response.text if media_type.startswith("text/") else response.content
+
+
+def _read(response: httpx2.Response, kind: type[ReadT]) -> ReadT:
+    try:
+        return msgspec.json.decode(response.content, type=kind)
+    except ValueError as error:
+        raise UnexpectedAnswer(
+            f"a {response.status_code} without the JSON that belongs to it"
+        ) from error

@@ -1,0 +1,176 @@
+"""What the server last said of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from coatcheck.client.addresses import Addresses
+from coatcheck.client.errors import UnexpectedAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """Why the last attempt did not complete."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the handler said it is: 0 to 1, and words."""
+
+    fraction: float | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobUrls:
+    """Where the job is read, followed and cancelled."""
+
+    poll: str
+    events: str
+    cancel: str
+
+
+def job_urls(poll: str) -> JobUrls:
+    """The addresses of a job of which only the first is known."""
+    return JobUrls(poll, f"{poll}/events", f"{poll}/cancel")
+
+
+class JobBody:
+    """A job as it was when the server was last asked.
+
+    A fresh ticket knows little more than ``id``, ``status`` and ``urls``; fields that were not said
+    yet are None. ``is_whole`` is false for a ticket, and for a job of a listing: their result is
+    still to be asked for, even if they have ended. ``raw`` is the server's own JSON. ``etag``
+    stands for this state of the job. ``replayed``: the idempotency key was known, and this is the
+    job that it made. ``mismatch``: the key came with another payload then.
+    """
+
+    __slots__ = ("etag", "is_whole", "mismatch", "raw", "replayed", "urls")
+
+    def __init__(
+        self,
+        raw: Mapping[str, Any],
+        headers: Mapping[str, str],
+        addresses: Addresses,
+        *,
+        is_listed: bool = False,
+    ) -> None:
+        self.raw: Mapping[str, Any] = {}
+        self.etag: str | None = None
+        self.learn(raw, headers.get("etag"))
+        self.is_whole = "id" in raw and not is_listed
+        self.urls = self._urls(addresses)
+        self.replayed = headers.get("idempotent-replayed") == "true"
+        self.mismatch = headers.get("idempotency-mismatch") == "true"
+
+    def learn(self, raw: Mapping[str, Any], etag: str | None) -> None:
+        """Take over what the server says now."""
+        if not isinstance(raw.get("terminal"), bool):
+            raise UnexpectedAnswer("the answer does not show a job")
+        self.raw = raw
+        self.etag = etag
+        self.is_whole = True
+        self._text("status")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self.status}>"
+
+    @property
+    def id(self) -> str:
+        """The job's id, a ULID of 26 characters."""
+        return self._text("id" if "id" in self.raw else "job_id")
+
+    @property
+    def status(self) -> str:
+        """Where the job stands. A newer server may know a status that this client does not."""
+        return self._text("status")
+
+    @property
+    def terminal(self) -> bool:
+        """Whether that is its end."""
+        ended: bool = self.raw["terminal"]
+        return ended
+
+    @property
+    def result(self) -> Any:
+        """What the handler returned; None until the job has completed."""
+        return self.raw.get("result_summary")
+
+    @property
+    def error(self) -> JobError | None:
+        """Why the last attempt did not complete."""
+        error = self.raw.get("last_error")
+        return JobError(error["code"], error["message"]) if error else None
+
+    @property
+    def progress(self) -> Progress | None:
+        """The latest that the handler reported."""
+        progress = self.raw.get("progress")
+        return Progress(progress["fraction"], progress["note"]) if progress else None
+
+    @property
+    def attempt_count(self) -> int | None:
+        """How often the job was tried, the attempt under way included."""
+        return self.raw.get("attempt_count")
+
+    @property
+    def lane(self) -> str | None:
+        """``urgent``, ``standard`` or ``bulk``."""
+        return self.raw.get("lane")
+
+    @property
+    def endpoint_key(self) -> str | None:
+        """The endpoint, such as ``post__analyze``."""
+        return self.raw.get("endpoint_key")
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The key that the job was submitted under."""
+        return self.raw.get("idempotency_key")
+
+    @property
+    def stalled_reason(self) -> str | None:
+        """Why the job waits or runs for longer than it should need; None if it does not."""
+        return self.raw.get("stalled_reason")
+
+    @property
+    def created_at(self) -> datetime | None:
+        """When the job was submitted."""
+        return self._time("created_at")
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When its handler began."""
+        return self._time("started_at")
+
+    @property
+    def completed_at(self) -> datetime | None:
+        """When it ended, whichever its end."""
+        return self._time("completed_at")
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the server forgets it."""
+        return self._time("expires_at")
+
+    def _urls(self, addresses: Addresses) -> JobUrls:
+        if "poll_url" not in self.raw:
+            return job_urls(addresses.job(self._text("service_id"), self.id))
+        names = ("poll_url", "events_url", "cancel_url")
+        return JobUrls(*(addresses.named(self._text(name)) for name in names))
+
+    def _time(self, name: str) -> datetime | None:
+        text = self.raw.get(name)
+        return datetime.fromisoformat(text) if text else None
+
+    def _text(self, name: str) -> str:
+        value = self.raw.get(name)
+        if not isinstance(value, str):
+            raise UnexpectedAnswer(f"the answer shows a job without {name}")
+        return value

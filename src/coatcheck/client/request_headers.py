@@ -1,0 +1,70 @@
+"""What a submission says of itself, as headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from coatcheck.domain.ids import new_id, to_text
+from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
+
+WAIT_SECONDS_MAX: Final = 60.0
+"""The longest that the server holds an answer."""
+
+Headers = list[tuple[bytes, bytes]]
+
+
+def submission_headers(
+    *,
+    method: str,
+    lane: str | None,
+    idempotency_key: str | None,
+    wait: float | None,
+    given: Mapping[str, str] | None,
+    has_body: bool,
+) -> Headers:
+    """The headers of a submission; those the caller has ``given`` go first.
+
+    Without a key of the caller's there is a fresh one, and so each try of this submission finds
+    the same job.
+    """
+    headers = {"content-type": "application/json"} if has_body else {}
+    headers |= {name.lower(): value for name, value in (given or {}).items()}
+    if lane is not None:
+        headers["x-hsl-lane"] = lane
+    if method != "POST":
+        headers["x-hsl-target-method"] = method
+    if wait is not None:
+        held = f"wait={seconds(wait)}"
+        headers["prefer"] = f"{held}, {headers['prefer']}" if "prefer" in headers else held
+    if idempotency_key is None and not _names_a_key(headers):
+        idempotency_key = to_text(new_id())
+    if idempotency_key is not None:
+        headers["idempotency-key"] = key_header(idempotency_key)
+    for name, value in headers.items():
+        if not value.isprintable():
+            raise ValueError(f"the header {name} has characters that no header can hold")
+    return [(name.encode("ascii"), value.encode()) for name, value in headers.items()]
+
+
+def key_header(key: str) -> str:
+    """An idempotency key as its header's value: bare where it can be, else a quoted string."""
+    if not 1 <= len(key) <= IDEMPOTENCY_KEY_CHARACTERS_MAX:
+        raise ValueError(f"an idempotency key has 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters")
+    if not key.isprintable():
+        raise ValueError("an idempotency key is printable text")
+    if key.startswith('"') or key != key.strip():
+        escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return key
+
+
+def seconds(wait: float) -> str:
+    """A number of seconds, as ``wait`` takes it."""
+    if not 0 <= wait <= WAIT_SECONDS_MAX:
+        raise ValueError(f"wait must be 0 to {WAIT_SECONDS_MAX:g} seconds")
+    return f"{wait:.3f}".rstrip("0").rstrip(".")
+
+
+def _names_a_key(headers: Mapping[str, str]) -> bool:
+    return "idempotency-key" in headers or "x-idempotency-key" in headers

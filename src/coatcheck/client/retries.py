@@ -1,0 +1,67 @@
+"""Which failures are worth another try, and when. No I/O; randomness is an input.
+
+Everything the client sends may be sent twice: reads and cancellations change nothing when they are
+repeated, and every submission carries an idempotency key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import httpx2
+
+from coatcheck.client.errors import ApiError
+from coatcheck.domain.retry import Backoff
+
+BACKOFF: Final = Backoff(base_seconds=0.25, cap_seconds=8.0, jitter=0.5)
+RETRY_AFTER_SECONDS_MAX: Final = 60.0
+"""Whoever is told to stay away for longer hears of it at once, as an error."""
+
+_STATUSES: Final = frozenset({408, 429, 502, 503, 504})
+
+
+def worth_retrying(error: ApiError) -> bool:
+    """Whether the answer may be another one the next time; a job that has failed stays failed."""
+    return error.status in _STATUSES and error.job_url is None
+
+
+def broken(error: httpx2.TransportError) -> bool:
+    """Whether the network failed, and not the request before it was sent."""
+    return isinstance(
+        error,
+        (
+            httpx2.NetworkError,
+            httpx2.ProxyError,
+            httpx2.RemoteProtocolError,
+            httpx2.TimeoutException,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """At most ``retries`` further tries."""
+
+    retries: int
+
+    def __post_init__(self) -> None:
+        if self.retries < 0:
+            raise ValueError("retries must not be negative")
+
+    def delay(
+        self, failures: int, retry_after: float | None, random: float, at_least: float = 0.0
+    ) -> float | None:
+        """Seconds to wait after so many failures in a row; None to give up.
+
+        ``random`` lies in [0, 1): clients that failed together do not come back together.
+        ``at_least`` is what a stream asks of its readers.
+        """
+        if failures > self.retries:
+            return None
+        if retry_after is None:
+            least = min(at_least, RETRY_AFTER_SECONDS_MAX)
+            return max(least, BACKOFF.delay(failures - 1, random))
+        if retry_after > RETRY_AFTER_SECONDS_MAX:
+            return None
+        return retry_after + BACKOFF.base_seconds * random

@@ -1,0 +1,143 @@
+"""A request, as the handlers see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl
+
+from coatcheck.control.asgi import Receive, Scope
+from coatcheck.control.reply import RawHeaders
+from coatcheck.domain.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    ClientGone,
+    CompressedBody,
+    InvalidParameter,
+)
+from coatcheck.domain.identity import Principal
+
+BODY_SECONDS_MAX: Final = 30.0
+"""A body that has not arrived by then is not waited for."""
+_QUERY_FIELDS_MAX: Final = 100
+
+
+class Call:
+    """One request: what was asked, by whom, and under which id."""
+
+    __slots__ = (
+        "_body",
+        "_principal",
+        "_query",
+        "_receive",
+        "headers",
+        "method",
+        "params",
+        "path",
+        "reply_headers",
+        "request_id",
+        "scope",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, request_id: str) -> None:
+        self.scope = scope
+        self._receive = receive
+        self.request_id = request_id
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        self.params: Mapping[str, str] = {}
+        self.reply_headers: RawHeaders = ()
+        self._query: dict[str, str] | None = None
+        self._body: bytes | None = None
+        self._principal: Principal | None = None
+
+    @property
+    def raw_path(self) -> str:
+        """The path as it came, percent-encoded, without the query."""
+        raw = self.scope.get("raw_path")
+        return self.path if raw is None else str(raw, "latin-1")
+
+    def header(self, name: bytes) -> str | None:
+        """A header's value by its lower-case name; the last one, if it came several times."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1").strip()
+
+    @property
+    def principal(self) -> Principal:
+        """Who calls. Only where the operation asks for a credential."""
+        assert self._principal is not None, "the operation is open to anyone"
+        return self._principal
+
+    @principal.setter
+    def principal(self, principal: Principal) -> None:
+        self._principal = principal
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The query's fields. One that comes twice is refused: which one was meant?"""
+        if self._query is None:
+            self._query = _read_query(self.scope["query_string"])
+        return self._query
+
+    async def body(self, bytes_max: int) -> bytes:
+        """The whole body. Raises before reading it if it says that it is too large."""
+        if self._body is None:
+            self._check_before_reading(bytes_max)
+            self._body = await self._read(bytes_max)
+        return self._body
+
+    def _check_before_reading(self, bytes_max: int) -> None:
+        coding = self.headers.get(b"content-encoding")
+        if coding is not None and coding.strip().lower() not in (b"", b"identity"):
+            raise CompressedBody("Compressed bodies are not taken; send it as it is.")
+        length = self.headers.get(b"content-length")
+        # The server has refused what is no number.
+        if length is not None and int(length) > bytes_max:
+            raise BodyTooLarge(bytes_max)
+
+    async def _read(self, bytes_max: int) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS_MAX):
+                more = True
+                while more:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone("The caller left before its request was whole.")
+                    pieces.append(message.get("body", b""))
+                    size += len(pieces[-1])
+                    if size > bytes_max:
+                        raise BodyTooLarge(bytes_max)
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            raise BodyTooSlow(BODY_SECONDS_MAX) from None
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def disconnected(self) -> None:
+        """Return when the caller has gone. Only once the body was read, or is not wanted."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+def _read_query(raw: bytes) -> dict[str, str]:
+    if not raw:
+        return {}
+    try:
+        pairs = parse_qsl(
+            raw.decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=_QUERY_FIELDS_MAX,
+            errors="strict",
+        )
+    except ValueError as error:
+        raise InvalidParameter(
+            "query", "is not a query of UTF-8 text, or has too many fields"
+        ) from error
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        twice = next(name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at]))
+        raise InvalidParameter(twice, "came more than once")
+    return fields

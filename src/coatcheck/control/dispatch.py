@@ -1,0 +1,153 @@
+"""The application that the server runs: finds the operation, runs it, sends its answer.
+
+Everything that holds for every request is here and nowhere else: its id, who may call, what its
+errors become, how it is counted. Raw ASGI, because the framework's own cost per request was the
+ceiling of the hot routes (docs/adr/0013).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from coatcheck.control.asgi import Receive, Scope, Send
+from coatcheck.control.call import Call
+from coatcheck.control.operations import Access, Operation
+from coatcheck.control.problems import internal_error, method_not_allowed, problem, problem_of
+from coatcheck.control.queries import refuse_unknown
+from coatcheck.control.reply import RawHeaders, Reply, StreamReply
+from coatcheck.control.router import Match, Router
+from coatcheck.domain import ids
+from coatcheck.domain.errors import ClientGone, CoatcheckError
+from coatcheck.telemetry import context, metrics
+
+_log = logging.getLogger(__name__)
+
+REQUEST_ID_HEADER: Final = b"x-request-id"
+
+# Printable, no spaces: what can neither break a log line nor a header.
+_FIT: Final = re.compile(rb"[!-~]{1,128}")
+_NO_ROUTE: Final = "none"
+_COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+
+Admit = Callable[[Call, Operation], Awaitable[RawHeaders]]
+"""Lets a call in, or raises. Gives the headers that its answer shall carry."""
+
+
+class Dispatcher:
+    """An ASGI application of operations."""
+
+    def __init__(self, operations: Sequence[Operation], admit: Admit) -> None:
+        self.operations = tuple(operations)
+        self._router = Router(operations)
+        self._admit = admit
+        self._ids = _request_ids()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            raise NotImplementedError(f"{scope['type']} is not spoken here")
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        request_id = self._request_id(scope)
+        call = Call(scope, receive, request_id)
+        token = context.request_id.set(request_id)
+        method = call.method
+        route = _NO_ROUTE
+        status = 0
+        try:
+            found = self._router.find(method, call.raw_path)
+            if isinstance(found, Match):
+                route = found.operation.path
+                reply = await self._run(call, found)
+            else:
+                reply = _not_served(call, found)
+            status = reply.status
+            await self._send(reply, call, send)
+        except ClientGone:
+            _log.debug("the caller left", extra={"path": route})
+        except Exception:
+            # The answer had begun: to break the connection is the only honest end that is left.
+            _log.exception("unexpected error in the answer to %s %s", method, route)
+            raise
+        finally:
+            counted = method if method in _COUNTED_METHODS else "other"
+            metrics.record_request(counted, route, status)
+            if _log.isEnabledFor(logging.DEBUG):
+                seconds = round(time.perf_counter() - began, 6)
+                _log.debug("%s %s", method, route, extra={"status": status, "seconds": seconds})
+            context.request_id.reset(token)
+
+    async def _run(self, call: Call, match: Match) -> Reply | StreamReply:
+        operation = match.operation
+        call.params = match.params
+        try:
+            if operation.access is not Access.OPEN:
+                call.reply_headers = await self._admit(call, operation)
+                if call.scope["query_string"] and not operation.any_query:
+                    refuse_unknown(call.query, operation.query_names)
+            return await operation.handler(call)
+        except ClientGone:
+            raise
+        except CoatcheckError as error:
+            return problem_of(call, error)
+        except Exception:  # noqa: BLE001 - logged whole; the caller gets a 500 that says nothing
+            _log.exception("unexpected error in %s %s", call.method, operation.path)
+            return internal_error(call)
+
+    async def _send(self, reply: Reply | StreamReply, call: Call, send: Send) -> None:
+        extra = [(REQUEST_ID_HEADER, call.request_id.encode("latin-1")), *call.reply_headers]
+        sending = reply.send(send, extra, head=call.method == "HEAD")
+        if isinstance(reply, StreamReply):
+            await _unless_gone(call, sending)
+        else:
+            await sending
+
+    @staticmethod
+    async def _live(receive: Receive, send: Send) -> None:
+        """What the application needs is opened before the server and closed after it."""
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _request_id(self, scope: Scope) -> str:
+        for name, value in scope["headers"]:
+            if name == REQUEST_ID_HEADER and _FIT.fullmatch(value):
+                return str(value, "latin-1")
+        return next(self._ids)
+
+
+async def _unless_gone(call: Call, sending: Coroutine[Any, Any, None]) -> None:
+    """Send a stream, and stop when its reader has gone: the server would not say so."""
+    tasks = [asyncio.create_task(sending), asyncio.create_task(call.disconnected())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _request_ids() -> Iterator[str]:
+    """Fresh ids: the process's own ULID and a number, because a ULID each costs ten times that."""
+    boot = ids.to_text(ids.new_id())
+    return (f"{boot}-{number}" for number in itertools.count(1))
+
+
+def _not_served(call: Call, allowed: frozenset[str]) -> Reply:
+    if not allowed:
+        return problem(call, HTTPStatus.NOT_FOUND, "not_found", "Nothing is served at this path.")
+    return method_not_allowed(call, allowed)

@@ -1,0 +1,124 @@
+"""A job's story as Server-Sent Events: states, progress, log lines and output, as they come.
+
+Only what is kept has an ``id``: log lines, output and alerts. A reader that lost its connection
+names the last id it saw and misses nothing and gets nothing twice. States and progress are shown as
+they are now; the stream ends after the event that shows the end.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.control.draining import Draining
+from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound
+from coatcheck.domain.job import JobEvent, JobView
+from coatcheck.engine import Engine
+
+KEEP_ALIVE_SECONDS: Final = 15.0
+RECONNECT_MILLISECONDS: Final = 1_000
+_PAGE_EVENTS: Final = 50
+_KEEP_ALIVE: Final = b": still here\n\n"
+_RECONNECT: Final = b"event: reconnect\ndata: {}\n\n"
+_encode: Final = msgspec.json.Encoder().encode
+
+Show = Callable[[JobView], Awaitable[Any]]
+
+
+class EventStream:
+    """Makes streams of jobs' events."""
+
+    def __init__(self, engine: Engine, draining: Draining) -> None:
+        self._engine = engine
+        self._draining = draining
+
+    async def follow(self, view: JobView, show: Show, *, after: int) -> AsyncIterator[bytes]:
+        """The events after the one numbered ``after``, until the job has ended."""
+        yield b"retry: %d\n\n" % RECONNECT_MILLISECONDS
+        try:
+            async with aclosing(self._story(view, show, after)) as story:
+                async for piece in story:
+                    yield piece
+        except JobNotFound:
+            return  # pruned while it was followed
+        except DatabaseUnavailable:
+            yield _RECONNECT
+
+    async def _story(self, view: JobView, show: Show, after: int) -> AsyncGenerator[bytes, None]:
+        shown: JobView | None = None
+        said_at = time.monotonic()
+        with self._engine.watch(view.id) as watch:
+            while True:
+                # The job first: what it said before its end is then there to be read.
+                view = await self._engine.get(view.id, org=view.org)
+                pieces = []
+                if _moved(shown, view) and not view.terminal:
+                    pieces.append(_event("state", await show(view)))
+                # A page at a time: a job may have said more than memory should hold.
+                while page := await self._page(view, after):
+                    after = page[-1].seq
+                    yield b"".join([*pieces, *map(_event_of, page)])
+                    said_at = time.monotonic()
+                    pieces.clear()
+                    if len(page) < _PAGE_EVENTS:
+                        break
+                if _advanced(shown, view):
+                    data = {"fraction": view.progress, "note": view.progress_note}
+                    pieces.append(_event("progress", data))
+                shown = view
+                drained = self._draining.begun
+                if view.terminal:
+                    pieces.append(_event("end", await show(view)))
+                elif drained:
+                    pieces.append(_RECONNECT)
+                elif not pieces and time.monotonic() - said_at >= KEEP_ALIVE_SECONDS:
+                    pieces.append(_KEEP_ALIVE)
+                if pieces:
+                    yield b"".join(pieces)
+                    said_at = time.monotonic()
+                if view.terminal or drained:
+                    return
+                async with self._draining.cut_short():
+                    await watch.changed(KEEP_ALIVE_SECONDS)
+
+    async def _page(self, view: JobView, after: int) -> Sequence[JobEvent]:
+        return await self._engine.events(view.id, org=view.org, after=after, limit=_PAGE_EVENTS)
+
+
+def _moved(shown: JobView | None, view: JobView) -> bool:
+    return shown is None or (shown.state, shown.attempts) != (view.state, view.attempts)
+
+
+def _advanced(shown: JobView | None, view: JobView) -> bool:
+    if view.progress is None:
+        return False
+    before = (None, None) if shown is None else (shown.progress, shown.progress_note)
+    return before != (view.progress, view.progress_note)
+
+
+def _event(name: str, data: Any) -> bytes:
+    # Within JSON a line break is only ever white space between its parts.
+    line = _encode(data).replace(b"\n", b" ").replace(b"\r", b" ")
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), line)
+
+
+def _event_of(event: JobEvent) -> bytes:
+    name = "chunk"
+    data: dict[str, Any]
+    match event.kind:
+        case "log" | "alert":
+            name, data = event.kind, {"at": event.at} | msgspec.json.decode(event.data)
+        case "text":
+            data = {"kind": "text", "data": event.data.decode()}
+        case "json":
+            data = {"kind": "json", "data": msgspec.Raw(event.data)}
+        case "binary":
+            data = {"kind": "binary", "data": base64.b64encode(event.data).decode()}
+        case other:
+            raise AssertionError(f"an event of kind {other!r}")
+    return b"id: %d\n" % event.seq + _event(name, data)

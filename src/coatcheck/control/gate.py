@@ -1,0 +1,82 @@
+"""Who may come in: the credential, the scope, the organisation in the path, the rate."""
+
+from __future__ import annotations
+
+from coatcheck.control.auth import Authenticator
+from coatcheck.control.backlog import Backlog
+from coatcheck.control.billing import Subscriptions
+from coatcheck.control.call import Call
+from coatcheck.control.operations import Access, Operation
+from coatcheck.control.rates import RateLimiter
+from coatcheck.control.reply import RawHeaders
+from coatcheck.domain.errors import MissingScope, NotFound, Unauthenticated
+from coatcheck.domain.identity import Principal, Scope
+
+
+class Gate:
+    """Lets calls in. Whatever it refuses has cost no more than a look into a cache."""
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        limiter: RateLimiter,
+        subscriptions: Subscriptions,
+        backlog: Backlog,
+    ) -> None:
+        self._authenticator = authenticator
+        self._limiter = limiter
+        self._subscriptions = subscriptions
+        self._backlog = backlog
+
+    async def admit(self, call: Call, operation: Operation) -> RawHeaders:
+        """Let in a call to an operation that names its scope; for the dispatcher."""
+        if not isinstance(operation.access, Scope):
+            assert operation.access is Access.HANDLER
+            return ()
+        principal = await self.caller(call)
+        if principal is None:
+            raise Unauthenticated
+        call.principal = principal
+        check_scope(principal, operation.access)
+        if principal.org != call.params.get("org", principal.org):
+            raise NotFound
+        return await self.count(principal)
+
+    async def caller(self, call: Call) -> Principal | None:
+        """Who calls; None if no credential was given. Raises Unauthenticated for a bad one."""
+        credential = _credential(call)
+        if credential is None:
+            return None
+        known = self._authenticator.known(credential)
+        return known if known is not None else await self._authenticator.check(credential)
+
+    async def anonymous(self, org: str) -> Principal:
+        """A caller without a credential, for what is open to anyone."""
+        return await self._authenticator.anonymous(org)
+
+    async def count(self, principal: Principal) -> RawHeaders:
+        """Count a request against its limits. Raises RateLimited."""
+        headers = self._limiter.admit_now(principal)
+        return headers if headers is not None else await self._limiter.admit(principal)
+
+    async def check_new_work(self, principal: Principal) -> None:
+        """Raises SubscriptionInactive or QueueFull."""
+        if not self._subscriptions.check_now(principal.org):
+            await self._subscriptions.check(principal.org)
+        if principal.org_backlog_max is not None:
+            await self._backlog.check(principal)
+
+
+def check_scope(principal: Principal, scope: Scope) -> None:
+    if scope not in principal.scopes:
+        raise MissingScope(f"The credential lacks the scope {scope.value!r}.")
+
+
+def _credential(call: Call) -> bytes | None:
+    authorization = call.headers.get(b"authorization")
+    if authorization is None:
+        return call.headers.get(b"x-api-key")
+    kind, _, credential = authorization.partition(b" ")
+    if kind.lower() != b"bearer":
+        raise Unauthenticated
+    return credential.strip()

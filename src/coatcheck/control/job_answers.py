@@ -1,0 +1,253 @@
+"""How jobs are answered on every surface: handed in, waited for, read, followed, cancelled.
+
+A surface says what its jobs look like and where they are found (``JobVoice``); when to answer, with
+which status and headers, is decided here, so that every surface keeps the same contract.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+
+from coatcheck.control.call import Call
+from coatcheck.control.draining import Draining
+from coatcheck.control.event_stream import EventStream
+from coatcheck.control.operations import Answer, Parameter
+from coatcheck.control.pace import Pace, kind_of
+from coatcheck.control.preferences import Preferences, read_preferences
+from coatcheck.control.reply import RawHeaders, Reply, StreamReply, json_reply
+from coatcheck.domain.errors import IdempotencyMismatch, InvalidParameter
+from coatcheck.domain.identity import ANYONE, Principal
+from coatcheck.domain.job import JobView
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.states import State
+from coatcheck.engine import Engine, Ticket
+
+_SEQ_DIGITS_MAX: Final = 18
+
+
+@dataclass(frozen=True, slots=True)
+class JobUrls:
+    """Where a job is found, as paths of this server."""
+
+    poll: str
+    events: str
+    cancel: str
+
+    def headers(self) -> RawHeaders:
+        """For an answer that sends its caller to the job."""
+        links = f'<{self.events}>; rel="events", <{self.cancel}>; rel="cancel"'
+        return [(b"location", self.poll.encode("ascii")), (b"link", links.encode("ascii"))]
+
+    def link(self) -> tuple[bytes, bytes]:
+        """For an answer that is the job's own result, and may have a Location of its own."""
+        return b"link", f'<{self.poll}>; rel="job"'.encode("ascii")
+
+
+class JobVoice(Protocol):
+    """What a surface's jobs look like."""
+
+    def urls(self, job_id: str) -> JobUrls: ...
+
+    def ticket(self, job_id: str, state: State, urls: JobUrls) -> Any:
+        """The body of an answer to a submission whose job has not ended, as far as is known."""
+
+    def job(self, view: JobView) -> Awaitable[Any]:
+        """The body that shows a job."""
+
+
+class JobAnswers:
+    """Answers about jobs."""
+
+    def __init__(self, engine: Engine, pace: Pace, draining: Draining) -> None:
+        self._engine = engine
+        self._pace = pace
+        self._draining = draining
+        self._streams = EventStream(engine, draining)
+
+    async def submitted(
+        self,
+        ticket: Ticket,
+        voice: JobVoice,
+        *,
+        kind: str,
+        lane: Lane,
+        preferences: Preferences,
+        view: JobView | None = None,
+    ) -> Reply:
+        """202 with the ticket; or 200 with the job, if it was waited for and has ended in time.
+
+        ``kind`` is what jobs like it are known by (``pace.kind_of``); ``view`` the job after the
+        wait, if there was one.
+        """
+        headers = [*preferences.headers, *replay_headers(ticket)]
+        urls = voice.urls(ticket.id)
+        if view is not None and view.terminal:
+            headers += [*urls.headers(), (b"etag", etag(view))]
+            return json_reply(await voice.job(view), HTTPStatus.OK, headers)
+        state = ticket.state if view is None else view.state
+        # One that has ended need not be waited for.
+        seconds = 0 if state.terminal else self._pace.retry_after(kind, lane, view)
+        headers += [*urls.headers(), (b"retry-after", b"%d" % seconds)]
+        body = voice.ticket(ticket.id, state, urls)
+        return json_reply(body, HTTPStatus.ACCEPTED, headers)
+
+    async def status(self, call: Call, view: JobView, voice: JobVoice) -> Reply:
+        """The job as it is, or as it is once the caller's conditions are met."""
+        preferences = read_preferences(call)
+        known = call.headers.get(b"if-none-match")
+        unchanged = known is None or _matches(known, view)
+        if preferences.wait is not None and not view.terminal and unchanged:
+            view = await self.held(view.id, view.org, preferences.wait, since=known)
+        headers = [(b"etag", etag(view)), *preferences.headers]
+        if view.terminal:
+            self._pace.learn(view)
+        else:
+            kind = kind_of(view.org, view.endpoint, view.flow)
+            seconds = self._pace.retry_after(kind, view.lane, view)
+            headers.append((b"retry-after", b"%d" % seconds))
+        if known is not None and _matches(known, view):
+            return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
+        waited = preferences.wait is not None
+        status = HTTPStatus.ACCEPTED if waited and not view.terminal else HTTPStatus.OK
+        return json_reply(await voice.job(view), status, headers)
+
+    async def cancel(self, view: JobView, voice: JobVoice) -> Reply:
+        """200 if the job is cancelled, 202 if it was told to stop. Raises JobAlreadyEnded."""
+        after = await self._engine.cancel(view.id, org=view.org)
+        status = HTTPStatus.OK if after.terminal else HTTPStatus.ACCEPTED
+        return json_reply(await voice.job(after), status, [(b"etag", etag(after))])
+
+    async def events(self, call: Call, view: JobView, voice: JobVoice) -> StreamReply:
+        """The job's states, progress, log lines and output, as they come."""
+        pieces = self._streams.follow(view, voice.job, after=_resume_after(call))
+        headers = [
+            (b"content-type", b"text/event-stream"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),  # a proxy that collects events would hold them back
+        ]
+        return StreamReply(HTTPStatus.OK, pieces, headers)
+
+    async def held(
+        self, job_id: str, org: str, seconds: float, *, since: bytes | None = None
+    ) -> JobView:
+        """The job once it has ended, or changed since that ETag, or the time is up."""
+        deadline = time.monotonic() + seconds
+        with self._engine.watch(job_id) as watch:
+            while True:
+                view = await self._engine.get(job_id, org=org)
+                remaining = deadline - time.monotonic()
+                changed = since is not None and not _matches(since, view)
+                if view.terminal:
+                    self._pace.learn(view)
+                if view.terminal or changed or remaining <= 0 or self._draining.begun:
+                    return view
+                async with self._draining.cut_short():
+                    await watch.changed(remaining)
+
+
+def replay_headers(ticket: Ticket) -> RawHeaders:
+    """What tells a caller that the idempotency key was known."""
+    headers = []
+    if not ticket.created:
+        headers.append((b"idempotent-replayed", b"true"))
+    if ticket.mismatch:
+        headers.append((b"idempotency-mismatch", b"true"))
+    return headers
+
+
+def check_mismatch(ticket: Ticket, preferences: Preferences) -> None:
+    if ticket.mismatch and preferences.strict:
+        raise IdempotencyMismatch(
+            "The idempotency key is known, and came with another payload then."
+        )
+
+
+def may_see(principal: Principal | None, view: JobView, org: str) -> bool:
+    """Whether a job is the caller's to read and cancel."""
+    if principal is None or principal.org != org:
+        return view.owner == ANYONE
+    return principal.may_see(view.owner)
+
+
+def etag(view: JobView) -> bytes:
+    """Changes with every state, and with progress. Weak: ages in the body go on meanwhile."""
+    microseconds = int(view.updated_at.timestamp() * 1_000_000)
+    return f'W/"{microseconds:x}-{view.state.value}"'.encode("ascii")
+
+
+def _matches(known: bytes, view: JobView) -> bool:
+    # Weakly, as RFC 9110 has it here: a W/ in front makes no difference.
+    return known.strip() == b"*" or etag(view).removeprefix(b"W/") in known
+
+
+def _resume_after(call: Call) -> int:
+    """The header goes first: a browser that reconnects sends it along with the query as it was."""
+    name, place = "Last-Event-ID", "header"
+    given = call.header(b"last-event-id")
+    if not given:
+        name, place = "after", "query"
+        given = call.query.get("after")
+    if not given:
+        return 0
+    if not given.isascii() or not given.isdigit() or len(given) > _SEQ_DIGITS_MAX:
+        raise InvalidParameter(name, "must be the id of an event", place)
+    return int(given)
+
+
+WAIT_PARAMETERS: Final = (
+    Parameter(
+        "wait",
+        "query",
+        "Hold the answer until the job has ended, at most so many seconds (60 are the most).",
+        {"type": "number", "minimum": 0},
+    ),
+    Parameter("Prefer", "header", "`wait=N`, `respond-async`, `handling=strict` (RFC 7240)."),
+)
+IDEMPOTENCY_PARAMETERS: Final = (
+    Parameter(
+        "Idempotency-Key",
+        "header",
+        "One key, one job: a known key answers the job that it made. 1 to 255 characters.",
+    ),
+    Parameter("X-Idempotency-Key", "header", "The same, under the name that others use."),
+)
+CONDITION_PARAMETERS: Final = (
+    Parameter("If-None-Match", "header", "An ETag: answer only once the job has changed."),
+)
+_EVENT_ID: Final = {"type": "string", "pattern": f"^[0-9]{{0,{_SEQ_DIGITS_MAX}}}$"}
+RESUME_PARAMETERS: Final = (
+    Parameter("Last-Event-ID", "header", "Go on after this event.", _EVENT_ID),
+    Parameter("after", "query", "The same, for those who cannot set headers.", _EVENT_ID),
+)
+EVENTS: Final = Answer(
+    HTTPStatus.OK,
+    "Events `state`, `progress`, `log`, `chunk`, `alert`, and `end`, after which the stream "
+    "closes. Those with an `id` are kept: name the last one to go on. `reconnect` says that this "
+    "server cannot go on, and another can.",
+    media_type="text/event-stream",
+    schema={
+        "description": "One event of the stream.",
+        "type": "object",
+        "properties": {
+            "event": {"enum": ["state", "progress", "log", "chunk", "alert", "end", "reconnect"]},
+            "id": _EVENT_ID,
+            "data": {"type": "string", "contentMediaType": "application/json"},
+            "retry": {"type": "integer"},
+        },
+    },
+)
+RETRY_AFTER_HEADER: Final = {"Retry-After": "Seconds after which asking again is worth while."}
+TICKET_HEADERS: Final = RETRY_AFTER_HEADER | {
+    "Location": "Where to ask for the job.",
+    "Link": "Where to follow it (`events`) and cancel it (`cancel`).",
+    "Idempotent-Replayed": "`true`: the idempotency key was known, no job was created.",
+    "Idempotency-Mismatch": "`true`: it was known with another payload.",
+    "Preference-Applied": "What was made of `Prefer`.",
+}
+NOT_MODIFIED: Final = Answer(
+    HTTPStatus.NOT_MODIFIED, "The job is as it was.", empty=True, headers={"ETag": "As it was."}
+)

@@ -1,0 +1,108 @@
+"""What the control plane is made of, besides its routes: opened together, closed together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from coatcheck.control.auth import Authenticator
+from coatcheck.control.backlog import Backlog
+from coatcheck.control.billing import Subscriptions
+from coatcheck.control.draining import Draining
+from coatcheck.control.gate import Gate
+from coatcheck.control.job_answers import JobAnswers
+from coatcheck.control.pace import Pace
+from coatcheck.control.rates import RateLimiter
+from coatcheck.control.readiness import Readiness
+from coatcheck.egress import Guard
+from coatcheck.engine import Engine
+from coatcheck.engine.catalogue import Catalogue
+from coatcheck.settings import Settings
+from coatcheck.store.channels import KEYS, SERVICES
+from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.listen import Listener
+
+_PING_SECONDS: Final = 0.4
+"""If nothing was heard of the database for twice this, no cache is trusted: a revoked key is
+refused within a second even when the connection that would have told of it has gone silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What routes and surfaces may use."""
+
+    settings: Settings
+    engine: Engine
+    catalogue: Catalogue
+    gate: Gate
+    answers: JobAnswers
+    guard: Guard
+    readiness: Readiness
+    subscriptions: Subscriptions
+    tenants: Line
+    draining: Draining
+
+
+@asynccontextmanager
+async def open_parts(settings: Settings, engine: Engine) -> AsyncIterator[Parts]:
+    """The parts on ``engine``, which stays the caller's to close."""
+    async with AsyncExitStack() as closing:
+        credentials = Line(settings.database_url, name="credentials", server_settings=PINNED_PLANS)
+        closing.push_async_callback(credentials.close)
+        tenants = Line(settings.database_url, name="tenants")
+        closing.push_async_callback(tenants.close)
+        rates = Line(settings.database_url, name="rates", server_settings=PINNED_PLANS)
+        closing.push_async_callback(rates.close)
+
+        def trusted() -> bool:
+            return listener.is_listening
+
+        authenticator = Authenticator(settings, credentials, trusted=trusted)
+        closing.push_async_callback(authenticator.close)
+        subscriptions = Subscriptions(settings, tenants)
+        limiter = RateLimiter(rates)
+        closing.push_async_callback(limiter.close)
+        catalogue = Catalogue(settings)
+        closing.push_async_callback(catalogue.close)
+        readiness = Readiness(settings, engine)
+        closing.push_async_callback(readiness.close)
+
+        def keys_changed(payload: str) -> None:
+            authenticator.heard(payload)
+            subscriptions.heard(payload)
+
+        def gap() -> None:
+            authenticator.forget_all()
+            subscriptions.forget_all()
+            catalogue.forget_all()
+
+        listener = Listener(
+            settings.database_url,
+            {KEYS: keys_changed, SERVICES: catalogue.heard},
+            on_gap=gap,
+            ping_seconds=_PING_SECONDS,
+        )
+        await listener.start()
+        closing.push_async_callback(listener.stop)
+
+        async def waiting(org: str, most: int) -> int:
+            """All that the organisation has waiting, wherever it was handed in."""
+            services = await catalogue.list(org)
+            endpoints = {spec.engine_endpoint for each in services for spec in each.endpoints}
+            return await engine.backlog(org, sorted(endpoints), most)
+
+        draining = Draining()
+        yield Parts(
+            settings=settings,
+            engine=engine,
+            catalogue=catalogue,
+            gate=Gate(authenticator, limiter, subscriptions, Backlog(waiting)),
+            answers=JobAnswers(engine, Pace(), draining),
+            guard=Guard(settings.egress_allow),
+            readiness=readiness,
+            subscriptions=subscriptions,
+            tenants=tenants,
+            draining=draining,
+        )

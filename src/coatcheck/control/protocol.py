@@ -1,0 +1,402 @@
+"""HTTP on one connection, bounded: no caller can hold it open by being slow, or fill the memory.
+
+Uvicorn parses and answers; added here is what it leaves open. A request's head (its first line and
+its headers) must be whole in time and in size. A body that nobody wants is thrown away only so
+long. An answer that nobody reads is given up. Bodies that are wanted are bounded where they are
+read, in ``call.py``.
+
+What is refused here never became a request, so the application cannot answer it: the refusal is
+written by this protocol, after the answers to the requests that came before it.
+
+A connection with unread input is not simply closed. The system would tell the caller's to forget
+what it has not read yet, which is our answer. It is half-closed first, and what still comes in is
+thrown away for a moment, until the caller hangs up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+from uvicorn.server import ServerState
+
+from coatcheck.control.call import Call
+from coatcheck.control.problems import problem
+from coatcheck.control.reply import RawHeaders
+from coatcheck.domain import ids
+from coatcheck.telemetry import metrics
+
+_log = logging.getLogger(__name__)
+
+_HEADER_OVERHEAD_BYTES: Final = 4
+"""The colon, the space and the end of the line."""
+_REFUSED_AT_A_TIME_MAX: Final = 1_000
+"""Connections over the limit that are told so. Yet more are cut off without a word."""
+_RETRY_AFTER: Final = (b"retry-after", b"2")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a connection may cost."""
+
+    head_seconds: float = 10.0
+    """From the connection, or the first byte of a later request, to the end of its headers."""
+    head_bytes: int = 16 * 1024
+    headers: int = 100
+    discarded_bytes: int = 1024 * 1024
+    """Of a body that came after its request was answered."""
+    linger_seconds: float = 2.0
+    """For the caller to read a last answer and hang up."""
+    stall_seconds: float = 60.0
+    """Without any of the answer being read."""
+    connections: int = 10_000
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Uvicorn's protocol, within ``Bounds``. While it ``drains``, every answer is the last."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        bounds: Bounds,
+        drains: Callable[[], bool],
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._bounds = bounds
+        self._drains = drains
+        self._wire: asyncio.Transport
+        self._in_head = False
+        self._heard = False
+        self._head_began = False
+        self._head_bytes_parsed = 0
+        self._head_bytes_heard = 0
+        self._discarded_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._deaf = False
+        self._refusal: bytes | None = None
+
+    @property
+    def _latest(self) -> RequestResponseCycle | None:
+        """The request that was heard last, and its answer."""
+        return self.cycle
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._wire = transport
+        super().connection_made(_Lingering(transport, self))  # type: ignore[arg-type]
+        over = len(self.connections) - self._bounds.connections
+        if over > _REFUSED_AT_A_TIME_MAX:
+            transport.abort()
+        elif over > 0:
+            self._refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "too_many_connections",
+                "The server has too many connections; try again.",
+                [_RETRY_AFTER],
+            )
+        else:
+            self._start_head_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deaf = True
+        for timer in (self._head_timer, self._stall_timer, self._linger_timer):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        self._heard = True
+        self._unset_keepalive_if_required()
+        self._place(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, _HeadTooLarge):
+                self._refuse_large_head()
+            else:
+                _log.debug("malformed request", exc_info=error)
+                self._refuse_malformed()
+        except httptools.HttpParserUpgrade:
+            # Not spoken here: the request is answered as if it had not asked. What follows it may
+            # be in the other protocol.
+            self._deaf = True
+            self.cycle.keep_alive = False
+        else:
+            self._watch_head()
+
+    def _place(self, data: bytes) -> None:
+        """Count the piece to the head that it belongs to, as far as that is known beforehand."""
+        latest = self._latest
+        self._head_began = latest is not None and latest.more_body
+        if self._in_head:
+            self._head_bytes_heard += len(data)
+            self._head_began = True
+        else:
+            self._head_bytes_heard = len(data)
+
+    def _watch_head(self) -> None:
+        """Time a head that has begun and is not whole, and bound what was heard of it."""
+        latest = self._latest
+        if self._in_head or latest is None or latest.response_complete:
+            if self._head_bytes_heard > self._bounds.head_bytes and self._in_head:
+                self._refuse_large_head()
+            elif self._head_timer is None and self.timeout_keep_alive_task is None:
+                self._start_head_timer()
+        elif self._head_timer is not None:
+            self._stop_head_timer()
+
+    def _start_head_timer(self) -> None:
+        self._head_timer = self.loop.call_later(self._bounds.head_seconds, self._head_is_late)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        latest = self._latest
+        if not self._heard or (latest is not None and latest.more_body):
+            self.hang_up()  # nobody asked anything, or has been answered
+        else:
+            self._refuse(
+                HTTPStatus.REQUEST_TIMEOUT,
+                "headers_too_slow",
+                f"The headers did not arrive within {self._bounds.head_seconds:g} seconds.",
+            )
+
+    def drain(self) -> None:
+        """Make the answer to the request that is under way the connection's last."""
+        latest = self._latest
+        if latest is not None:
+            latest.keep_alive = False
+
+    # What the parser finds
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._head_bytes_parsed = 0
+        if self._head_began:
+            # What of this piece is another request's cannot be told: later pieces are counted.
+            self._head_bytes_heard = 0
+        self._head_began = True
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head(len(name) + len(value) + _HEADER_OVERHEAD_BYTES)
+        if not self._in_head:
+            return  # a trailer: the request is under way, and its headers are what they were
+        super().on_header(name, value)
+        if len(self.headers) > self._bounds.headers:
+            raise _HeadTooLarge
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._discarded_bytes = 0
+        if b"%00" in self.url:
+            raise _Malformed  # no path or field has one, and PostgreSQL's text cannot hold it
+        super().on_headers_complete()
+        if self._drains():
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        if self.cycle.response_complete:
+            self._discarded_bytes += len(body)
+            if self._discarded_bytes > self._bounds.discarded_bytes:
+                self.hang_up()
+            return
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            # It was answered before it was whole. Now the connection is idle.
+            self.cycle.more_body = False
+            self._stop_head_timer()
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes_parsed += size
+        if self._head_bytes_parsed > self._bounds.head_bytes:
+            raise _HeadTooLarge
+
+    # Answers
+
+    def on_response_complete(self) -> None:
+        if self._refusal is not None and not self.pipeline and not self.transport.is_closing():
+            self.server_state.total_requests += 1
+            self._write_last(self._refusal)
+            return
+        super().on_response_complete()
+        if self.transport.is_closing() or not self.cycle.response_complete:
+            return
+        if self.cycle.more_body:
+            if self.expect_100_continue:
+                self.hang_up()  # whether it is going to send its body cannot be known
+            elif self._head_timer is None:
+                self._start_head_timer()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reader(self._wire.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    def _watch_reader(self, unread_bytes: int) -> None:
+        self._stall_timer = self.loop.call_later(
+            self._bounds.stall_seconds, self._check_reader, unread_bytes
+        )
+
+    def _check_reader(self, unread_bytes_before: int) -> None:
+        unread_bytes = self._wire.get_write_buffer_size()
+        if unread_bytes >= unread_bytes_before:
+            self._wire.abort()
+        else:
+            self._watch_reader(unread_bytes)
+
+    # Refusals
+
+    def _refuse_large_head(self) -> None:
+        self._refuse(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "headers_too_large",
+            f"The request line and the headers must have at most {self._bounds.head_bytes} bytes "
+            f"and {self._bounds.headers} headers.",
+        )
+
+    def _refuse_malformed(self) -> None:
+        self._refuse(HTTPStatus.BAD_REQUEST, "malformed_request", "This is not valid HTTP.")
+
+    def _refuse(self, status: HTTPStatus, code: str, detail: str, headers: RawHeaders = ()) -> None:
+        """Answer what is no request, once it is its turn, and hear no more."""
+        self._deaf = True
+        self._stop_head_timer()
+        refusal = self._render(status, code, detail, headers)
+        cycle = self._latest
+        if cycle is None or cycle.response_complete:
+            self._write_last(refusal)
+        elif not cycle.more_body:
+            self._refusal = refusal  # the request before it is whole, and is answered first
+        elif self.pipeline and self.pipeline[0][0] is cycle:
+            self.pipeline.popleft()  # what is wrong is in the body of one that waits
+            self._refusal = refusal
+        else:
+            # It is in the body of the request that is being handled: that one gets no other answer.
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.hang_up()
+            else:
+                self._write_last(refusal)
+
+    def _render(self, status: HTTPStatus, code: str, detail: str, headers: RawHeaders) -> bytes:
+        request_id = ids.to_text(ids.new_id())
+        call = Call({"method": "", "path": "/", "headers": ()}, _never, request_id)
+        reply = problem(call, status, code, detail, headers=headers)
+        fields = [
+            *self.server_state.default_headers,
+            *reply.headers,
+            (b"x-request-id", request_id.encode()),
+            (b"content-length", b"%d" % len(reply.body)),
+            (b"connection", b"close"),
+        ]
+        metrics.record_request("other", "none", status)
+        lines = [b"%s: %s\r\n" % field for field in fields]
+        return b"".join([STATUS_LINE[status], *lines, b"\r\n", reply.body])
+
+    def _write_last(self, refusal: bytes) -> None:
+        self._wire.write(refusal)
+        self.hang_up()
+
+    # The end
+
+    @property
+    def hanging_up(self) -> bool:
+        return self._linger_timer is not None or self._wire.is_closing()
+
+    def hang_up(self) -> None:
+        """Close the connection, so that the caller can still read what was written."""
+        if self.hanging_up:
+            return
+        whole = not self._in_head and not self._deaf
+        latest = self._latest
+        if whole and (latest is None or not latest.more_body):
+            self._wire.close()
+            return
+        self._deaf = True
+        self._stop_head_timer()
+        self._unset_keepalive_if_required()
+        self.flow.resume_reading()
+        if self._wire.can_write_eof():
+            self._wire.write_eof()
+        self._linger(self._wire.get_write_buffer_size())
+
+    def _linger(self, unread_bytes: int) -> None:
+        self._linger_timer = self.loop.call_later(
+            self._bounds.linger_seconds, self._end_lingering, unread_bytes
+        )
+
+    def _end_lingering(self, unread_bytes_before: int) -> None:
+        unread_bytes = self._wire.get_write_buffer_size()
+        if 0 < unread_bytes < unread_bytes_before:
+            self._linger(unread_bytes)  # the caller is still reading
+        else:
+            self._wire.abort()
+
+
+class _Lingering:
+    """The transport that Uvicorn sees: closing it hangs up."""
+
+    def __init__(self, wire: asyncio.Transport, protocol: BoundedProtocol) -> None:
+        self.write = wire.write
+        self.pause_reading = wire.pause_reading
+        self.resume_reading = wire.resume_reading
+        self.get_extra_info = wire.get_extra_info
+        self.close = protocol.hang_up
+        self._protocol = protocol
+
+    def is_closing(self) -> bool:
+        return self._protocol.hanging_up
+
+
+class _Malformed(Exception):
+    """Raised to the parser, which gives up."""
+
+
+class _HeadTooLarge(Exception):
+    """Raised to the parser, which gives up."""
+
+
+async def _never() -> dict[str, Any]:
+    raise AssertionError("a refusal reads no body")

@@ -1,0 +1,71 @@
+"""An answer: made by a handler, sent by the dispatcher."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.control.asgi import Send
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+JSON: Final = (b"content-type", b"application/json")
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Reply:
+    """A whole answer: its status, its headers (names in lower case) and its body."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, body: bytes = b"", headers: RawHeaders = ()) -> None:
+        self.status = status
+        self.body = body
+        self.headers = headers
+
+    async def send(self, send: Send, extra: RawHeaders, *, head: bool) -> None:
+        """Send it, with the headers ``extra`` besides its own; without its body if ``head``."""
+        headers = [*self.headers, *extra]
+        if self.status not in (204, 304):
+            headers.append((b"content-length", b"%d" % len(self.body)))
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if head else self.body})
+
+
+class StreamReply:
+    """An answer whose body is made while it is sent."""
+
+    __slots__ = ("headers", "pieces", "status")
+
+    def __init__(self, status: int, pieces: AsyncIterator[bytes], headers: RawHeaders) -> None:
+        self.status = status
+        self.pieces = pieces
+        self.headers = headers
+
+    async def send(self, send: Send, extra: RawHeaders, *, head: bool) -> None:
+        await send(
+            {
+                "type": "http.response.start",
+                "status": self.status,
+                "headers": [*self.headers, *extra],
+            }
+        )
+        try:
+            if not head:
+                async for piece in self.pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+        finally:
+            if isinstance(self.pieces, AsyncGenerator):
+                await self.pieces.aclose()  # its reader may have gone in the middle
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def json_reply(value: Any, status: int = 200, headers: RawHeaders = ()) -> Reply:
+    """``value`` as JSON."""
+    return Reply(status, _encode(value), [JSON, *headers])
+
+
+def raw_header(name: str, value: str) -> tuple[bytes, bytes]:
+    return name.lower().encode("latin-1"), value.encode("latin-1")

@@ -1,0 +1,45 @@
+"""Reads a JSON body into a msgspec type, and says what does not fit."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeVar
+
+import msgspec
+
+from coatcheck.control.call import Call
+from coatcheck.control.json_bodies import check_content_type, read_json
+from coatcheck.domain.errors import FieldIssue, InvalidBody, InvalidInput, InvalidParameter
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+_PLACE: Final = re.compile(r"^(.*?)(?: - at `\$(.*)`)?$", re.DOTALL)
+_WHOLE: Final = "body"
+_UNKNOWN: Final = "contains unknown field"
+
+
+async def read_body(call: Call, kind: type[Body], bytes_max: int) -> Body:
+    """The body as ``kind``.
+
+    Raises InvalidBody if it is no JSON, InvalidParameter for a field that would be silently lost,
+    InvalidInput if a field does not fit.
+    """
+    data = await call.body(bytes_max)
+    if not data:
+        raise InvalidBody("A JSON body is needed.")
+    check_content_type(call)
+    value = read_json(data)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        issue = _issue(str(error))
+        if _UNKNOWN in str(error):
+            raise InvalidParameter(issue.field, issue.issue, "body") from None
+        raise InvalidInput([issue]) from None
+
+
+def _issue(text: str) -> FieldIssue:
+    found = _PLACE.match(text)
+    assert found is not None, "the pattern takes any text"
+    issue, place = found.groups()
+    return FieldIssue((place or "").lstrip(".") or _WHOLE, issue[:1].lower() + issue[1:])

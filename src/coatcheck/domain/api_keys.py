@@ -1,0 +1,64 @@
+"""API keys: ``cck_<id>_<secret>``.
+
+The id is a ULID, public, and finds the key's row. The secret has 256 random bits; what is stored is
+its HMAC-SHA256 under a pepper that only the servers know, so a copy of the database opens nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+from dataclasses import dataclass
+from typing import Final
+
+from coatcheck.domain import ids
+
+PREFIX: Final = b"cck_"
+PEPPER_CHARACTERS_MIN: Final = 32
+FORMAT: Final = (
+    "cck_ID_SECRET: ID is a ULID of 26 characters, SECRET has 32 to 128 letters and digits"
+)
+
+_ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_SECRET_BITS: Final = 256
+_SECRET_CHARACTERS: Final = 43  # as many as 256 bits need at 62 letters
+_KEY: Final = re.compile(rb"cck_([0-7][0-9A-HJKMNP-TV-Z]{25})_([0-9A-Za-z]{32,128})")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyText:
+    """The two halves of a key. ``secret`` never shows in a log or an error."""
+
+    key_id: str
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"KeyText({self.key_id})"
+
+    @property
+    def text(self) -> str:
+        """The key as its user has it."""
+        return f"cck_{self.key_id}_{self.secret.decode()}"
+
+    def digest(self, pepper: bytes) -> bytes:
+        """What is stored of the secret."""
+        return hmac.digest(pepper, self.secret, hashlib.sha256)
+
+
+def mint() -> KeyText:
+    """A fresh key."""
+    number = secrets.randbits(_SECRET_BITS)
+    letters = []
+    for _ in range(_SECRET_CHARACTERS):
+        number, letter = divmod(number, len(_ALPHABET))
+        letters.append(_ALPHABET[letter])
+    return KeyText(ids.to_text(ids.new_id()), "".join(letters).encode())
+
+
+def parse(text: bytes) -> KeyText | None:
+    """The halves of what looks like a key, or None."""
+    found = _KEY.fullmatch(text)
+    return None if found is None else KeyText(found[1].decode(), found[2])

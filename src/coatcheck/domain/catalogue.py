@@ -1,0 +1,197 @@
+"""The catalogue's entries: services, their versions and endpoints, and who does the work.
+
+The same whether code declared them (a worker publishes what it serves) or a document did (an
+organisation registered an http upstream).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from coatcheck.domain.endpoint_names import GATEWAY_SERVICE, endpoint_key, engine_name
+from coatcheck.domain.endpoint_paths import PathTable
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.service_definition import (
+    HIDDEN,
+    Auth,
+    EndpointDefinition,
+    HttpTargetDefinition,
+    Method,
+    PythonTargetDefinition,
+    ServiceDefinition,
+    TargetDefinition,
+    VersionDefinition,
+)
+
+__all__ = [
+    "UPSTREAM_ENDPOINT",
+    "Auth",
+    "EndpointDefinition",
+    "EndpointSpec",
+    "HttpTarget",
+    "HttpTargetDefinition",
+    "Matched",
+    "Method",
+    "ParameterKind",
+    "PythonTargetDefinition",
+    "ServiceDefinition",
+    "ServiceSpec",
+    "Source",
+    "VersionDefinition",
+    "VersionSpec",
+]
+
+ParameterKind = Literal["integer", "number", "boolean", "string", "other"]
+Source = Literal["code", "http"]
+
+UPSTREAM_ENDPOINT = engine_name(GATEWAY_SERVICE, 1, endpoint_key("POST", "/http"))
+"""The engine's one endpoint for jobs that an http upstream does; their flows tell them apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTarget:
+    """An upstream to call. Its headers may be secrets, so it does not show them."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSpec:
+    """One endpoint of one version of a service.
+
+    ``method`` is in capitals. ``parameters`` says what kind of JSON value each top-level argument
+    is, for those that come as text in a path or a query. ``target`` is None for a Python function.
+    """
+
+    service: str
+    version: int
+    key: str
+    method: Method
+    path: str
+    lane: Lane = Lane.STANDARD
+    retries: int | None = None
+    timeout_seconds: float
+    sync_timeout_seconds: float
+    async_eligible: bool = True
+    auth: Auth = "platform"
+    keep_completed_seconds: float | None = None
+    keep_failed_seconds: float | None = None
+    parameters: Mapping[str, ParameterKind] = field(default_factory=dict)
+    target: HttpTarget | None = None
+
+    @property
+    def id(self) -> str:
+        """The endpoint's name among all of its organisation's: ``docs.v1.post__analyze``."""
+        return f"{self.service}.v{self.version}.{self.key}"
+
+    @property
+    def engine_endpoint(self) -> str:
+        """The engine's endpoint that its jobs are submitted to."""
+        if self.target is not None:
+            return UPSTREAM_ENDPOINT
+        return engine_name(self.service, self.version, self.key)
+
+    @property
+    def flow(self) -> str:
+        """The flow of its jobs: of their own for an upstream, the organisation's for Python."""
+        return "" if self.target is None else self.id
+
+
+class Matched(NamedTuple):
+    """The endpoint that answers a path, and the values of the path's parameters."""
+
+    spec: EndpointSpec
+    params: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSpec:
+    """One version of a service."""
+
+    version: int
+    endpoints: tuple[EndpointSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """A service, and all of its versions. ``org`` is empty for one that code declares."""
+
+    org: str
+    workspace: str
+    service: str
+    source: Source
+    versions: Mapping[int, VersionSpec]
+    created_at: datetime
+    updated_at: datetime
+    _tables: Mapping[int, PathTable[EndpointSpec]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        tables = {
+            number: PathTable((spec.method, spec.path, spec) for spec in version.endpoints)
+            for number, version in self.versions.items()
+        }
+        object.__setattr__(self, "_tables", tables)
+
+    @property
+    def latest(self) -> int:
+        """The highest version: what a call that names none gets."""
+        return max(self.versions)
+
+    def match(self, version: int | None, method: str, path: str) -> Matched | None:
+        """The endpoint that answers ``method`` on ``path`` in a version, or in the latest.
+
+        ``path`` begins with a slash. What is percent-encoded in it stays so: decode the parameters
+        and not the path, or an encoded slash will part them.
+        """
+        table = self._tables.get(self.latest if version is None else version)
+        found = None if table is None else table.match(method.upper(), path)
+        return None if found is None else Matched(*found)
+
+    def methods_for(self, version: int | None, path: str) -> tuple[str, ...]:
+        """The methods that ``path`` answers, in order; none if nothing is there."""
+        table = self._tables.get(self.latest if version is None else version)
+        return () if table is None else table.methods(path)
+
+    @property
+    def endpoints(self) -> tuple[EndpointSpec, ...]:
+        """The endpoints of all versions."""
+        return tuple(spec for version in self.versions.values() for spec in version.endpoints)
+
+    @property
+    def definition(self) -> ServiceDefinition:
+        """The service as the document that registers it, with the values of its headers hidden."""
+        return ServiceDefinition(
+            {
+                str(number): VersionDefinition([_shown(spec) for spec in version.endpoints])
+                for number, version in sorted(self.versions.items())
+            }
+        )
+
+
+def _shown(spec: EndpointSpec) -> EndpointDefinition:
+    return EndpointDefinition(
+        method=spec.method,
+        path=spec.path,
+        target=_shown_target(spec.target),
+        key=spec.key,
+        async_eligible=spec.async_eligible,
+        auth=spec.auth,
+        lane=spec.lane,
+        retries=spec.retries,
+        timeout=spec.timeout_seconds,
+        sync_timeout=spec.sync_timeout_seconds,
+        keep_completed=spec.keep_completed_seconds,
+        keep_failed=spec.keep_failed_seconds,
+    )
+
+
+def _shown_target(target: HttpTarget | None) -> TargetDefinition:
+    if target is None:
+        return PythonTargetDefinition()
+    hidden = dict.fromkeys(target.headers, HIDDEN)
+    return HttpTargetDefinition(target.url, hidden, target.timeout_seconds)

@@ -1,0 +1,56 @@
+"""How services and their endpoints are named, whether code declares them or a document does."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+SERVICE_NAME_PATTERN: Final = r"[A-Za-z][A-Za-z0-9_-]{0,62}"
+PATH_PATTERN: Final = r"/|(?:/(?:[A-Za-z0-9._~-]+|\{[A-Za-z_][A-Za-z0-9_]*\}))+"
+KEY_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9_]*"
+VERSION_MAX: Final = 9_999
+
+GATEWAY_SERVICE: Final = "gateway"
+"""The service that Coatcheck itself runs, and that calls http upstreams."""
+_RESERVED_PREFIX: Final = "coatcheck"
+
+_SERVICE_NAME = re.compile(SERVICE_NAME_PATTERN)
+_PATH = re.compile(PATH_PATTERN)
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
+
+
+def is_service_name(name: str) -> bool:
+    """Whether a service may be called so: a letter, then letters, digits, '-' or '_', 63 in all."""
+    return _SERVICE_NAME.fullmatch(name) is not None
+
+
+def is_reserved(name: str) -> bool:
+    """Whether the name is kept for services that come with Coatcheck."""
+    lowered = name.lower()
+    return lowered == GATEWAY_SERVICE or lowered.startswith(_RESERVED_PREFIX)
+
+
+def is_path(path: str) -> bool:
+    """Whether this is a path template: parts of plain characters, or a ``{parameter}`` each."""
+    return _PATH.fullmatch(path) is not None
+
+
+def path_parameters(path: str) -> list[str]:
+    """The names of a template's parameters, in its order."""
+    return _PARAMETER.findall(path)
+
+
+def path_shape(path: str) -> str:
+    """The template with its parameters nameless: two of one shape match the same paths."""
+    return _PARAMETER.sub("{}", path)
+
+
+def endpoint_key(method: str, path: str) -> str:
+    """The key of an endpoint: ``post__analyze`` for POST /analyze."""
+    return f"{method.lower()}__{_NOT_ALPHANUMERIC.sub('_', path).strip('_')}"
+
+
+def engine_name(service: str, version: int, key: str) -> str:
+    """What a job's ``endpoint`` holds: ``docs.post__analyze``, or ``docs.v2.post__analyze``."""
+    return f"{service}.{key}" if version == 1 else f"{service}.v{version}.{key}"

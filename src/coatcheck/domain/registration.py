@@ -1,0 +1,192 @@
+"""From the document that registers a service to the catalogue's entry, and what it must keep to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from msgspec import UNSET
+
+from coatcheck.domain.catalogue import EndpointSpec, HttpTarget, ServiceSpec, VersionSpec
+from coatcheck.domain.endpoint_names import (
+    endpoint_key,
+    is_path,
+    is_reserved,
+    is_service_name,
+    path_parameters,
+    path_shape,
+)
+from coatcheck.domain.errors import FieldIssue, InvalidInput, InvalidParameter
+from coatcheck.domain.service_definition import (
+    HIDDEN,
+    KEY_CHARACTERS_MAX,
+    EndpointDefinition,
+    HttpTargetDefinition,
+    ServiceDefinition,
+    VersionDefinition,
+)
+
+_SENT_BY_THE_CONNECTION: Final = frozenset(
+    {
+        "connection",
+        "content-length",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_OF_THE_GATEWAY: Final = frozenset({"async", "jobs"})
+
+
+def check_service_name(name: str) -> None:
+    """Raises InvalidParameter for a name that no organisation's service can have."""
+    if not is_service_name(name):
+        raise InvalidParameter(
+            "service",
+            "takes a letter, then letters, digits, '-' or '_', at most 63 in all",
+            "path",
+        )
+    if is_reserved(name):
+        raise InvalidParameter("service", "is a name that Coatcheck keeps for itself", "path")
+
+
+def versions_of(
+    service: str, definition: ServiceDefinition, stored: ServiceSpec | None = None
+) -> dict[int, VersionSpec]:
+    """The versions that a document registers.
+
+    ``stored`` is the service as it was: a header shown as hidden and sent back so keeps its value.
+    Raises InvalidParameter for the name, and InvalidInput with one issue for each problem.
+    """
+    check_service_name(service)
+    issues = [*_issues(definition)]
+    if not issues:
+        secrets = _Secrets(stored)
+        versions = {
+            int(number): VersionSpec(
+                int(number),
+                tuple(_spec(service, int(number), each, secrets) for each in version.endpoints),
+            )
+            for number, version in definition.versions.items()
+        }
+        if not secrets.missing:
+            return versions
+        issues = secrets.missing
+    raise InvalidInput(issues)
+
+
+class _Secrets:
+    """The header values that are stored, for documents that show them as hidden."""
+
+    def __init__(self, stored: ServiceSpec | None) -> None:
+        self._targets = {
+            spec.id: spec.target for spec in (stored.endpoints if stored is not None else ())
+        }
+        self.missing: list[FieldIssue] = []
+
+    def filled_in(self, endpoint_id: str, target: HttpTargetDefinition) -> dict[str, str]:
+        """The target's headers. Hidden values are filled in only for the URL they were given for:
+        else whoever may write a service could send its secrets to an address of their own."""
+        known = self._targets.get(endpoint_id)
+        stored: Mapping[str, str] = {}
+        if known is not None and known.url == target.url:
+            stored = {name.lower(): value for name, value in known.headers.items()}
+        headers = {}
+        for name, value in target.headers.items():
+            if value == HIDDEN and name.lower() not in stored:
+                self.missing.append(
+                    FieldIssue(f"{endpoint_id}.target.headers", "a hidden value is not known here")
+                )
+            headers[name] = stored.get(name.lower(), value) if value == HIDDEN else value
+        return headers
+
+
+def _spec(service: str, version: int, given: EndpointDefinition, secrets: _Secrets) -> EndpointSpec:
+    assert isinstance(given.target, HttpTargetDefinition)
+    key = _key(given)
+    target = HttpTarget(
+        given.target.url,
+        secrets.filled_in(f"{service}.v{version}.{key}", given.target),
+        given.timeout if given.target.timeout is UNSET else given.target.timeout,
+    )
+    return EndpointSpec(
+        service=service,
+        version=version,
+        key=key,
+        method=given.method,
+        path=given.path,
+        lane=given.lane,
+        retries=given.retries,
+        timeout_seconds=given.timeout,
+        sync_timeout_seconds=given.sync_timeout,
+        async_eligible=given.async_eligible,
+        auth=given.auth,
+        keep_completed_seconds=given.keep_completed,
+        keep_failed_seconds=given.keep_failed,
+        target=target,
+    )
+
+
+def _key(given: EndpointDefinition) -> str:
+    return endpoint_key(given.method, given.path) if given.key is UNSET else given.key
+
+
+def _issues(definition: ServiceDefinition) -> Iterator[FieldIssue]:
+    for number, version in definition.versions.items():
+        yield from _version_issues(f"versions.{number}", version)
+
+
+def _version_issues(place: str, version: VersionDefinition) -> Iterator[FieldIssue]:
+    keys: set[str] = set()
+    shapes: set[tuple[str, str]] = set()
+    for at, endpoint in enumerate(version.endpoints):
+        field = f"{place}.endpoints[{at}]"
+        yield from _endpoint_issues(field, endpoint)
+        key = _key(endpoint)
+        if key in keys:
+            yield FieldIssue(f"{field}.key", "another endpoint of the version has it")
+        shape = (endpoint.method, path_shape(endpoint.path))
+        if shape in shapes:
+            yield FieldIssue(f"{field}.path", "another endpoint of the version answers the same")
+        keys.add(key)
+        shapes.add(shape)
+
+
+def _endpoint_issues(field: str, endpoint: EndpointDefinition) -> Iterator[FieldIssue]:
+    yield from _path_issues(f"{field}.path", endpoint.path)
+    if len(_key(endpoint)) > KEY_CHARACTERS_MAX:
+        yield FieldIssue(f"{field}.key", f"would be over {KEY_CHARACTERS_MAX} characters; give one")
+    target = endpoint.target
+    if not isinstance(target, HttpTargetDefinition):
+        yield FieldIssue(f"{field}.target", "Python functions come from a worker's code")
+        return
+    if "?" in target.url or "#" in target.url:
+        yield FieldIssue(f"{field}.target.url", "must end before its query")
+    if target.timeout is not UNSET and target.timeout > endpoint.timeout:
+        yield FieldIssue(f"{field}.target.timeout", "is longer than the endpoint's own")
+    yield from _header_issues(f"{field}.target.headers", target.headers)
+
+
+def _path_issues(field: str, path: str) -> Iterator[FieldIssue]:
+    if not is_path(path):
+        yield FieldIssue(field, "is no path template")
+        return
+    names = path_parameters(path)
+    if len(set(names)) < len(names):
+        yield FieldIssue(field, "names a parameter twice")
+    first = path.split("/")[1]
+    if first in _OF_THE_GATEWAY or (first[:1] == "v" and first[1:].isdecimal()):
+        yield FieldIssue(field, "begins like a path of the gateway's own: /async, /jobs or /v1")
+
+
+def _header_issues(field: str, headers: Mapping[str, str]) -> Iterator[FieldIssue]:
+    names = [name.lower() for name in headers]
+    if len(set(names)) < len(names):
+        yield FieldIssue(field, "names a header twice")
+    for name in sorted(_SENT_BY_THE_CONNECTION.intersection(names)):
+        yield FieldIssue(field, f"{name} is the connection's to send")
+    if any(name.strip() != name or value.strip() != value for name, value in headers.items()):
+        yield FieldIssue(field, "has blanks around a name or a value")

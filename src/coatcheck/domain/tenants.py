@@ -1,0 +1,65 @@
+"""Organisations and the keys of their users, as the store knows them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeGuard
+
+from coatcheck.domain.identity import RateLimit, Scope
+
+DEFAULT_ORG: Final = "default"
+DEFAULT_WORKSPACE: Final = "default"
+
+_ORG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_USER: Final = re.compile(r"[!-~]{1,255}")
+
+ORG_ID_ALLOWED: Final = (
+    "1 to 128 of the letters A to Z and a to z, digits, '_', '.' and '-', beginning with a letter "
+    "or a digit"
+)
+USER_ID_ALLOWED: Final = "1 to 255 printable ASCII characters without spaces"
+
+
+def is_org_id(text: object) -> TypeGuard[str]:
+    """Whether an organisation may be called that: it stands in paths, and in notifications."""
+    return isinstance(text, str) and _ORG.fullmatch(text) is not None
+
+
+def is_user_id(text: object) -> TypeGuard[str]:
+    return isinstance(text, str) and _USER.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class OrgLimits:
+    """What an organisation may use; None: as much as it likes."""
+
+    rate: RateLimit | None = None
+    backlog_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Org:
+    """An organisation. ``subscription`` is Stripe's word for the state of its plan."""
+
+    org_id: str
+    name: str
+    subscription: str
+    limits: OrgLimits
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key, without its secret: that was shown when the key was made, and is stored nowhere."""
+
+    org: str
+    key_id: str
+    user: str
+    name: str
+    scopes: frozenset[Scope]
+    rate: RateLimit | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None

@@ -1,0 +1,123 @@
+"""How the guard's clients connect: to an address that was checked, and to no other.
+
+The pool of connections is httpcore2's, keyed by scheme, host and port; what is ours is the step
+that opens a socket. A connection that is used again was checked when it was made, and still leads
+where it led then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from ssl import SSLContext
+from typing import Protocol
+
+import httpcore2
+import httpx2
+
+from coatcheck.egress.addresses import Address
+from coatcheck.egress.resolver import NameNotFound
+from coatcheck.egress.urls import Scheme, Target, target_of
+
+
+class Checker(Protocol):
+    """Who decides: the guard."""
+
+    async def addresses_of(self, target: Target, timeout: float | None) -> list[Address]: ...
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Sends requests to where they may go. One pool for each scheme, whose rules differ."""
+
+    def __init__(
+        self, checker: Checker, *, limits: httpx2.Limits, verify: SSLContext | None = None
+    ) -> None:
+        self._pools: dict[str, _PoolTransport] = {
+            "https": _PoolTransport(_CheckedConnector(checker, "https"), limits, verify),
+            "http": _PoolTransport(_CheckedConnector(checker, "http"), limits, None),
+        }
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        target = target_of(request.url)
+        return await self._pools[target.scheme].handle_async_request(request)
+
+    async def aclose(self) -> None:
+        for pool in self._pools.values():
+            await pool.aclose()
+
+
+def guarded_client(
+    checker: Checker,
+    *,
+    timeout: httpx2.Timeout | float,
+    limits: httpx2.Limits | None,
+    verify: SSLContext | None,
+) -> httpx2.AsyncClient:
+    """A client on a guarded transport, without what httpx2 does of its own accord."""
+    return httpx2.AsyncClient(
+        transport=GuardedTransport(checker, limits=limits or httpx2.Limits(), verify=verify),
+        timeout=timeout,
+        trust_env=False,
+        follow_redirects=False,
+        cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
+    )
+
+
+class _PoolTransport(httpx2.AsyncHTTPTransport):
+    """httpx2's own transport on a pool that opens its sockets through a connector.
+
+    httpx2 has no argument for that, so the pool is made here instead of by its ``__init__``, which
+    is not called: if the attribute were renamed, every request would fail, and none get past.
+    """
+
+    def __init__(
+        self, connector: _CheckedConnector, limits: httpx2.Limits, verify: SSLContext | None
+    ) -> None:
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=httpcore2.default_ssl_context() if verify is None else verify,
+            max_connections=limits.max_connections,
+            max_keepalive_connections=limits.max_keepalive_connections,
+            keepalive_expiry=limits.keepalive_expiry,
+            network_backend=connector,
+        )
+
+
+class _CheckedConnector(httpcore2.AsyncNetworkBackend):
+    """Opens a socket: resolves once, has every address checked, connects to one of them."""
+
+    def __init__(self, checker: Checker, scheme: Scheme) -> None:
+        self._checker = checker
+        self._scheme = scheme
+        self._sockets = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        url = httpx2.URL(scheme=self._scheme, host=host, port=port)
+        try:
+            addresses = await self._checker.addresses_of(target_of(url), timeout)
+        except NameNotFound as error:
+            raise httpcore2.ConnectError(str(error)) from error
+        except TimeoutError as error:
+            raise httpcore2.ConnectTimeout(f"resolving {host} took too long") from error
+        failure: httpcore2.ConnectError | httpcore2.ConnectTimeout | None = None
+        for tried, address in enumerate(addresses):
+            # One that does not answer leaves the others their share of the time.
+            left = None if deadline is None else max(0.0, deadline - loop.time())
+            share = None if left is None else left / (len(addresses) - tried)
+            try:
+                return await self._sockets.connect_tcp(
+                    str(address), port, share, local_address, socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        assert failure is not None, "a name has an address, or it is not found"
+        raise failure

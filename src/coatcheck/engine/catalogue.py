@@ -1,0 +1,186 @@
+"""Which services there are, for everybody who has to know it many times a second.
+
+Answers come from a cache that is told of changes (NOTIFY), and that forgets by itself what it was
+not told: after half a minute what it knows, after a second what it has not found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from coatcheck.domain.catalogue import ServiceDefinition, ServiceSpec
+from coatcheck.domain.endpoint_names import is_service_name
+from coatcheck.domain.errors import InvalidParameter, ServiceNameTaken
+from coatcheck.domain.registration import check_service_name, versions_of
+from coatcheck.settings import Settings
+from coatcheck.store import services as service_store
+from coatcheck.store.faults import retried
+from coatcheck.store.group_commit import Coalescer
+from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.services import CODE_ORG, ServiceKey
+
+_ENTRIES_MAX: Final = 10_000
+_KNOWN_SECONDS: Final = 30.0
+_ABSENT_SECONDS: Final = 1.0
+_READ_ROWS_MAX: Final = 500
+
+
+class Unknown(Enum):
+    """Not in the cache: ask the database."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+
+
+@dataclass(slots=True, frozen=True)
+class _Entry:
+    spec: ServiceSpec | None
+    until: float
+
+
+class Catalogue:
+    """The services that each organisation can call: its own first, then those of code.
+
+    Its connection is made when first needed. ``heard`` and ``forget_all`` are for whoever listens
+    on the SERVICES channel.
+    """
+
+    def __init__(self, settings: Settings | str) -> None:
+        dsn = settings if isinstance(settings, str) else settings.database_url
+        self._line = Line(dsn, name="catalogue", server_settings=PINNED_PLANS)
+        self._entries: dict[ServiceKey, _Entry] = {}
+        self._of_code: dict[str, ServiceSpec] = {}
+        self._changes_heard = 0
+        self._reader: Coalescer[ServiceKey, ServiceSpec | None] = Coalescer(
+            self._read, rows_max=_READ_ROWS_MAX
+        )
+
+    async def close(self) -> None:
+        await self._reader.drain()
+        await self._line.close()
+
+    # Finding
+
+    def find_now(self, org: str, service: str) -> ServiceSpec | Unknown | None:
+        """What ``find`` would answer, if it is known without asking the database."""
+        entry = self._entries.get((org, service))
+        if entry is None or entry.until < time.monotonic():
+            return UNKNOWN
+        return entry.spec
+
+    async def find(self, org: str, service: str) -> ServiceSpec | None:
+        """The service of that name that the organisation can call."""
+        known = self.find_now(org, service)
+        if not isinstance(known, Unknown):
+            return known
+        if not is_service_name(service) or "\0" in org:
+            return None  # nothing is called so, and the cache is not for guesses
+        return await self._reader.ask((org, service))
+
+    async def list(self, org: str, workspace: str | None = None) -> Sequence[ServiceSpec]:
+        """The services that the organisation can call, by name; of one workspace, if it is given.
+
+        Those of code are in the workspace ``default``. Asks the database.
+        """
+        if workspace is not None and "\0" in workspace:
+            return []
+        return await retried(lambda: service_store.list_services(self._line, org, workspace))
+
+    # Registering
+
+    async def put(
+        self, org: str, workspace: str, service: str, definition: ServiceDefinition
+    ) -> ServiceSpec:
+        """Register a service with http upstreams, or register it anew, whole.
+
+        The URLs are the caller's to check. Raises InvalidParameter for the name, InvalidInput for
+        the definition, ServiceNameTaken if code or another workspace has a service of that name.
+        """
+        check_service_name(service)
+        if "\0" in workspace:
+            raise InvalidParameter("workspace", "has a NUL", "path")
+        versions = versions_of(service, definition, await self._stored(org, service))
+        spec = await retried(
+            lambda: service_store.put(self._line, org, workspace, service, versions.values())
+        )
+        self._forget((org, service))
+        if spec is None:
+            raise ServiceNameTaken(f"there is another service named {service!r}")
+        return spec
+
+    async def delete(self, org: str, service: str, workspace: str | None = None) -> bool:
+        """Take an organisation's own service away. Whether there was one (in the workspace)."""
+        if not is_service_name(service) or "\0" in (workspace or ""):
+            return False
+        deleted = await retried(lambda: service_store.delete(self._line, org, service, workspace))
+        self._forget((org, service))
+        return deleted
+
+    async def _stored(self, org: str, service: str) -> ServiceSpec | None:
+        key = (org, service)
+        found = (await retried(lambda: service_store.find(self._line, [key]))).get(key)
+        return None if found is None or found.org != org else found
+
+    # What is heard
+
+    def heard(self, payload: str) -> None:
+        """A notification: these services changed, or (empty) any may have."""
+        for word in payload.split(","):
+            org, slash, service = word.partition("/")
+            if not slash:
+                self.forget_all()
+                return
+            if org == CODE_ORG:
+                self._forget_name(service)
+            else:
+                self._forget((org, service))
+
+    def forget_all(self) -> None:
+        """Something may have been said that was not heard."""
+        self._changes_heard += 1
+        self._entries.clear()
+
+    def _forget(self, key: ServiceKey) -> None:
+        self._changes_heard += 1
+        self._entries.pop(key, None)
+
+    def _forget_name(self, service: str) -> None:
+        """Of all organisations: code's service is everybody's."""
+        self._changes_heard += 1
+        for key in [key for key in self._entries if key[1] == service]:
+            del self._entries[key]
+
+    async def _read(self, keys: Sequence[ServiceKey]) -> Sequence[ServiceSpec | None]:
+        changes_heard = self._changes_heard
+        found = await retried(lambda: service_store.find(self._line, [*set(keys)]))
+        found = {key: self._shared(spec) for key, spec in found.items()}
+        # A change that was heard meanwhile may be newer than what was read.
+        if changes_heard == self._changes_heard:
+            self._remember(keys, found)
+        return [found.get(key) for key in keys]
+
+    def _shared(self, spec: ServiceSpec) -> ServiceSpec:
+        """One object for a service of code, however many organisations call it."""
+        if spec.org != CODE_ORG:
+            return spec
+        known = self._of_code.get(spec.service)
+        if known is None or known.updated_at != spec.updated_at:
+            self._of_code[spec.service] = known = spec
+        return known
+
+    def _remember(self, keys: Sequence[ServiceKey], found: dict[ServiceKey, ServiceSpec]) -> None:
+        now = time.monotonic()
+        for key in keys:
+            spec = found.get(key)
+            # Put last: what was learned longest ago goes first when there is no more room.
+            self._entries.pop(key, None)
+            lasts = _ABSENT_SECONDS if spec is None else _KNOWN_SECONDS
+            self._entries[key] = _Entry(spec, now + lasts)
+        while len(self._entries) > _ENTRIES_MAX:
+            del self._entries[next(iter(self._entries))]

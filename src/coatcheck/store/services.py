@@ -1,0 +1,119 @@
+"""The catalogue's table. One function a file of ``sql/services``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import asyncpg
+import msgspec
+
+from coatcheck.domain.catalogue import EndpointSpec, ServiceSpec, VersionSpec
+from coatcheck.store.channels import SERVICES
+from coatcheck.store.line import Line
+from coatcheck.store.sql import sql
+
+CODE_ORG: Final = ""
+"""Whose the services are that code declares: everybody's."""
+CODE_WORKSPACE: Final = "default"
+
+ServiceKey = tuple[str, str]
+"""An organisation and the name of a service."""
+
+
+class _StoredVersion(msgspec.Struct):
+    endpoints: tuple[EndpointSpec, ...]
+
+
+class _Stored(msgspec.Struct):
+    versions: dict[int, _StoredVersion]
+
+
+_decode: Final = msgspec.json.Decoder(_Stored).decode
+_encode: Final = msgspec.json.encode
+
+
+async def find(line: Line, keys: Sequence[ServiceKey]) -> dict[ServiceKey, ServiceSpec]:
+    """The service that each name means to each organisation; what is not there is left out."""
+    rows = await line.fetch(
+        sql("services/find"), [org for org, _ in keys], [service for _, service in keys]
+    )
+    specs: dict[ServiceKey, ServiceSpec] = {}
+    found: dict[ServiceKey, ServiceSpec] = {}
+    for row in rows:
+        own = (row["org_id"], row["service_id"])
+        if own not in specs:  # code's is everybody's: read it once
+            specs[own] = _spec(row)
+        found[row["asked_by"], row["service_id"]] = specs[own]
+    return found
+
+
+async def list_services(line: Line, org: str, workspace: str | None) -> list[ServiceSpec]:
+    """The services that an organisation can call, by name."""
+    return [_spec(row) for row in await line.fetch(sql("services/list"), org, workspace)]
+
+
+async def list_code(line: Line) -> list[ServiceSpec]:
+    """The services that workers' code declares."""
+    return [_spec(row) for row in await line.fetch(sql("services/list_code"))]
+
+
+async def publish(line: Line, versions: Mapping[str, Sequence[VersionSpec]]) -> list[str]:
+    """What a worker's code declares, by service. The names of those that this changed."""
+    flat = [(service, each) for service, specs in versions.items() for each in specs]
+    if not flat:
+        return []
+    rows = await line.fetch(
+        sql("services/publish"),
+        [service for service, _ in flat],
+        [each.version for _, each in flat],
+        [_encode(each.endpoints).decode() for _, each in flat],
+        CODE_WORKSPACE,
+        SERVICES,
+    )
+    return [row["service_id"] for row in rows]
+
+
+async def put(
+    line: Line, org: str, workspace: str, service: str, versions: Iterable[VersionSpec]
+) -> ServiceSpec | None:
+    """Register an organisation's service. None if the name is taken."""
+    stored = _Stored({each.version: _StoredVersion(each.endpoints) for each in versions})
+    rows = await line.fetch(
+        sql("services/put"),
+        org,
+        workspace,
+        service,
+        _encode(stored).decode(),
+        SERVICES,
+        _said(org, service),
+    )
+    return _spec(rows[0]) if rows else None
+
+
+async def delete(line: Line, org: str, service: str, workspace: str | None) -> bool:
+    """Take an organisation's service away. Whether there was one."""
+    rows = await line.fetch(
+        sql("services/delete"), org, service, workspace, SERVICES, _said(org, service)
+    )
+    return bool(rows)
+
+
+def _said(org: str, service: str) -> str:
+    return f"{org}/{service}"
+
+
+def _spec(row: asyncpg.Record) -> ServiceSpec:
+    stored = _decode(row["definition"])
+    return ServiceSpec(
+        org=row["org_id"],
+        workspace=row["workspace_id"],
+        service=row["service_id"],
+        source=row["source"],
+        versions={
+            number: VersionSpec(number, version.endpoints)
+            for number, version in stored.versions.items()
+        },
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )

@@ -1,0 +1,13 @@
+-- A page of the jobs of some services, newest first: what page.sql finds, for when that would read
+-- much of what others left to find a little. Results are left out: a page of them could be of any
+-- size.
+--
+-- $1-$9 see page_candidates.sql; $9 is $10 and $11 together   $10 how many to pass over   $11 how many
+WITH RECURSIVE /* include jobs/page_candidates.sql */,
+page AS MATERIALIZED (
+    SELECT c.id FROM candidates AS c ORDER BY c.id DESC OFFSET $10 LIMIT $11
+)
+SELECT /* include jobs/view_columns.sql */, NULL::bytea AS result
+FROM page AS p
+CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = $1 AND j.id = p.id) AS j
+ORDER BY j.id DESC

@@ -1,0 +1,86 @@
+-- Why jobs do not get on, for those that have been waiting or held for too long. Asked about single
+-- jobs that are old enough, never about a queue.
+--
+-- A job that waits only because others are before it is not stalled: a live worker serves it, no
+-- limit stands in its way, and the line moves.
+--
+--   target_unreachable  its last attempt found its target away
+--   no_worker           nobody who was heard of within the lane's time serves its endpoint and lane
+--   concurrency_limit   as many are held as a limit on its endpoint, organisation or flow allows
+--   heartbeat_lost      its holder has been silent for half of the lane's time, or is forgotten
+--
+-- A worker is judged by the lease times that it promised itself. Held jobs are counted as
+-- claim_limited.sql counts them, once, and only if a limit applies to any of the jobs asked about.
+--
+-- $1 organisations, $2 ids   $3 lanes, $4 how long a job of each may wait, in seconds
+WITH asked AS MATERIALIZED (
+    SELECT j.org_id, j.id, j.state, j.lane, j.endpoint, j.flow, j.lease, j.unreachables,
+           j.error_code, l.seconds * interval '1 second' AS patience,
+           now() - j.created_at AS age,
+           now() - greatest(j.run_at, j.updated_at) AS due_for
+    FROM unnest($1::text[], $2::uuid[]) AS a (org_id, id)
+    JOIN jobs AS j ON j.org_id = a.org_id AND j.id = a.id
+    JOIN unnest($3::text[], $4::double precision[]) AS l (lane, seconds) ON l.lane = j.lane::text
+),
+serving AS MATERIALIZED (
+    SELECT w.boot, w.endpoints, w.lanes, now() - w.last_seen_at AS silent_for,
+           w.urgent_seconds, w.standard_seconds, w.bulk_seconds
+    FROM workers AS w
+),
+held AS MATERIALIZED (
+    SELECT j.endpoint, j.org_id, j.flow, count(*) AS jobs
+    FROM jobs AS j
+    WHERE j.lease IS NOT NULL
+    GROUP BY j.endpoint, j.org_id, j.flow
+)
+SELECT a.org_id, a.id,
+       CASE
+           WHEN a.lease IS NOT NULL THEN CASE
+               WHEN NOT EXISTS (
+                   SELECT FROM serving AS w
+                   WHERE w.boot = a.lease >> 40
+                     AND w.silent_for <= interval '0.5 seconds' * CASE a.lane
+                         WHEN 'urgent' THEN w.urgent_seconds
+                         WHEN 'standard' THEN w.standard_seconds
+                         WHEN 'bulk' THEN w.bulk_seconds
+                     END
+               ) THEN 'heartbeat_lost'
+           END
+           WHEN a.state NOT IN ('staged', 'queued', 'retrying') THEN NULL
+           WHEN a.age > a.patience AND a.unreachables > 0 AND a.error_code = 'target_unreachable'
+               THEN 'target_unreachable'
+           WHEN a.due_for <= a.patience THEN NULL
+           WHEN NOT EXISTS (
+               SELECT FROM serving AS w
+               WHERE a.endpoint = ANY (w.endpoints) AND a.lane::text = ANY (w.lanes)
+                 AND w.silent_for <= interval '1 second' * CASE a.lane
+                     WHEN 'urgent' THEN w.urgent_seconds
+                     WHEN 'standard' THEN w.standard_seconds
+                     WHEN 'bulk' THEN w.bulk_seconds
+                 END
+           ) THEN 'no_worker'
+           WHEN EXISTS (
+               SELECT FROM (
+                   SELECT * FROM concurrency_limits WHERE org_id = a.org_id AND scope = 'org'
+                   UNION ALL
+                   SELECT * FROM concurrency_limits
+                   WHERE org_id = a.org_id AND scope = 'flow' AND name = a.flow
+                   UNION ALL
+                   SELECT * FROM concurrency_limits
+                   WHERE org_id = a.org_id AND scope = 'endpoint' AND name = a.endpoint
+                   UNION ALL
+                   SELECT * FROM concurrency_limits
+                   WHERE org_id = '*' AND scope = 'endpoint' AND name = a.endpoint
+               ) AS c
+               WHERE c.held_max <= (
+                   SELECT coalesce(sum(h.jobs), 0)
+                   FROM held AS h
+                   WHERE CASE c.scope
+                       WHEN 'org' THEN h.org_id = c.org_id
+                       WHEN 'flow' THEN h.org_id = c.org_id AND h.flow = c.name
+                       WHEN 'endpoint' THEN h.endpoint = c.name AND c.org_id IN ('*', h.org_id)
+                   END
+               )
+           ) THEN 'concurrency_limit'
+       END AS reason
+FROM asked AS a

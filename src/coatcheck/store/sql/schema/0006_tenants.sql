@@ -1,0 +1,84 @@
+-- Who there is: organisations, their workspaces and users, and the keys that users call with.
+--
+-- A token of a trusted issuer may name an organisation or a user that has no row here: rows exist
+-- for what carries a limit, a plan or a key.
+--
+-- No foreign keys: with org_id first everywhere, each statement that adds a row names the
+-- organisation it must find, and the tables distribute by org_id as all others do.
+
+CREATE TABLE orgs (
+    org_id          text COLLATE "C" PRIMARY KEY,
+    name            text NOT NULL,
+    -- Stripe's word for the state of the plan. Looked at only while billing is on.
+    subscription    text NOT NULL DEFAULT 'active',
+    subscription_changed_at timestamptz,
+    stripe_customer text COLLATE "C",
+    rate_requests   integer CHECK (rate_requests > 0),
+    rate_seconds    integer CHECK (rate_seconds > 0),
+    backlog_max     integer CHECK (backlog_max >= 0),
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT org_rate_is_whole CHECK ((rate_requests IS NULL) = (rate_seconds IS NULL))
+);
+
+-- What an event of Stripe looks up.
+CREATE INDEX orgs_stripe_customer ON orgs (stripe_customer) WHERE stripe_customer IS NOT NULL;
+
+CREATE TABLE workspaces (
+    org_id       text COLLATE "C" NOT NULL,
+    workspace_id text COLLATE "C" NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (org_id, workspace_id)
+);
+
+CREATE TABLE users (
+    org_id     text COLLATE "C" NOT NULL,
+    user_id    text COLLATE "C" NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (org_id, user_id)
+);
+
+-- A key's secret is nowhere: `digest` is its HMAC-SHA256 under a pepper that the database does not
+-- have. A revoked key keeps its row, so that its id is never anybody else's.
+
+CREATE TABLE api_keys (
+    org_id        text COLLATE "C" NOT NULL,
+    key_id        text COLLATE "C" NOT NULL,
+    user_id       text COLLATE "C" NOT NULL,
+    name          text NOT NULL,
+    digest        bytea NOT NULL CHECK (octet_length(digest) = 32),
+    scopes        text[] NOT NULL CHECK (scopes <@ ARRAY['submit', 'read', 'admin']),
+    rate_requests integer CHECK (rate_requests > 0),
+    rate_seconds  integer CHECK (rate_seconds > 0),
+    created_at    timestamptz NOT NULL DEFAULT now(),
+    expires_at    timestamptz,
+    revoked_at    timestamptz,
+    PRIMARY KEY (org_id, key_id),
+    CONSTRAINT key_rate_is_whole CHECK ((rate_requests IS NULL) = (rate_seconds IS NULL))
+);
+
+-- What a request looks up: its key names no organisation.
+CREATE INDEX api_keys_by_id ON api_keys (key_id);
+
+-- Each of an organisation's subscriptions at Stripe, as the newest event told it. `changed_at` is
+-- Stripe's time of that event, in whole seconds, and `rank` puts events of one second in order.
+
+CREATE TABLE stripe_subscriptions (
+    org_id          text COLLATE "C" NOT NULL,
+    subscription_id text COLLATE "C" NOT NULL,
+    status          text NOT NULL,
+    changed_at      timestamptz NOT NULL,
+    rank            smallint NOT NULL,
+    PRIMARY KEY (org_id, subscription_id)
+);
+
+-- What an event looks up whose customer is not, or no longer, that of the organisation.
+CREATE INDEX stripe_subscriptions_by_id ON stripe_subscriptions (subscription_id);
+
+-- The events that were taken in: one that comes again changes nothing.
+
+CREATE TABLE stripe_events (
+    org_id      text COLLATE "C" NOT NULL,
+    event_id    text COLLATE "C" NOT NULL,
+    received_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (org_id, event_id)
+);

@@ -1,0 +1,15 @@
+-- An organisation registers a service, or registers it anew. Answers nothing if the name is taken:
+-- by code, or by another workspace of the organisation.
+--
+-- $1 organisation, $2 workspace, $3 name, $4 definition   $5 channel, $6 what to say on it
+WITH written AS (
+    INSERT INTO services AS s (org_id, workspace_id, service_id, source, definition)
+    SELECT $1::text, $2::text, $3::text, 'http', $4::text::jsonb
+    WHERE NOT EXISTS (SELECT FROM services AS c WHERE c.org_id = '' AND c.service_id = $3::text)
+    ON CONFLICT (org_id, service_id) DO UPDATE
+    SET definition = excluded.definition, updated_at = now()
+    WHERE s.workspace_id = excluded.workspace_id
+    RETURNING s.org_id, s.service_id, s.workspace_id, s.source,
+              s.definition::text AS definition, s.created_at, s.updated_at
+)
+SELECT w.*, pg_notify($5::text, $6::text) FROM written AS w

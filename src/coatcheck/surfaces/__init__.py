@@ -1,0 +1,1 @@
+"""What callers see: each surface has its routes, its words and its handlers."""

@@ -1,0 +1,1 @@
+"""The gateway: organisations call versioned services, synchronously or as jobs."""

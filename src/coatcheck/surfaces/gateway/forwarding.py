@@ -1,0 +1,73 @@
+"""Between a caller's request and an http upstream's: the call to store, the answer to repeat."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import unquote
+
+from coatcheck.control.call import Call
+from coatcheck.control.reply import RawHeaders, Reply, StreamReply
+from coatcheck.domain.catalogue import EndpointSpec
+from coatcheck.domain.errors import InvalidParameter, NotFound
+from coatcheck.domain.job import JobView
+from coatcheck.engine import Engine
+from coatcheck.surfaces.gateway.upstream import decode_answer, encode_call, upstream_call
+
+_NO_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+
+
+def upstream_payload(
+    spec: EndpointSpec, method: str, path: str, call: Call, body: bytes, *, own_wait: bool
+) -> bytes:
+    """The payload of the job that repeats the request. ``own_wait``: ``?wait`` is meant for us."""
+    assert spec.target is not None
+    _check_path(path)
+    url = spec.target.url.rstrip("/") + path
+    query = _query(call, own_wait=own_wait)
+    return encode_call(
+        upstream_call(
+            url=f"{url}?{query}" if query else url,
+            method=method,
+            headers=call.scope["headers"],
+            own_headers=spec.target.headers,
+            body=body,
+            timeout_seconds=spec.target.timeout_seconds,
+        )
+    )
+
+
+def upstream_fingerprint(
+    spec: EndpointSpec, method: str, path: str, call: Call, body: bytes
+) -> bytes:
+    """What makes two requests the same: not the headers, which differ with every trace."""
+    query = _query(call, own_wait=True)
+    return "\0".join([spec.flow, method, path, query, ""]).encode() + body
+
+
+async def reproduced(engine: Engine, view: JobView, headers: RawHeaders) -> Reply | StreamReply:
+    """The upstream's answer, as it gave it."""
+    assert view.result is not None
+    answer = decode_answer(view.result)
+    headers = [*answer.reply_headers(), *headers]
+    body = answer.body()
+    if body is not None:
+        return Reply(answer.status, b"" if answer.status in _NO_BODY else body, headers)
+    for artifact in await engine.artifacts(view.id, org=view.org):
+        if artifact.name == answer.artifact:
+            length = (b"content-length", b"%d" % artifact.size)
+            return StreamReply(answer.status, engine.read_artifact(artifact), [*headers, length])
+    raise NotFound
+
+
+def _check_path(path: str) -> None:
+    """A path must stay below the upstream's own."""
+    for segment in path.split("/"):
+        if unquote(segment) in (".", ".."):
+            raise InvalidParameter("path", "must not contain . or .. as a segment", "path")
+
+
+def _query(call: Call, *, own_wait: bool) -> str:
+    query = str(call.scope["query_string"], "latin-1")
+    if not own_wait or "wait" not in query:
+        return query
+    return "&".join(field for field in query.split("&") if not field.startswith("wait="))

@@ -1,0 +1,54 @@
+"""What a Python endpoint is given: the body's fields, and those of the path and the query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.control.json_bodies import read_json
+from coatcheck.domain.catalogue import EndpointSpec
+from coatcheck.domain.errors import InvalidBody, InvalidParameter
+from coatcheck.encoding import encode
+
+_TYPES: Final[Mapping[str, type]] = {"integer": int, "number": float, "boolean": bool}
+
+
+def python_payload(
+    spec: EndpointSpec, body: bytes, params: Mapping[str, str], query: Mapping[str, str]
+) -> bytes:
+    """The job's payload. Raises InvalidBody or InvalidParameter."""
+    value = read_json(body) if body else {}
+    if not params and not query:
+        return body or b"{}"
+    if not isinstance(value, dict):
+        raise InvalidBody(
+            "The body must be an object, because the path or the query has fields of it."
+        )
+    for place, fields in (("path", params), ("query", query)):
+        for name, text in fields.items():
+            if name in value:
+                raise InvalidParameter(
+                    name, "came twice: in the body, the path or the query", place
+                )
+            value[name] = _typed(spec, name, text, place)
+    return encode(value)
+
+
+def _typed(spec: EndpointSpec, name: str, text: str, place: str) -> Any:
+    """A field of the path or the query, as the endpoint's argument wants it."""
+    kind = spec.parameters.get(name, "string")
+    wanted = _TYPES.get(kind)
+    if "\0" in text:
+        raise InvalidParameter(name, "contains NUL", place)
+    if wanted is None:
+        return text
+    try:
+        value: Any = msgspec.convert(text, wanted, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidParameter(name, f"must be {kind}", place) from error
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidParameter(name, "must be a number that JSON has", place)
+    return value

@@ -1,0 +1,159 @@
+"""Services with http upstreams: registered, shown and taken away over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from coatcheck.control.call import Call
+from coatcheck.control.operations import Answer, Operation, RequestBody
+from coatcheck.control.problems import MEDIA_TYPE, Problem
+from coatcheck.control.reply import Reply, json_reply
+from coatcheck.control.struct_bodies import read_body
+from coatcheck.domain.catalogue import HttpTargetDefinition, ServiceDefinition, ServiceSpec
+from coatcheck.domain.errors import InvalidParameter, NotFound, UrlForbidden
+from coatcheck.domain.identity import Scope
+from coatcheck.surfaces.gateway.reading import HOSTED
+from coatcheck.surfaces.gateway.scene import Scene
+
+CHECK_SECONDS_MAX: Final = 15.0
+DEFINITION_BYTES_MAX: Final = 1024 * 1024
+_WORKSPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class HostedService(msgspec.Struct, frozen=True):
+    """A service that the organisation can call. ``source`` is ``code`` or ``http``."""
+
+    org_id: str
+    workspace_id: str
+    service_id: str
+    source: str
+    latest_version: int
+    definition: ServiceDefinition
+    created_at: datetime
+    updated_at: datetime
+
+
+class Registering:
+    """The routes of hosted services."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def show(self, call: Call) -> Reply:
+        service = await self._scene.service(call.principal.org, call.params["service"])
+        if service is None or service.workspace != call.params["ws"]:
+            raise NotFound
+        return json_reply(_shown(service, call.principal.org))
+
+    async def put(self, call: Call) -> Reply:
+        workspace = call.params["ws"]
+        if not _WORKSPACE.fullmatch(workspace):
+            raise InvalidParameter("ws", "must be letters, digits, '.', '_' or '-'", "path")
+        definition = await read_body(call, ServiceDefinition, DEFINITION_BYTES_MAX)
+        await self._check_urls(definition)
+        service = await self._scene.catalogue.put(
+            call.principal.org, workspace, call.params["service"], definition
+        )
+        return json_reply(_shown(service, call.principal.org))
+
+    async def delete(self, call: Call) -> Reply:
+        deleted = await self._scene.catalogue.delete(
+            call.principal.org, call.params["service"], call.params["ws"]
+        )
+        if not deleted:
+            raise NotFound
+        return Reply(HTTPStatus.NO_CONTENT)
+
+    async def _check_urls(self, definition: ServiceDefinition) -> None:
+        urls = {
+            endpoint.target.url: f"versions.{number}.endpoints[{at}].target.url"
+            for number, version in definition.versions.items()
+            for at, endpoint in enumerate(version.endpoints)
+            if isinstance(endpoint.target, HttpTargetDefinition)
+        }
+        try:
+            async with asyncio.timeout(CHECK_SECONDS_MAX), asyncio.TaskGroup() as checks:
+                for url, place in urls.items():
+                    checks.create_task(self._check_url(url, place))
+        except* UrlForbidden as forbidden:
+            raise forbidden.exceptions[0] from None
+        except* TimeoutError:
+            raise UrlForbidden("The hosts of the URLs could not be looked up in time.") from None
+
+    async def _check_url(self, url: str, place: str) -> None:
+        try:
+            await self._scene.guard.check_url(url)
+        except UrlForbidden as error:
+            raise UrlForbidden(f"{place}: {error}") from error
+
+
+def _shown(service: ServiceSpec, org: str) -> HostedService:
+    return HostedService(
+        org_id=org,
+        workspace_id=service.workspace,
+        service_id=service.service,
+        source=service.source,
+        latest_version=service.latest,
+        definition=service.definition,
+        created_at=service.created_at,
+        updated_at=service.updated_at,
+    )
+
+
+def operations(scene: Scene) -> list[Operation]:
+    """The routes by which services are registered."""
+    registering = Registering(scene)
+    return [
+        Operation(
+            methods=["GET"],
+            path=HOSTED,
+            name="service",
+            summary="A service: its versions and endpoints.",
+            description="The values of its targets' headers are not shown.",
+            handler=registering.show,
+            access=Scope.READ,
+            answers=[Answer(HTTPStatus.OK, "The service.", HostedService)],
+            tag="gateway",
+        ),
+        Operation(
+            methods=["PUT"],
+            path=HOSTED,
+            name="register_service",
+            summary="Register a service with http upstreams, or register it anew.",
+            handler=registering.put,
+            access=Scope.ADMIN,
+            body=RequestBody("The whole service.", ServiceDefinition),
+            answers=[
+                Answer(HTTPStatus.OK, "The service is registered.", HostedService),
+                Answer(
+                    HTTPStatus.CONFLICT,
+                    "Code, or another workspace, has a service of that name.",
+                    Problem,
+                    MEDIA_TYPE,
+                ),
+                Answer(
+                    HTTPStatus.UNPROCESSABLE_ENTITY,
+                    "The document does not fit, or a URL may not be called.",
+                    Problem,
+                    MEDIA_TYPE,
+                ),
+            ],
+            tag="gateway",
+        ),
+        Operation(
+            methods=["DELETE"],
+            path=HOSTED,
+            name="remove_service",
+            summary="Take a registered service away. Its jobs go on.",
+            handler=registering.delete,
+            access=Scope.ADMIN,
+            answers=[Answer(HTTPStatus.NO_CONTENT, "It is gone.", empty=True)],
+            tag="gateway",
+        ),
+    ]

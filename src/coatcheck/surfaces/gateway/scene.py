@@ -1,0 +1,73 @@
+"""What every gateway route needs: the engine, the catalogue, the gate, and who asks for what."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from coatcheck.control.call import Call
+from coatcheck.control.gate import Gate, check_scope
+from coatcheck.control.job_answers import JobAnswers, may_see
+from coatcheck.domain.catalogue import ServiceSpec
+from coatcheck.domain.errors import JobNotFound, NotFound, Unauthenticated
+from coatcheck.domain.identity import Principal, Scope
+from coatcheck.domain.job import JobView
+from coatcheck.egress import Guard
+from coatcheck.engine import Engine
+from coatcheck.engine.catalogue import Catalogue, Unknown
+from coatcheck.surfaces.gateway.naming import name_of
+from coatcheck.surfaces.gateway.voice import GatewayVoice
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+DEFAULT_WORKSPACE: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The parts that the gateway's routes work with."""
+
+    engine: Engine
+    catalogue: Catalogue
+    gate: Gate
+    answers: JobAnswers
+    guard: Guard
+
+    async def service(self, org: str, name: str) -> ServiceSpec | None:
+        if not _NAME.fullmatch(name):
+            return None
+        found = self.catalogue.find_now(org, name)
+        return await self.catalogue.find(org, name) if isinstance(found, Unknown) else found
+
+    async def voice(self, org: str, service: str) -> GatewayVoice:
+        spec = await self.service(org, service)
+        workspace = DEFAULT_WORKSPACE if spec is None else spec.workspace
+        return GatewayVoice(org, service, workspace, self.engine.stall_reason)
+
+    async def job(self, call: Call, scope: Scope) -> JobView:
+        """The job that the path names, if the caller may see it.
+
+        A caller without a credential learns of nothing but jobs that are open to anyone.
+        """
+        org, service = call.params["org"], call.params["service"]
+        principal = await self.gate.caller(call)
+        if principal is not None:
+            check_scope(principal, scope)
+            call.reply_headers = await self.gate.count(principal)
+        try:
+            if not _NAME.fullmatch(org):
+                raise JobNotFound("there is no such job")
+            view = await self.engine.get(call.params["id"], org=org)
+            named = name_of(view)
+            if named is None or named.service != service or not may_see(principal, view, org):
+                raise JobNotFound("there is no such job")
+        except JobNotFound:
+            if principal is None:
+                raise Unauthenticated from None
+            raise
+        return view
+
+
+def check_org(principal: Principal, org: str) -> None:
+    if principal.org != org:
+        raise NotFound

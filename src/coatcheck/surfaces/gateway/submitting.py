@@ -1,0 +1,404 @@
+"""Handing work in: asynchronously, or as a call whose answer is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from coatcheck.control.call import Call
+from coatcheck.control.gate import check_scope
+from coatcheck.control.idempotency import read_idempotency_key
+from coatcheck.control.job_answers import (
+    IDEMPOTENCY_PARAMETERS,
+    TICKET_HEADERS,
+    WAIT_PARAMETERS,
+    JobUrls,
+    check_mismatch,
+    may_see,
+    replay_headers,
+)
+from coatcheck.control.json_bodies import check_content_type
+from coatcheck.control.operations import (
+    EVERY_METHOD,
+    Access,
+    Answer,
+    Operation,
+    Parameter,
+    RequestBody,
+)
+from coatcheck.control.pace import kind_of
+from coatcheck.control.preferences import Preferences, read_preferences
+from coatcheck.control.problems import MEDIA_TYPE, Problem, method_not_allowed, problem
+from coatcheck.control.reply import JSON, RawHeaders, Reply, StreamReply
+from coatcheck.domain.catalogue import EndpointSpec, Matched, ServiceSpec
+from coatcheck.domain.errors import (
+    InvalidParameter,
+    NotAsyncEligible,
+    NotFound,
+    QueueFull,
+    SubscriptionInactive,
+    Unauthenticated,
+    UnknownLane,
+)
+from coatcheck.domain.identity import ANYONE, Principal, Scope
+from coatcheck.domain.job import JobView
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
+from coatcheck.domain.states import State
+from coatcheck.engine import Ticket
+from coatcheck.surfaces.gateway import words
+from coatcheck.surfaces.gateway.forwarding import (
+    reproduced,
+    upstream_fingerprint,
+    upstream_payload,
+)
+from coatcheck.surfaces.gateway.naming import name_of
+from coatcheck.surfaces.gateway.payloads import python_payload
+from coatcheck.surfaces.gateway.scene import Scene
+from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT
+from coatcheck.surfaces.gateway.voice import GatewayVoice
+
+BASE: Final = "/api/v1/orgs/{org}/services/{service}"
+_LANES: Final = {lane.value: lane for lane in Lane}
+_WAIT: Final = "wait"
+
+
+class _Aim(NamedTuple):
+    """What a call is aimed at, and by whom."""
+
+    principal: Principal
+    service: ServiceSpec
+    matched: Matched
+    method: str
+    path: str
+
+
+class _OtherMethods(Exception):
+    """There is an endpoint at the path, for other methods than that of the call."""
+
+    def __init__(self, methods: Sequence[str]) -> None:
+        super().__init__()
+        self.methods = methods
+
+
+class Submitting:
+    """The submit routes and the synchronous route."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def submit(self, call: Call) -> Reply:
+        """POST .../async/{path}: answered as soon as the job is safe."""
+        given = call.header(b"x-hsl-target-method")
+        method = "POST" if given is None else given
+        try:
+            aim = await self._aim(call, method.upper())
+        except _OtherMethods as other:
+            raise InvalidParameter(
+                "X-HSL-Target-Method",
+                f"the endpoint does not take {method[:20]}; it takes {', '.join(other.methods)}",
+                "header",
+            ) from None
+        if not aim.matched.spec.async_eligible:
+            raise NotAsyncEligible("This endpoint takes synchronous calls only.")
+        preferences = read_preferences(call)
+        ticket, lane = await self._hand_in(call, aim, own_wait=True)
+        check_mismatch(ticket, preferences)
+        voice, view = self._voice(call, aim), None
+        if preferences.wait is not None or not ticket.created:
+            voice, view = await self._collect(call, aim, ticket, preferences.wait)
+        return await self._scene.answers.submitted(
+            ticket,
+            voice,
+            kind=_kind(call, aim.matched.spec),
+            lane=lane,
+            preferences=preferences,
+            view=view,
+        )
+
+    async def call(self, call: Call) -> Reply | StreamReply:
+        """ANY .../{path}: the same, and the answer is the result if it comes in time."""
+        try:
+            aim = await self._aim(call, "GET" if call.method == "HEAD" else call.method)
+        except _OtherMethods as other:
+            return method_not_allowed(call, other.methods)
+        spec = aim.matched.spec
+        preferences = read_preferences(call, in_query=False)
+        ticket, lane = await self._hand_in(call, aim, own_wait=False)
+        check_mismatch(ticket, preferences)
+        voice, view = await self._collect(call, aim, ticket, _patience(spec, preferences))
+        if view is not None and view.terminal:
+            headers = [*preferences.headers, *replay_headers(ticket)]
+            return await self._result(call, view, voice.urls(ticket.id), headers)
+        return await self._scene.answers.submitted(
+            ticket,
+            voice,
+            kind=_kind(call, spec),
+            lane=lane,
+            preferences=preferences,
+            view=view,
+        )
+
+    async def _aim(self, call: Call, method: str) -> _Aim:
+        """Who may call what. A caller without a credential learns of open endpoints only."""
+        scene = self._scene
+        org = call.params["org"]
+        path = "/" + call.params["path"]
+        principal = await scene.gate.caller(call)
+        own = principal is not None and principal.org == org
+        service = await scene.service(org, call.params["service"])
+        matched = None
+        if service is not None:
+            matched = service.match(_version(call), method, path)
+        auth = "platform" if matched is None else matched.spec.auth
+        if auth == "none":
+            principal = principal if own else await scene.gate.anonymous(org)
+        elif principal is None:
+            raise Unauthenticated
+        elif not own:
+            raise NotFound
+        assert principal is not None
+        check_scope(principal, Scope.SUBMIT)
+        call.reply_headers = await scene.gate.count(principal)
+        if service is None or matched is None:
+            methods = () if service is None else service.methods_for(_version(call), path)
+            raise _OtherMethods(methods) if methods else NotFound
+        if auth == "service_token" and principal.kind != "service":
+            raise Unauthenticated
+        return _Aim(principal, service, matched, method, path)
+
+    async def _hand_in(self, call: Call, aim: _Aim, *, own_wait: bool) -> tuple[Ticket, Lane]:
+        scene, spec = self._scene, aim.matched.spec
+        lane = _lane(call) or spec.lane
+        key = read_idempotency_key(call)
+        await self._check_new_work(call, aim, key)
+        body = await call.body(PAYLOAD_BYTES_MAX)
+        timeout = keep_completed = keep_failed = fingerprint_of = None
+        if spec.target is None:
+            if body:
+                check_content_type(call)
+            payload = python_payload(
+                spec, body, _decoded(aim.matched.params), _query(call, own_wait=own_wait)
+            )
+        else:
+            payload = upstream_payload(spec, aim.method, aim.path, call, body, own_wait=own_wait)
+            fingerprint_of = upstream_fingerprint(spec, aim.method, aim.path, call, body)
+            timeout = spec.timeout_seconds
+            keep_completed, keep_failed = spec.keep_completed_seconds, spec.keep_failed_seconds
+        ticket = await scene.engine.submit(
+            spec.engine_endpoint,
+            payload,
+            org=call.params["org"],
+            lane=lane,
+            flow=spec.flow,
+            retries=spec.retries,
+            idempotency_key=key,
+            owner=ANYONE if spec.auth == "none" else aim.principal.owner,
+            request_id=call.request_id,
+            timeout=timeout,
+            keep_completed=keep_completed,
+            keep_failed=keep_failed,
+            fingerprint_of=fingerprint_of,
+        )
+        return ticket, lane
+
+    async def _check_new_work(self, call: Call, aim: _Aim, key: str | None) -> None:
+        """Raises SubscriptionInactive or QueueFull; not for a known key, which is no new work."""
+        scene = self._scene
+        try:
+            await scene.gate.check_new_work(aim.principal)
+        except (SubscriptionInactive, QueueFull):
+            if key is None or not await scene.engine.knows_key(key, org=call.params["org"]):
+                raise
+
+    def _voice(self, call: Call, aim: _Aim) -> GatewayVoice:
+        service = aim.service
+        return GatewayVoice(
+            call.params["org"],
+            service.service,
+            service.workspace,
+            self._scene.engine.stall_reason,
+        )
+
+    async def _collect(
+        self, call: Call, aim: _Aim, ticket: Ticket, seconds: float | None
+    ) -> tuple[GatewayVoice, JobView | None]:
+        """How the job is shown; and the job once it has ended or the time is up, if there is any.
+
+        A known idempotency key may name a job of another service, or of another user of the
+        organisation. The first is shown where it is found; the second is not shown.
+        """
+        scene, org, voice = self._scene, call.params["org"], self._voice(call, aim)
+        if not ticket.created:
+            known = await scene.engine.get(ticket.id, org=org)
+            named = name_of(known)
+            if named is not None and named.service != aim.service.service:
+                voice = await scene.voice(org, named.service)
+            if named is None or not may_see(aim.principal, known, org):
+                seconds = None
+        if seconds is None:
+            return voice, None
+        return voice, await scene.answers.held(ticket.id, org, seconds)
+
+    async def _result(
+        self, call: Call, view: JobView, urls: JobUrls, headers: RawHeaders
+    ) -> Reply | StreamReply:
+        if view.state is State.COMPLETED:
+            assert view.result is not None
+            headers = [urls.link(), *headers]
+            if view.endpoint == UPSTREAM_ENDPOINT:
+                return await reproduced(self._scene.engine, view, headers)
+            return Reply(HTTPStatus.OK, view.result, [JSON, *headers])
+        code = view.error_code or "job_failed"
+        return problem(
+            call,
+            _FAILURES.get(code, HTTPStatus.BAD_GATEWAY),
+            code,
+            view.error_message or "The job failed.",
+            headers=[*urls.headers(), *headers],
+        )
+
+
+_FAILURES: Final = {
+    "invalid_input": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "cancelled": HTTPStatus.CONFLICT,
+    "timed_out": HTTPStatus.GATEWAY_TIMEOUT,
+}
+"""What a synchronous caller is answered when the job failed; else 502."""
+
+
+def _kind(call: Call, spec: EndpointSpec) -> str:
+    return kind_of(call.params["org"], spec.engine_endpoint, spec.flow)
+
+
+def _patience(spec: EndpointSpec, preferences: Preferences) -> float | None:
+    """For how long a synchronous call is held; None if it is not."""
+    if preferences.wait is not None:
+        return min(preferences.wait, spec.sync_timeout_seconds)
+    return None if preferences.respond_async else spec.sync_timeout_seconds
+
+
+def _decoded(params: Mapping[str, str]) -> Mapping[str, str]:
+    if not params:
+        return params
+    try:
+        return {name: unquote(text, errors="strict") for name, text in params.items()}
+    except UnicodeDecodeError as error:
+        raise InvalidParameter("path", "is not UTF-8 once decoded", "path") from error
+
+
+def _query(call: Call, *, own_wait: bool) -> Mapping[str, str]:
+    if own_wait and _WAIT in call.query:
+        return {name: text for name, text in call.query.items() if name != _WAIT}
+    return call.query
+
+
+def _version(call: Call) -> int | None:
+    return int(call.params["version"]) if "version" in call.params else None
+
+
+def _lane(call: Call) -> Lane | None:
+    given = call.header(b"x-hsl-lane")
+    if given is None:
+        return None
+    lane = _LANES.get(given.lower())
+    if lane is None:
+        raise UnknownLane(f"There is no lane {given[:40]!r}; there are {', '.join(_LANES)}.")
+    return lane
+
+
+def operations(scene: Scene) -> list[Operation]:
+    """The routes by which work is handed in."""
+    submitting = Submitting(scene)
+    routes = []
+    for base, suffix in ((BASE, ""), (BASE + "/v{version}", "_version")):
+        routes.append(
+            Operation(
+                methods=["POST"],
+                path=base + "/async/{path:path}",
+                name="submit" + suffix,
+                summary="Hand a job in.",
+                description="Answered as soon as the job is safe, with where to collect it. "
+                "The body and the query are the endpoint's input.",
+                handler=submitting.submit,
+                access=Access.HANDLER,
+                parameters=[*_PARAMETERS, *WAIT_PARAMETERS, _TARGET_METHOD],
+                body=_INPUT,
+                any_query=True,
+                answers=[_COMPLETED, _TICKET, _PAYMENT, _MISMATCH],
+                tag="gateway",
+            )
+        )
+        routes.append(
+            Operation(
+                methods=EVERY_METHOD,
+                path=base + "/{path:path}",
+                name="call" + suffix,
+                summary="Call an endpoint and wait for its result.",
+                description="The same as handing a job in, and the answer is the endpoint's own "
+                "if it comes within the endpoint's sync timeout; else 202, as for a job.",
+                handler=submitting.call,
+                access=Access.HANDLER,
+                parameters=[*_PARAMETERS, WAIT_PARAMETERS[1]],
+                body=_INPUT,
+                any_query=True,
+                answers=[
+                    Answer(HTTPStatus.OK, "The endpoint's result.", schema={}, media_type="*/*"),
+                    _TICKET,
+                    _PAYMENT,
+                    _MISMATCH,
+                    _OTHER_METHODS,
+                    Answer(HTTPStatus.CONFLICT, "It was cancelled.", Problem, MEDIA_TYPE),
+                    Answer(HTTPStatus.BAD_GATEWAY, "The job failed.", Problem, MEDIA_TYPE),
+                    Answer(HTTPStatus.GATEWAY_TIMEOUT, "It took too long.", Problem, MEDIA_TYPE),
+                ],
+                tag="gateway",
+            )
+        )
+    return routes
+
+
+_PARAMETERS: Final = (
+    *IDEMPOTENCY_PARAMETERS,
+    Parameter(
+        "X-HSL-Lane",
+        "header",
+        "The lane; without it the endpoint's own.",
+        {"type": "string", "enum": [lane.value for lane in Lane]},
+    ),
+)
+_TARGET_METHOD: Final = Parameter(
+    "X-HSL-Target-Method",
+    "header",
+    "The endpoint's own method, if it is not POST.",
+    {"type": "string", "enum": list(EVERY_METHOD)},
+)
+_INPUT: Final = RequestBody("The endpoint's input.", schema={}, required=False)
+_TICKET: Final = Answer(
+    HTTPStatus.ACCEPTED, "The job is safe.", words.Ticket, headers=TICKET_HEADERS
+)
+_COMPLETED: Final = Answer(
+    HTTPStatus.OK,
+    "The job has ended within the time that the caller was willing to wait.",
+    words.Job,
+    headers=TICKET_HEADERS,
+)
+_PAYMENT: Final = Answer(
+    HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
+)
+_OTHER_METHODS: Final = Answer(
+    HTTPStatus.METHOD_NOT_ALLOWED,
+    "The endpoint takes other methods.",
+    Problem,
+    MEDIA_TYPE,
+    headers={"Allow": "The methods that it takes."},
+)
+_MISMATCH: Final = Answer(
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    "The idempotency key is known with another payload, and the caller was strict; or the input "
+    "does not fit the endpoint.",
+    Problem,
+    MEDIA_TYPE,
+)

@@ -1,0 +1,24 @@
+"""The gateway's routes, put together."""
+
+from __future__ import annotations
+
+from coatcheck.control.operations import Operation
+from coatcheck.control.parts import Parts
+from coatcheck.surfaces.gateway import reading, registering, submitting
+from coatcheck.surfaces.gateway.scene import Scene
+
+
+def operations(parts: Parts) -> list[Operation]:
+    """Every route of the gateway, on the control plane's parts."""
+    scene = Scene(
+        engine=parts.engine,
+        catalogue=parts.catalogue,
+        gate=parts.gate,
+        answers=parts.answers,
+        guard=parts.guard,
+    )
+    return [
+        *submitting.operations(scene),
+        *reading.operations(scene),
+        *registering.operations(scene),
+    ]

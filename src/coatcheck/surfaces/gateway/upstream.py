@@ -1,0 +1,191 @@
+"""A call of an http upstream as a job: what goes in, what comes out.
+
+The control plane turns a caller's request into an ``UpstreamCall`` and submits that to
+``UPSTREAM_ENDPOINT``; a worker makes the call (``upstream_executor.py``) and stores an
+``UpstreamAnswer`` as the result, from which the upstream's answer can be made again, byte for byte.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final
+
+import msgspec
+
+from coatcheck.domain.errors import InvalidParameter
+from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
+from coatcheck.surfaces.gateway.upstream_headers import RawHeader, forwarded_headers
+
+UPSTREAM_SERVICE: Final = "gateway"
+UPSTREAM_ENDPOINT: Final = "gateway.post__http"
+"""The engine endpoint of every job that calls an http upstream."""
+
+CALL_URL_CHARACTERS_MAX: Final = 8_192
+"""A registered URL with a caller's path and query."""
+
+ANSWER_INLINE_BYTES_MAX: Final = 1024 * 1024
+"""A longer answer is kept as an artifact instead of in the result."""
+
+ANSWER_BYTES_MAX: Final = 1024 * 1024 * 1024
+
+ARTIFACT_NAME: Final = "upstream-answer"
+
+_FOR_BROWSERS: Final[tuple[RawHeader, ...]] = (
+    (b"content-security-policy", b"sandbox"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+class UpstreamCall(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One request to an upstream. ``headers`` may hold the registration's secrets: never log it."""
+
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=CALL_URL_CHARACTERS_MAX)]
+    method: Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{1,20}$")]
+    headers: list[tuple[str, str]] = []
+    body_text: str | None = None
+    body_base64: str | None = None
+    timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=TIMEOUT_SECONDS_MAX)] = 60.0
+    """For the whole call, from the connection to the end of the answer."""
+
+    def __repr__(self) -> str:
+        return f"<UpstreamCall {self.method}>"
+
+    def body(self) -> bytes:
+        """The bytes to send. Raises ValueError if they are no base64."""
+        if self.body_base64 is not None:
+            return base64.b64decode(self.body_base64, validate=True)
+        return b"" if self.body_text is None else self.body_text.encode()
+
+
+class UpstreamAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an upstream answered. At most one of the bodies is there; none for an empty one."""
+
+    status: int
+    headers: list[tuple[str, str]] = []
+    body_json: msgspec.Raw = msgspec.Raw()
+    """The JSON as the upstream wrote it."""
+    body_text: str | None = None
+    body_base64: str | None = None
+    artifact: str | None = None
+    """The name of the job's artifact that holds the body, if it is too long for a result."""
+    size: int = msgspec.field(default=0, name="bytes")
+
+    def body(self) -> bytes | None:
+        """The body, byte for byte; None if it is in the artifact."""
+        if self.artifact is not None:
+            return None
+        if self.body_base64 is not None:
+            return base64.b64decode(self.body_base64)
+        if self.body_text is not None:
+            return self.body_text.encode()
+        return memoryview(self.body_json).tobytes()
+
+    @property
+    def media_type(self) -> str:
+        """The content type, as the upstream spelt it."""
+        found = (value for name, value in self.headers if name == "content-type")
+        return next(found, "application/octet-stream")
+
+    def reply_headers(self) -> list[RawHeader]:
+        """The headers to repeat to a synchronous caller, names in lower case, without a length.
+
+        A tenant's upstream speaks under our host name then, so a browser is told to run nothing.
+        """
+        own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers]
+        return [*own, *_FOR_BROWSERS]
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    call: UpstreamCall
+
+
+class _Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+    media_type: str
+    size: int = msgspec.field(name="bytes")
+    body_base64: str | None = None
+    artifact: str | None = None
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode_payload: Final = msgspec.json.Decoder(_Payload).decode
+_decode_answer: Final = msgspec.json.Decoder(UpstreamAnswer).decode
+
+
+def upstream_call(
+    *,
+    url: str,
+    method: str,
+    headers: Iterable[RawHeader],
+    own_headers: Mapping[str, str],
+    body: bytes,
+    timeout_seconds: float,
+) -> UpstreamCall:
+    """The call that repeats a caller's request to an upstream.
+
+    ``headers`` are the caller's, as they came: those of the connection, of the host, and the
+    caller's credentials are left out. ``own_headers`` are the registration's and win over them.
+    ``url`` is complete, query included; raises InvalidParameter if it is too long. Whether it may
+    be called, the worker's guard says.
+    """
+    if len(url) > CALL_URL_CHARACTERS_MAX:
+        raise InvalidParameter("path", "is too long, together with its query", "path")
+    forwarded = forwarded_headers(headers)
+    own = {name.lower() for name in own_headers}
+    text, encoded = _body_fields(body)
+    return UpstreamCall(
+        url=url,
+        method=method.upper(),
+        headers=[
+            *((name, value) for name, value in forwarded if name not in own),
+            *own_headers.items(),
+        ],
+        body_text=text,
+        body_base64=encoded,
+        timeout_seconds=timeout_seconds,
+    )
+
+
+def encode_call(call: UpstreamCall) -> bytes:
+    """The payload of a job of ``UPSTREAM_ENDPOINT``."""
+    return _encode(_Payload(call))
+
+
+def decode_call(payload: bytes) -> UpstreamCall:
+    """The call that a payload holds."""
+    return _decode_payload(payload).call
+
+
+def encode_answer(answer: UpstreamAnswer) -> bytes:
+    """The result of a job of ``UPSTREAM_ENDPOINT``."""
+    return _encode(answer)
+
+
+def decode_answer(result: bytes) -> UpstreamAnswer:
+    """The answer that a completed job's result holds."""
+    return _decode_answer(result)
+
+
+def shown_result(result: bytes) -> bytes:
+    """What a caller who reads the job is shown of its result, as JSON.
+
+    The upstream's own JSON; its text as a string; null for an empty body. Any other body is an
+    object with ``media_type``, ``bytes`` and either ``body_base64`` or ``artifact``.
+    """
+    answer = decode_answer(result)
+    if answer.artifact is not None or answer.body_base64 is not None:
+        shown = _Shown(answer.media_type, answer.size, answer.body_base64, answer.artifact)
+        return _encode(shown)
+    if answer.body_text is not None:
+        return _encode(answer.body_text)
+    return memoryview(answer.body_json).tobytes() or b"null"
+
+
+def _body_fields(body: bytes) -> tuple[str | None, str | None]:
+    """The body as text if it is UTF-8, else as base64."""
+    if not body:
+        return None, None
+    try:
+        return body.decode(), None
+    except UnicodeDecodeError:
+        return None, base64.b64encode(body).decode("ascii")

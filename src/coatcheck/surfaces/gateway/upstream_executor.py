@@ -1,0 +1,200 @@
+"""The built-in service that calls http upstreams, for a worker to serve beside its own.
+
+Every call goes through the egress guard. One client, with its connections, serves all jobs of the
+process; it opens with the first call and closes with the executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import httpx2
+
+from coatcheck.domain.errors import JobCancelled, UrlForbidden
+from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
+from coatcheck.egress import Guard
+from coatcheck.egress.urls import read_target
+from coatcheck.job import Job
+from coatcheck.service import Service
+from coatcheck.settings import Settings
+from coatcheck.surfaces.gateway import upstream_outcomes as outcomes
+from coatcheck.surfaces.gateway.upstream import (
+    ANSWER_BYTES_MAX,
+    ANSWER_INLINE_BYTES_MAX,
+    ARTIFACT_NAME,
+    CALL_URL_CHARACTERS_MAX,
+    UPSTREAM_SERVICE,
+    UpstreamAnswer,
+    UpstreamCall,
+)
+from coatcheck.surfaces.gateway.upstream_body import (
+    AnswerBody,
+    artifact_answer,
+    excerpt_of,
+    inline_answer,
+)
+from coatcheck.surfaces.gateway.upstream_headers import kept_headers
+from coatcheck.version import __version__
+
+_CONNECT_SECONDS_MAX: Final = 10.0
+_KEPT_CONNECTIONS_MAX: Final = 100
+_KEPT_SECONDS: Final = 30.0
+_EXCERPT_BYTES: Final = 4_096
+_EXCERPT_CHARACTERS: Final = 500
+_PROGRESS_STEP: Final = 0.01
+
+Value = TypeVar("Value")
+
+
+class UpstreamExecutor:
+    """Makes the calls of http upstreams. A context manager, around the worker's whole run.
+
+    >>> async with UpstreamExecutor(settings) as upstreams:
+    ...     await Worker(settings, [docs, upstreams.service]).run()
+    """
+
+    def __init__(self, settings: Settings, guard: Guard | None = None) -> None:
+        self._guard = guard or Guard(settings.egress_allow)
+        self._temp_dir: Path = settings.temp_dir
+        self._client: httpx2.AsyncClient | None = None
+        self.service = Service(UPSTREAM_SERVICE, _builtin=True)
+
+        @self.service.post("/http", timeout=TIMEOUT_SECONDS_MAX)
+        async def http(job: Job, call: UpstreamCall) -> UpstreamAnswer:
+            return await _unless_cancelled(job, self._call(job, call))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _call(self, job: Job, call: UpstreamCall) -> UpstreamAnswer:
+        with AnswerBody(self._temp_dir) as body:
+            limit = asyncio.timeout(call.timeout_seconds)
+            try:
+                async with limit:
+                    response = await self._send(job, call)
+                    try:
+                        await _take_in(job, response, body)
+                    finally:
+                        await response.aclose()
+            except TimeoutError:
+                if limit.expired():
+                    raise outcomes.timed_out(call.timeout_seconds) from None
+                raise
+            headers = kept_headers(response.headers.raw)
+            file = await body.end()
+            if file is None:
+                return inline_answer(response.status_code, headers, body.held())
+            answer = artifact_answer(response.status_code, headers, body.size)
+            await job.attach(ARTIFACT_NAME, file, media_type=_storable_type(answer.media_type))
+            return answer
+
+    async def _send(self, job: Job, call: UpstreamCall) -> httpx2.Response:
+        """The upstream's answer up to its headers."""
+        if self._client is None:
+            self._client = self._open()
+        try:
+            read_target(call.url, CALL_URL_CHARACTERS_MAX)
+            request = self._client.build_request(
+                call.method,
+                call.url,
+                headers=_request_headers(job, call),
+                content=call.body(),
+                # The whole call has its own limit. Only to connect ends earlier: it costs no
+                # attempt, and there may be other addresses to try.
+                timeout=httpx2.Timeout(
+                    None, connect=min(_CONNECT_SECONDS_MAX, call.timeout_seconds / 2)
+                ),
+            )
+            return await self._client.send(request, stream=True)
+        except (httpx2.HTTPError, httpx2.InvalidURL, UrlForbidden, ValueError) as error:
+            raise outcomes.no_answer(error) from error
+
+    def _open(self) -> httpx2.AsyncClient:
+        return self._guard.client(
+            limits=httpx2.Limits(
+                max_connections=None,  # the lanes' concurrency bounds them
+                max_keepalive_connections=_KEPT_CONNECTIONS_MAX,
+                keepalive_expiry=_KEPT_SECONDS,
+            )
+        )
+
+
+async def _take_in(job: Job, response: httpx2.Response, body: AnswerBody) -> None:
+    """Read a 2xx answer into ``body``; raise what any other means for the job."""
+    if not response.is_success:
+        raise outcomes.refusal(response.status_code, response.headers, await _excerpt(response))
+    length = int(response.headers.get("content-length", 0))
+    if length > ANSWER_BYTES_MAX and response.request.method != "HEAD":
+        raise outcomes.too_large(ANSWER_BYTES_MAX)
+    shown = 0.0
+    try:
+        # Raw: nothing is unpacked here, whose size nobody knows beforehand.
+        async for piece in response.aiter_raw():
+            await body.add(piece)
+            if length > ANSWER_INLINE_BYTES_MAX and body.size / length >= shown + _PROGRESS_STEP:
+                shown = min(body.size / length, 1.0)
+                await job.progress(shown, f"{body.size} of {length} bytes")
+    except httpx2.HTTPError as error:
+        raise outcomes.broke_off() from error
+
+
+async def _excerpt(response: httpx2.Response) -> str:
+    """The beginning of an error's text, for whoever reads why the job failed."""
+    read = bytearray()
+    try:
+        async for piece in response.aiter_raw():
+            read += piece
+            if len(read) >= _EXCERPT_BYTES:
+                break
+    except httpx2.HTTPError:
+        pass  # the status alone will do
+    return excerpt_of(kept_headers(response.headers.raw), bytes(read), _EXCERPT_CHARACTERS)
+
+
+def _request_headers(job: Job, call: UpstreamCall) -> list[tuple[bytes, bytes]]:
+    """The call's headers, and what tells the upstream which job and attempt this is."""
+    ours = {
+        "user-agent": f"coatcheck/{__version__}",
+        "x-request-id": job.request_id,
+        "x-coatcheck-job-id": job.id,
+        "x-coatcheck-attempt": str(job.attempt),
+        "idempotency-key": job.id,
+    }
+    given = {name.lower() for name, _ in call.headers}
+    added = [(name, value) for name, value in ours.items() if value and name not in given]
+    # Compressed answers would have to be unpacked to be shown as JSON.
+    headers = [*call.headers, *added, ("accept-encoding", "identity")]
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
+async def _unless_cancelled(job: Job, work: Coroutine[Any, Any, Value]) -> Value:
+    """What ``work`` returns; it is stopped as soon as somebody cancels the job."""
+    working = asyncio.create_task(work)
+    cancelled = asyncio.create_task(job.wait_cancelled())
+    try:
+        await asyncio.wait({working, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise JobCancelled
+        return working.result()
+    finally:
+        for task in (working, cancelled):
+            task.cancel()
+        await asyncio.gather(working, cancelled, return_exceptions=True)
+
+
+def _storable_type(media_type: str) -> str:
+    plain = media_type.isascii() and media_type.isprintable() and "/" in media_type[1:-1]
+    return media_type if plain and len(media_type) <= 255 else "application/octet-stream"

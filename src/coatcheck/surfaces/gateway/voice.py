@@ -1,0 +1,98 @@
+"""Shows jobs as the gateway does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from coatcheck.control.job_answers import JobUrls
+from coatcheck.domain.job import JobView
+from coatcheck.domain.states import State
+from coatcheck.surfaces.gateway import words
+from coatcheck.surfaces.gateway.naming import name_of
+from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT, shown_result
+
+_NO_RESULT: Final = msgspec.Raw(b"null")
+
+StallReason = Callable[[JobView], Awaitable[str | None]]
+
+
+class GatewayVoice:
+    """The jobs of one service of one organisation."""
+
+    __slots__ = ("_base", "_org", "_service", "_stall_reason", "_workspace")
+
+    def __init__(self, org: str, service: str, workspace: str, stall_reason: StallReason) -> None:
+        self._org = org
+        self._service = service
+        self._workspace = workspace
+        self._stall_reason = stall_reason
+        self._base = f"/api/v1/orgs/{quote(org, safe='')}/services/{quote(service, safe='')}/jobs/"
+
+    def urls(self, job_id: str) -> JobUrls:
+        poll = self._base + job_id
+        return JobUrls(poll, poll + "/events", poll + "/cancel")
+
+    def ticket(self, job_id: str, state: State, urls: JobUrls) -> words.Ticket:
+        status = words.STATUSES[state]
+        return words.Ticket(job_id, status, urls.poll, urls.events, urls.cancel, state.terminal)
+
+    async def job(self, view: JobView) -> Any:
+        named = name_of(view)
+        assert named is not None, "a job of another surface"
+        stalled_reason = None if view.terminal else await self._stall_reason(view)
+        return words.Job(
+            id=view.id,
+            org_id=view.org,
+            workspace_id=self._workspace,
+            service_id=named.service,
+            version_id=named.version_id,
+            endpoint_id=named.endpoint_id,
+            endpoint_key=named.key,
+            execution_mode="invocation",
+            lane=view.lane.value,
+            status=words.STATUSES[view.state],
+            idempotency_key=view.idempotency_key,
+            execution_id=None,
+            attempt_count=view.attempts,
+            result_summary=_result(view),
+            last_error=_last_error(view),
+            pre_dispatch_age_seconds=_pre_dispatch_age(view),
+            stalled=stalled_reason is not None,
+            stalled_reason=stalled_reason,
+            started_at=view.started_at,
+            completed_at=view.finished_at,
+            expires_at=view.expires_at,
+            created_at=view.created_at,
+            updated_at=view.updated_at,
+            terminal=view.terminal,
+            progress=_progress(view),
+        )
+
+
+def _result(view: JobView) -> msgspec.Raw:
+    if view.result is None:
+        return _NO_RESULT
+    if view.endpoint == UPSTREAM_ENDPOINT:
+        return msgspec.Raw(shown_result(view.result))
+    return msgspec.Raw(view.result)
+
+
+def _last_error(view: JobView) -> words.LastError | None:
+    if view.error_code is None:
+        return None
+    return words.LastError(view.error_code, view.error_message or "")
+
+
+def _pre_dispatch_age(view: JobView) -> float:
+    until = view.dispatched_at or view.finished_at or view.read_at
+    return max(0.0, round((until - view.created_at).total_seconds(), 6))
+
+
+def _progress(view: JobView) -> words.Progress | None:
+    if view.progress is None:
+        return None
+    return words.Progress(round(view.progress, 6), view.progress_note)

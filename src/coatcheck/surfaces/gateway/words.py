@@ -1,0 +1,92 @@
+"""What the gateway's jobs look like: the words of its contract, from the engine's."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from coatcheck.domain.states import State
+
+STATUSES: Final = {state: state.value for state in State} | {State.FINALIZING: "processing"}
+STATES: Final = {
+    status: [state for state, word in STATUSES.items() if word == status]
+    for status in dict.fromkeys(STATUSES.values())
+}
+"""The engine's states behind each status."""
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    """A job was handed in. Its result is found at ``poll_url``."""
+
+    job_id: str
+    status: str
+    poll_url: str
+    events_url: str
+    cancel_url: str
+    terminal: bool
+
+
+class LastError(msgspec.Struct, frozen=True):
+    """Why the last attempt failed."""
+
+    code: str
+    message: str
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a job says it is, from 0 to 1, and in words."""
+
+    fraction: float
+    note: str | None
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A job. ``result_summary`` is there once it has completed; ``terminal`` says that it ended."""
+
+    id: str
+    org_id: str
+    workspace_id: str
+    service_id: str
+    version_id: str
+    endpoint_id: str
+    endpoint_key: str
+    execution_mode: str
+    lane: str
+    status: str
+    idempotency_key: str | None
+    execution_id: str | None
+    attempt_count: int
+    result_summary: msgspec.Raw
+    last_error: LastError | None
+    pre_dispatch_age_seconds: float
+    stalled: bool
+    stalled_reason: str | None
+    started_at: datetime | None
+    completed_at: datetime | None
+    expires_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    terminal: bool
+    progress: Progress | None
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """Jobs, newest first, without their results.
+
+    ``total`` counts to 10,000; ``total_is_exact`` says whether there are more. ``next`` is the
+    ``cursor`` of the page after this one.
+    """
+
+    items: list[Job]
+    total: int
+    total_is_exact: bool
+    next: str | None
+
+
+class BatchStatus(msgspec.Struct, frozen=True):
+    """The jobs that were asked for, in that order, and the ids that name none."""
+
+    items: list[Job]
+    not_found: list[str]

@@ -1,0 +1,73 @@
+"""The programs in ``examples/client`` run, and the guide that shows them shows these."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from examples.documents import documents
+from examples.hello import hello
+from tests.e2e.programs import output_of
+from tests.markdown import REPOSITORY, Page
+from tests.surfaces.house import House
+
+EXAMPLES = REPOSITORY / "examples" / "client"
+GUIDE = Page(REPOSITORY / "docs" / "how-to" / "use-the-python-client.md")
+TEXT = b"to be or not to be"
+
+
+@pytest.fixture
+async def env(dsn: str, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
+    """What a client's program is told: where the server is, and its key."""
+    async with House(dsn, tmp_path) as house:
+        await house.work(hello, documents)
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("COATCHECK_")}
+        yield inherited | {
+            "COATCHECK_URL": str(house.http.base_url),
+            "COATCHECK_API_KEY": house.key,
+            "NO_PROXY": "127.0.0.1",
+            "PYTHONPATH": str(REPOSITORY / "src"),
+        }
+
+
+async def run(name: str, env: dict[str, str]) -> list[str]:
+    printed = await asyncio.to_thread(output_of, EXAMPLES / name, cwd=REPOSITORY, env=env)
+    return printed.splitlines()
+
+
+async def test_greet_waits_for_its_result(env: dict[str, str]) -> None:
+    first, *rest = await run("greet.py", env)
+    assert first == "queued, so far"
+    assert rest == ["completed: Hello, Ada!", "Hello, Grace!"]
+
+
+async def test_follow_shows_each_heading_once(env: dict[str, str]) -> None:
+    assert await run("follow.py", env) == [
+        "heading: To be",
+        "heading: That is the question",
+        "completed with 2 headings",
+    ]
+
+
+async def test_many_collects_results_and_failures_and_may_be_started_twice(
+    env: dict[str, str],
+) -> None:
+    lines = await run("many.py", env)
+    assert lines[:2] == [
+        f"{name}: {hashlib.new(name, TEXT).hexdigest()[:16]}" for name in ("sha256", "blake2b")
+    ]
+    assert lines[2].startswith("rot13: invalid_input: algorithm: ")
+    assert lines[3] == "1 failed"
+    assert await run("many.py", env) == lines
+
+
+def test_the_guide_shows_the_programs_as_they_are() -> None:
+    shown = [block.text for block in GUIDE.blocks("python")]
+    for path in EXAMPLES.glob("*.py"):
+        _, _, program = path.read_text().rpartition('"""\n\n')
+        assert program in shown, path.name

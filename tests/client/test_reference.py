@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+
+import pytest
+
+import coatcheck.client
+from coatcheck.client import BatchStatus, Event, Job, JobUrls, Page, Progress, UsageDay
+from tests.markdown import REPOSITORY
+
+REFERENCE = (REPOSITORY / "docs" / "reference" / "client.md").read_text()
+
+
+@pytest.mark.parametrize("name", coatcheck.client.__all__)
+def test_every_name_of_the_client_says_what_it_is(name: str) -> None:
+    assert inspect.getdoc(getattr(coatcheck.client, name))
+
+
+def test_every_field_and_method_of_a_job_is_in_the_reference() -> None:
+    members = [name for name, _ in inspect.getmembers(Job) if not name.startswith("_")]
+    assert {"id", "result", "wait", "raw"} <= set(members)
+    for name in set(members) - {"learn"}:
+        assert re.search(rf"`(job\.)?{name}\b", REFERENCE), name
+
+
+@pytest.mark.parametrize("kind", [BatchStatus, Event, JobUrls, Page, Progress, UsageDay])
+def test_every_field_of_an_answer_is_in_the_reference(kind: type) -> None:
+    names = (
+        [field.name for field in dataclasses.fields(kind)]
+        if dataclasses.is_dataclass(kind)
+        else list(inspect.get_annotations(kind))
+    )
+    assert names
+    for name in names:
+        assert re.search(rf"[`(, ]{name}\b", REFERENCE), name

@@ -1,0 +1,135 @@
+"""Two organisations with the same kinds of possessions: whose they are is all that differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coatcheck.control.app import create_app
+from coatcheck.control.operations import EVERY_METHOD, Operation
+from coatcheck.domain import api_keys, ids
+from coatcheck.domain.identity import ALL_SCOPES, Scope
+from coatcheck.surfaces.served import SURFACES
+from tests.contract.things_service import things
+from tests.surfaces.house import House, bearer
+from tests.waiting import eventually_async
+
+OWN, FOREIGN, ABSENT = "default", "other", "nobody"
+OWNER = "user:dev"
+HOSTED = "/api/v1/orgs/{org}/workspaces/default/hosted-services/{service}"
+
+
+@dataclass(frozen=True, slots=True)
+class Possession:
+    """Something of the caller's, the like of another organisation's, and what there is none of."""
+
+    own: str
+    foreign: str
+    absent: str
+
+
+@dataclass
+class Estate:
+    """What requests are about. The organisations' services have an upstream that answers."""
+
+    house: House
+    upstream_url: str
+    ended_job: Possession
+    waiting_job: Possession
+    key_id: Possession
+    org: Possession = Possession(OWN, FOREIGN, ABSENT)
+    service: Possession = Possession("mine", "theirs", "nothing")
+    workspace: Possession = Possession("default", "private", "nowhere")
+
+    @classmethod
+    async def built(cls, house: House, upstream_url: str) -> Estate:
+        await house.org(FOREIGN)
+        await house.work(things)
+        await house.call_upstreams()
+        stranger = await house.create_key(FOREIGN)
+        estate = cls(
+            house,
+            upstream_url,
+            ended_job=Possession(
+                await ended_job(house, OWN), await ended_job(house, FOREIGN), fresh_id()
+            ),
+            waiting_job=Possession(
+                await waiting_job(house, OWN), await waiting_job(house, FOREIGN), fresh_id()
+            ),
+            key_id=Possession(key_id_of(await house.create_key()), key_id_of(stranger), fresh_id()),
+        )
+        await estate.register(OWN, "mine", house.key)
+        await estate.register(FOREIGN, "theirs", stranger)
+        return estate
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """Of a service that takes every method on one path."""
+        target = {"type": "http", "url": self.upstream_url}
+        endpoints = [
+            {"method": method, "path": "/thing", "target": target} for method in EVERY_METHOD
+        ]
+        return {"versions": {"1": {"endpoints": endpoints}}}
+
+    async def register(self, org: str, service: str, key: str) -> None:
+        path = HOSTED.format(org=org, service=service)
+        answer = await self.house.http.put(path, json=self.definition, headers=bearer(key))
+        assert answer.status_code == 200, answer.text
+
+    async def restore(self) -> None:
+        """Put right what calls that were let in have changed."""
+        await self.register(OWN, self.service.own, self.house.key)
+        for name in (self.service.foreign, self.service.absent):
+            gone = await self.house.http.delete(HOSTED.format(org=OWN, service=name))
+            assert gone.status_code in (204, 404)
+        self.waiting_job = replace(self.waiting_job, own=await waiting_job(self.house, OWN))
+
+    def operations(self) -> list[tuple[Operation, str]]:
+        """Every operation that is served, with each of its methods."""
+        app = create_app(self.house.parts, SURFACES)
+        return [(operation, method) for operation in app.operations for method in operation.methods]
+
+    async def key_without(self, scope: Scope) -> str:
+        return await self.house.create_key(scopes=ALL_SCOPES - {scope})
+
+    async def revoked_key(self) -> str:
+        """A key that was let in, and is not any more."""
+        key = await self.house.create_key()
+        assert await self._status(key) == 200
+        await self.house.revoke(key)
+
+        async def refused() -> bool:
+            return await self._status(key) == 401
+
+        await eventually_async(refused, "the revocation is heard")
+        return key
+
+    async def _status(self, key: str) -> int:
+        answer = await self.house.http.get(f"/api/v1/orgs/{OWN}/usage", headers=bearer(key))
+        return answer.status_code
+
+
+def fresh_id() -> str:
+    return ids.to_text(ids.new_id())
+
+
+def key_id_of(key: str) -> str:
+    parsed = api_keys.parse(key.encode())
+    assert parsed is not None
+    return parsed.key_id
+
+
+async def ended_job(house: House, org: str) -> str:
+    ticket = await house.engine.submit("things.post__talk", {}, org=org, owner=OWNER)
+
+    async def ended() -> bool:
+        return (await house.engine.get(ticket.id, org=org)).terminal
+
+    await eventually_async(ended, "the job has ended")
+    return ticket.id
+
+
+async def waiting_job(house: House, org: str) -> str:
+    """A job that no worker takes."""
+    ticket = await house.engine.submit("things.post__thing", {}, org=org, owner=OWNER, delay=3_600)
+    return ticket.id

@@ -1,0 +1,185 @@
+"""What each route needs, and what it answers to whom: one entry for every operation.
+
+The credentials, the foreign and the absent names are the same for all of them, so a route's entry
+says only what is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from coatcheck.control.operations import Access, Operation
+from coatcheck.domain.identity import Scope
+from tests.contract.estate import Estate, Possession
+
+NOT_FOUND = 404
+
+Possessions = Callable[[Estate], Mapping[str, Possession]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """How a route is called, and its statuses.
+
+    ``scope`` is what a caller needs; None where anyone may call. ``foreign`` has the statuses for
+    another organisation's names in the path, where they are not 404; so has ``other_user`` for
+    somebody else of the caller's own organisation.
+    """
+
+    scope: Scope | None = None
+    own: int = 200
+    other_user: int = 200
+    params: Possessions = lambda estate: {}
+    query: Possessions = lambda estate: {}
+    foreign: Mapping[str, int] = field(default_factory=dict)
+    json: Callable[[Estate], Any] = lambda estate: None
+
+
+def _org(estate: Estate) -> dict[str, Possession]:
+    return {"org": estate.org}
+
+
+def _service(estate: Estate) -> dict[str, Possession]:
+    return _org(estate) | {"service": estate.service}
+
+
+def _hosted(estate: Estate) -> dict[str, Possession]:
+    return _service(estate) | {"ws": estate.workspace}
+
+
+def _call(estate: Estate) -> dict[str, Possession]:
+    return _service(estate) | {"path": fixed("thing"), "version": fixed("1")}
+
+
+def _of_code(estate: Estate) -> dict[str, Possession]:
+    """The service that the jobs of the estate are of."""
+    return {"service": Possession("things", "theirs", "nothing")}
+
+
+def _job(estate: Estate) -> dict[str, Possession]:
+    return _org(estate) | _of_code(estate) | {"id": estate.ended_job}
+
+
+def _waiting_job(estate: Estate) -> dict[str, Possession]:
+    return _job(estate) | {"id": estate.waiting_job}
+
+
+def _key(estate: Estate) -> dict[str, Possession]:
+    return _org(estate) | {"id": estate.key_id}
+
+
+def fixed(value: str) -> Possession:
+    """What is nobody's."""
+    return Possession(value, value, value)
+
+
+_SUBMIT = Entry(scope=Scope.SUBMIT, own=202, other_user=202, params=_call)
+
+ENTRIES: Mapping[str, Entry] = {
+    "healthz": Entry(),
+    "readyz": Entry(),
+    "metrics": Entry(),
+    "openapi": Entry(),
+    "docs": Entry(),
+    "docs_file": Entry(params=lambda _: {"file": fixed("start.js")}),
+    "usage": Entry(scope=Scope.READ, params=_org),
+    "submit": _SUBMIT,
+    "submit_version": _SUBMIT,
+    "call": _SUBMIT,
+    "call_version": _SUBMIT,
+    "job": Entry(scope=Scope.READ, params=_job, other_user=NOT_FOUND),
+    "job_events": Entry(scope=Scope.READ, params=_job, other_user=NOT_FOUND),
+    "cancel": Entry(scope=Scope.SUBMIT, params=_waiting_job, other_user=NOT_FOUND),
+    "jobs": Entry(scope=Scope.READ, params=_hosted),
+    "batch_status": Entry(
+        scope=Scope.READ,
+        params=lambda estate: _hosted(estate) | _of_code(estate),
+        query=lambda estate: {"job_ids": estate.ended_job},
+        # A service that was taken away has jobs still.
+        foreign={"service": 200},
+    ),
+    "service": Entry(scope=Scope.READ, params=_hosted),
+    "register_service": Entry(
+        scope=Scope.ADMIN,
+        params=_hosted,
+        # Whatever others call their services, the name is free; but a service keeps its workspace.
+        foreign={"service": 200, "ws": 409},
+        json=lambda estate: estate.definition,
+    ),
+    "create_api_key": Entry(
+        scope=Scope.ADMIN, own=201, other_user=201, params=_org, json=lambda _: {"name": "one more"}
+    ),
+    "list_api_keys": Entry(scope=Scope.ADMIN, params=_org),
+    "get_api_key": Entry(scope=Scope.ADMIN, params=_key),
+    "revoke_api_key": Entry(scope=Scope.ADMIN, own=204, other_user=204, params=_key),
+    # Open, because Stripe has no key of ours; its signature is what counts.
+    "stripe_webhook": Entry(own=400, json=lambda _: {}),
+    "remove_service": Entry(scope=Scope.ADMIN, own=204, other_user=204, params=_hosted),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One route with one method, and the names to put into its path and query."""
+
+    operation: Operation
+    method: str
+    entry: Entry
+    estate: Estate
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.operation.path}"
+
+    @property
+    def names(self) -> list[str]:
+        """The parts of the path that name something which may be somebody else's."""
+        possessions = self.entry.params(self.estate)
+        return [
+            name
+            for name in self.operation.parameter_names
+            if possessions[name].own != possessions[name].foreign
+        ]
+
+    @property
+    def is_open(self) -> bool:
+        return self.operation.access is Access.OPEN
+
+    def path(self, **values: str) -> str:
+        """The path, with the caller's own names but for these values."""
+        names = self._chosen(self.entry.params, {}) | values
+        return self.operation.path.replace(":path}", "}").format(**names)
+
+    async def ask(self, headers: Mapping[str, Any], **others: str) -> httpx2.Response:
+        """Call it with the caller's own names, but for those in ``others``: foreign or absent."""
+        path = self.path(**self._chosen(self.entry.params, others))
+        client = self.estate.house.http
+        request = client.build_request(
+            self.method,
+            path,
+            params=self._chosen(self.entry.query, others),
+            json=self.entry.json(self.estate),
+        )
+        del request.headers["Authorization"]
+        # One id for all: then answers that say the same are the same.
+        request.headers["X-Request-Id"] = "the-matrix"
+        request.headers["Prefer"] = "respond-async"
+        request.headers.update(headers)
+        return await client.send(request)
+
+    def _chosen(self, of: Possessions, others: Mapping[str, str]) -> dict[str, str]:
+        return {
+            name: str(getattr(possession, others.get(name, "own")))
+            for name, possession in of(self.estate).items()
+        }
+
+
+def targets(estate: Estate) -> list[Target]:
+    """Every route that is served. Raises KeyError for one that has no entry."""
+    return [
+        Target(operation, method, ENTRIES[operation.name], estate)
+        for operation, method in estate.operations()
+    ]

@@ -1,0 +1,86 @@
+"""Schemathesis reads the OpenAPI document, and tries whatever follows from it on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+from string import Template
+
+from tests.contract.estate import Estate
+from tests.surfaces.house import bearer
+
+CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
+SECONDS_MAX = 300  # only a run that hangs takes so long
+GENERATED = re.compile(r"(\d+) generated")
+
+
+async def test_what_fits_the_document_is_accepted_and_what_does_not_is_refused(
+    estate: Estate, tmp_path: Path
+) -> None:
+    key = estate.house.key
+    await estate.register("default", "spare", key)
+    await run(
+        estate,
+        tmp_path,
+        *("--phases", "coverage,fuzzing"),
+        *("--max-examples", "10"),
+        *("--generation-allow-x00", "false"),  # fits any document, and is refused everywhere
+        *("--header", f"Authorization: Bearer {key}"),
+    )
+    still_valid = await estate.house.http.get("/api/v1/orgs/default/usage", headers=bearer(key))
+    assert still_valid.status_code == 200, "the run has revoked its own key"
+
+
+async def test_whatever_follows_on_an_answer_is_answered_as_documented(
+    estate: Estate, tmp_path: Path
+) -> None:
+    await run(
+        estate,
+        tmp_path,
+        *("--phases", "stateful"),
+        *("--max-examples", "10"),
+        *("--exclude-checks", "positive_data_acceptance"),
+        *("--header", f"Authorization: Bearer {estate.house.key}"),
+    )
+
+
+async def test_whatever_a_stranger_sends_is_answered_as_documented(
+    estate: Estate, tmp_path: Path
+) -> None:
+    await run(
+        estate,
+        tmp_path,
+        *("--phases", "fuzzing"),
+        *("--max-examples", "10"),
+        *("--exclude-checks", "positive_data_acceptance"),
+    )
+
+
+async def run(estate: Estate, folder: Path, *options: str) -> None:
+    """Run Schemathesis on the estate's server. Fails with its report if it finds anything."""
+    configuration = folder / "schemathesis.toml"
+    configuration.write_text(
+        Template(CONFIGURATION.read_text()).substitute(
+            job=estate.ended_job.own, key_id=estate.key_id.own
+        )
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(configuration)),
+        *("run", "--no-color", *options, f"{estate.house.http.base_url}/openapi.json"),
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        raise
+    report = output.decode()
+    assert process.returncode == 0, report
+    generated = GENERATED.search(report)
+    assert generated is not None, report
+    print(f"{generated[1]} requests")

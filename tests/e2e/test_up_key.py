@@ -1,0 +1,138 @@
+"""The API key that `coatcheck up` makes, from the first start to the first answered request."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from coatcheck.domain import api_keys
+from tests.e2e.conftest import COMMAND, Up, coatcheck, environment
+from tests.markdown import pages
+from tests.waiting import LIMIT_SECONDS
+
+StartUp = Callable[..., Up]
+KEYS = "/api/v1/orgs/default/api-keys"
+
+
+def ask(up: Up, key: str) -> httpx2.Response:
+    """Something that only an admin of the organisation `default` may."""
+    return httpx2.get(
+        f"http://127.0.0.1:{up.port}{KEYS}",
+        headers={"Authorization": f"Bearer {key}"},
+        trust_env=False,
+    )
+
+
+@pytest.mark.slow
+def test_the_first_start_shows_a_key_and_the_curl_command_beside_it_works(
+    start_up: StartUp,
+) -> None:
+    up = start_up()
+    up.wait_until_ready()
+    file = up.data / "dev-key"
+    key = file.read_text().strip()
+    assert up.said().count(key) == 1
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.stat().st_uid == os.geteuid()
+
+    command = re.search(r"^  (curl -s -H .*)$", up.said(), re.MULTILINE)
+    assert command is not None
+    tried = subprocess.run(
+        ["sh", "-c", command[1]], capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
+    assert tried.returncode == 0, tried.stderr
+    answered = json.loads(tried.stdout)
+    assert (answered["status"], answered["terminal"]) == ("completed", True)
+
+    assert ask(up, key).status_code == 200
+    made = coatcheck("keys", "create", "--data", str(up.data), "--scope", "admin", cwd=file.parent)
+    assert ask(up, made.stdout.strip()).status_code == 200
+    revoked = coatcheck("keys", "revoke", key, "--data", str(up.data), cwd=file.parent)
+    assert revoked.returncode == 0, revoked.stderr
+    assert up.stop() == 0
+
+    again = start_up(port=up.port)
+    again.wait_until_ready()
+    assert key not in again.said()
+    assert f"revoked; delete {file}" in again.said()
+    assert ask(again, key).status_code == 401
+    assert ask(again, made.stdout.strip()).status_code == 200
+
+
+@pytest.mark.slow
+def test_every_command_of_the_guide_to_keys_works(start_up: StartUp) -> None:
+    up = start_up()
+    up.wait_until_ready()
+    (guide,) = [page for page in pages("docs/how-to") if page.path.stem == "manage-api-keys"]
+    give, see, organise, over_http, pepper = (block.text for block in guide.blocks("sh"))
+    script = "\n".join(["set -euo pipefail", give, organise, over_http, see, pepper])
+    dev_key = (up.data / "dev-key").read_text()
+    for shown, meant in (
+        (".venv/bin/coatcheck", shlex.join(COMMAND)),
+        ("http://127.0.0.1:8080", f"http://127.0.0.1:{up.port}"),
+        ("01ARZ3NDEKTSV4RRFFQ69G5FAV", dev_key.split("_")[1]),
+        (".coatcheck", str(up.data)),
+        ("curl -s ", "curl -s --fail-with-body "),
+    ):
+        assert shown in script
+        script = script.replace(shown, meant)
+    ran = subprocess.run(
+        ["bash", "-c", script],
+        cwd=up.data.parent,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ask(up, dev_key.strip()).status_code == 401, "the guide's last step revoked it"
+
+
+@pytest.mark.slow
+def test_a_preset_key_is_used_and_later_starts_only_say_where_it_is(start_up: StartUp) -> None:
+    first, second = api_keys.mint().text, api_keys.mint().text
+    up = start_up(COATCHECK_DEV_KEY=first)
+    up.wait_until_ready()
+    assert ask(up, first).status_code == 200
+    for name in ("serve", "worker"):
+        child = up.child(name)
+        assert child is not None
+        assert first not in str(child.environ())
+    worker = up.child("worker")
+    assert worker is not None
+    assert "COATCHECK_KEY_PEPPER" not in worker.environ()
+    assert up.stop() == 0
+
+    up = start_up(port=up.port)
+    up.wait_until_ready()
+    assert first not in up.said()
+    assert f"in {up.data / 'dev-key'}" in up.said()
+    assert ask(up, first).status_code == 200
+    assert up.stop() == 0
+
+    up = start_up(port=up.port, COATCHECK_DEV_KEY=second)
+    up.wait_until_ready()
+    assert ask(up, second).status_code == 200
+    assert ask(up, first).status_code == 401
+
+
+def test_a_preset_key_of_another_form_is_said_before_anything_is_started(data_root: Path) -> None:
+    ran = coatcheck(
+        *("up", "--data", str(data_root / "data")),
+        cwd=data_root,
+        COATCHECK_DEV_KEY="my-secret-key",
+    )
+    assert ran.returncode == 2
+    assert "COATCHECK_DEV_KEY is (not shown" in ran.stderr
+    assert "cck_ID_SECRET" in ran.stderr
+    assert "my-secret-key" not in ran.stderr
+    assert not (data_root / "data").exists()

@@ -1,0 +1,97 @@
+"""Replicas of the control plane as far as credentials go: an authenticator that really listens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from coatcheck.control.auth import Authenticator
+from coatcheck.domain import api_keys
+from coatcheck.domain.api_keys import KeyText
+from coatcheck.domain.errors import Unauthenticated
+from coatcheck.domain.identity import USER_SCOPES
+from coatcheck.domain.tenants import OrgLimits
+from coatcheck.settings import Settings
+from coatcheck.store import tenants
+from coatcheck.store.channels import KEYS
+from coatcheck.store.line import Line
+from coatcheck.store.listen import Listener
+
+PEPPER = "pepper for tests, of 32 characters or more"
+ORG = "acme"
+
+
+class Replica:
+    """An authenticator with a line and a listener of its own, wired as the control plane does."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.line = CountedLine(settings.database_url, name="test auth")
+        self.authenticator = Authenticator(settings, self.line, trusted=self.hears)
+        self.listener = Listener(
+            settings.database_url, {KEYS: self._heard}, on_gap=self.authenticator.forget_all
+        )
+        self._news = asyncio.Event()
+
+    def hears(self) -> bool:
+        return self.listener.backend_pid is not None
+
+    def _heard(self, payload: str) -> None:
+        self.authenticator.heard(payload)
+        self._news.set()
+
+    async def news(self) -> None:
+        """Wait until something was heard."""
+        await self._news.wait()
+        self._news.clear()
+
+    async def accepts(self, credential: bytes) -> bool:
+        """What the gate does: ask the memory, then the database."""
+        if self.authenticator.known(credential) is not None:
+            return True
+        try:
+            await self.authenticator.check(credential)
+        except Unauthenticated:
+            return False
+        return True
+
+
+class CountedLine(Line):
+    """A line that counts its statements."""
+
+    statements = 0
+
+    async def fetch(self, query: str, *arguments: Any) -> list[Any]:
+        self.statements += 1
+        return await super().fetch(query, *arguments)
+
+
+@asynccontextmanager
+async def replica(settings: Settings) -> AsyncIterator[Replica]:
+    started = Replica(settings)
+    await started.listener.start()
+    await started.listener.listening()
+    try:
+        yield started
+    finally:
+        await started.listener.stop()
+        await started.authenticator.close()
+        await started.line.close()
+
+
+async def new_org(line: Line, org: str = ORG, limits: OrgLimits | None = None) -> None:
+    assert await tenants.create_org(line, org, org.title(), limits or OrgLimits())
+
+
+async def new_key(line: Line, org: str = ORG, **options: Any) -> KeyText:
+    """A key of the organisation, stored as the product stores it."""
+    key = api_keys.mint()
+    given = {"user": "ada", "name": "test", "scopes": USER_SCOPES} | options
+    digest = key.digest(PEPPER.encode())
+    assert await tenants.create_key(line, org, key.key_id, digest=digest, **given)
+    return key
+
+
+def spelt(key: KeyText) -> bytes:
+    return key.text.encode()

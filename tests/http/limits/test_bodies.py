@@ -1,0 +1,203 @@
+"""Bodies: in time, of a size, of a kind, or refused so that the caller can read why."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coatcheck.control import call
+from coatcheck.control.protocol import Bounds
+from tests.http.limits.wire import BODY_BYTES_MAX, GET, Wire, assert_problem, connected, site
+
+POST = b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+LINGERING_BRIEFLY = Bounds(linger_seconds=0.3)
+
+
+def sized(body: bytes) -> bytes:
+    return POST + b"content-length: %d\r\n\r\n%s" % (len(body), body)
+
+
+async def kept(wire: Wire) -> bool:
+    """Whether the connection takes another request."""
+    await wire.say(GET)
+    return (await wire.answer()).status == 200
+
+
+async def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call, "BODY_SECONDS_MAX", 0.3)
+    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+        await wire.say(POST + b"content-length: 900\r\n\r\n[")
+        saying = asyncio.create_task(wire.keep_saying(b" "))
+        assert_problem(await wire.answer(), 408, "body_too_slow")
+        assert await wire.end() == b""
+        await saying
+
+
+async def test_a_body_shorter_than_it_said_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(call, "BODY_SECONDS_MAX", 0.3)
+    async with site() as served, connected(served) as wire:
+        await wire.say(POST + b"content-length: 900\r\n\r\n[]")
+        assert_problem(await wire.answer(), 408, "body_too_slow")
+        assert await wire.end() == b""
+
+
+async def test_a_body_longer_than_it_said_is_taken_for_the_next_request() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(POST + b"content-length: 2\r\n\r\n[][][]\r\n\r\n")
+        assert (await wire.answer()).json() == []
+        assert_problem(await wire.answer(), 400, "malformed_request")
+        assert await wire.end() == b""
+
+
+async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(POST + b"content-length: 99999999999\r\n\r\n")
+        assert_problem(await wire.answer(), 413, "body_too_large")
+        assert await wire.end() == b""
+
+
+async def test_a_caller_that_goes_on_sending_a_large_body_still_reads_its_answer() -> None:
+    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+        await wire.say(POST + b"content-length: 99999999999\r\n\r\n")
+        saying = asyncio.create_task(wire.keep_saying(b"x" * 60_000))
+        assert_problem(await wire.answer(), 413, "body_too_large")
+        assert await wire.end() == b""
+        await saying  # it is cut off in the end
+
+
+async def test_a_chunked_body_is_counted_while_it_comes() -> None:
+    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+        await wire.say(CHUNKED)
+        saying = asyncio.create_task(wire.keep_saying(b"1f4\r\n" + b"x" * 500 + b"\r\n"))
+        assert_problem(await wire.answer(), 413, "body_too_large")
+        assert await wire.end() == b""
+        await saying
+
+
+async def test_a_chunked_body_within_the_limit_is_taken() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(CHUNKED + b"1\r\n[\r\n4\r\n1, 2\r\n1\r\n]\r\n0\r\n\r\n")
+        assert (await wire.answer()).json() == [1, 2]
+        assert await kept(wire)
+
+
+async def test_a_body_of_exactly_the_limit_is_taken() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(sized(b"[" + b" " * (BODY_BYTES_MAX - 2) + b"]"))
+        assert (await wire.answer()).json() == []
+
+
+async def test_a_broken_chunk_is_refused_at_once() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(CHUNKED + b"1\r\n[\r\nnonsense\r\n")
+        assert_problem(await wire.answer(), 400, "malformed_request")
+        assert await wire.end() == b""
+
+
+async def test_trailers_do_not_become_headers() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(b"GET /here HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
+        await wire.say(b"0\r\nx-api-key: smuggled\r\n\r\n")
+        assert (await wire.answer()).status == 200
+        assert await kept(wire)
+    assert all(b"x-api-key" not in headers for headers in served.headers)
+
+
+async def test_endless_trailers_are_refused() -> None:
+    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+        await wire.say(CHUNKED + b"2\r\n[]\r\n0\r\n")
+        saying = asyncio.create_task(wire.keep_saying(b"x: " + b"y" * 5_000 + b"\r\n"))
+        assert_problem(await wire.answer(), 431, "headers_too_large")
+        assert await wire.end() == b""
+        await saying
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"deflate", b"br", b"zstd", b"gzip, identity"])
+async def test_a_compressed_body_is_not_taken(coding: bytes) -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(POST + b"content-encoding: %s\r\ncontent-length: 9\r\n\r\n" % coding)
+        assert_problem(await wire.answer(), 415, "compressed_body")
+        assert await wire.end() == b""
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        (b"application/json", 200),
+        (b"application/json; charset=utf-8", 200),
+        (b'Application/JSON ; Charset="UTF-8"', 200),
+        (b"application/merge-patch+json", 200),
+        (b"application/json; charset=latin-1", 415),
+        (b"application/x-www-form-urlencoded", 415),
+        (b"text/plain", 415),
+        (b"application/jsonp", 415),
+        (b"", 415),
+    ],
+)
+async def test_a_body_must_say_that_it_is_json(content_type: bytes, status: int) -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(
+            b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ncontent-type: %s\r\n\r\n[]"
+            % content_type
+        )
+        heard = await wire.answer()
+        assert heard.status == status
+        if status == 415:
+            assert heard.json()["code"] == "unsupported_media_type"
+            assert "json" in heard.json()["detail"].lower()
+        assert await kept(wire)
+
+
+async def test_a_body_that_does_not_say_what_it_is_is_taken_for_json() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n[]")
+        assert (await wire.answer()).json() == []
+
+
+async def test_a_body_that_comes_after_its_answer_leaves_the_connection_open() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(b"POST /nowhere HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n")
+        assert (await wire.answer()).status == 404
+        await wire.say(b"hello")
+        assert await kept(wire)
+
+
+async def test_a_body_that_nobody_wants_is_thrown_away_only_so_long() -> None:
+    bounds = Bounds(head_seconds=0.3, linger_seconds=0.3)
+    async with site(bounds) as served, connected(served) as wire:
+        await wire.say(b"POST /nowhere HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n")
+        assert (await wire.answer()).status == 404
+        saying = asyncio.create_task(wire.keep_saying(b"x"))
+        assert await wire.end() == b""
+        await saying
+
+
+async def test_a_body_that_nobody_wants_is_thrown_away_only_to_a_size() -> None:
+    bounds = Bounds(discarded_bytes=100_000, linger_seconds=0.3)
+    async with site(bounds) as served, connected(served) as wire:
+        await wire.say(b"POST /nowhere HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n")
+        assert (await wire.answer()).status == 404
+        saying = asyncio.create_task(wire.keep_saying(b"x" * 60_000))
+        assert await wire.end() == b""
+        await saying
+
+
+async def test_a_caller_that_waits_for_leave_to_send_gets_it() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(POST + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n")
+        leave = b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert await wire.exactly(len(leave)) == leave
+        await wire.say(b"[]")
+        assert (await wire.answer()).json() == []
+        assert await kept(wire)
+
+
+async def test_a_caller_that_waits_for_leave_to_send_is_refused_without_it() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(POST + b"expect: 100-continue\r\ncontent-length: 9999\r\n\r\n")
+        assert_problem(await wire.answer(), 413, "body_too_large")
+        assert await wire.end() == b""

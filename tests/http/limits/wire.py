@@ -1,0 +1,165 @@
+"""A server with short bounds and a few routes, and a client that says exactly what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from coatcheck.control.call import Call
+from coatcheck.control.dispatch import Dispatcher
+from coatcheck.control.draining import Draining
+from coatcheck.control.json_bodies import check_content_type, read_json
+from coatcheck.control.operations import Answer, Operation
+from coatcheck.control.protocol import Bounds
+from coatcheck.control.reply import RawHeaders, Reply, json_reply
+from coatcheck.control.server import Server, listen
+
+GUARD_SECONDS = 30.0
+"""Only a server that hangs reaches it."""
+BODY_BYTES_MAX = 1_000
+GET = b"GET /here HTTP/1.1\r\nhost: a\r\n\r\n"
+
+
+@dataclass
+class Site:
+    """What is served, and what of it a test can hold back and look at."""
+
+    port: int = 0
+    entered: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    draining: Draining = field(default_factory=Draining)
+    server: Server | None = None
+    headers: list[dict[bytes, bytes]] = field(default_factory=list)
+
+    async def here(self, call: Call) -> Reply:
+        self.headers.append(dict(call.headers))
+        return json_reply({"path": call.path})
+
+    async def echo(self, call: Call) -> Reply:
+        check_content_type(call)
+        return json_reply(read_json(await call.body(BODY_BYTES_MAX)))
+
+    async def slow(self, call: Call) -> Reply:
+        self.entered.set()
+        await self.release.wait()
+        return json_reply({"slow": "done"})
+
+    async def poll(self, call: Call) -> Reply:
+        async with self.draining.cut_short():
+            self.entered.set()
+            await asyncio.Event().wait()
+        return json_reply({"resume": "later"}, status=202)
+
+    async def large(self, call: Call) -> Reply:
+        return Reply(200, b"x" * 8_000_000)
+
+
+@asynccontextmanager
+async def site(bounds: Bounds | None = None) -> AsyncIterator[Site]:
+    """Serve it, until the test is over."""
+    served = Site()
+    served.server = Server(
+        Dispatcher(_operations(served), _admit),
+        drain_seconds=GUARD_SECONDS,
+        draining=served.draining,
+        bounds=bounds,
+    )
+    listening = listen("127.0.0.1", 0)
+    served.port = listening.getsockname()[1]
+    serving = asyncio.create_task(served.server.serve(sockets=[listening]))
+    try:
+        yield served
+    finally:
+        served.release.set()
+        served.server.stop()
+        await serving
+
+
+def _operations(served: Site) -> list[Operation]:
+    answers = [Answer(HTTPStatus.OK, "done")]
+    return [
+        Operation(["GET"], "/here", "here", "Here.", served.here, answers, "test"),
+        Operation(["POST"], "/echo", "echo", "Echo.", served.echo, answers, "test"),
+        Operation(["GET", "POST"], "/slow", "slow", "Slow.", served.slow, answers, "test"),
+        Operation(["GET"], "/poll", "poll", "Poll.", served.poll, answers, "test"),
+        Operation(["GET"], "/large", "large", "Large.", served.large, answers, "test"),
+    ]
+
+
+async def _admit(call: Call, operation: Operation) -> RawHeaders:
+    raise AssertionError("every route is open")
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An answer, taken apart."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def say(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def answer(self) -> Heard:
+        """The next answer, of a known length."""
+        async with asyncio.timeout(GUARD_SECONDS):
+            head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            first, *lines = head.strip().split("\r\n")
+            headers = dict(line.lower().split(": ", 1) for line in lines)
+            body = await self._reader.readexactly(int(headers["content-length"]))
+        return Heard(int(first.split(" ")[1]), headers, body)
+
+    async def exactly(self, size: int) -> bytes:
+        async with asyncio.timeout(GUARD_SECONDS):
+            return await self._reader.readexactly(size)
+
+    async def end(self) -> bytes:
+        """What is still said before the server hangs up."""
+        async with asyncio.timeout(GUARD_SECONDS):
+            return await self._reader.read()
+
+    async def keep_saying(self, data: bytes) -> None:
+        """Until the connection breaks."""
+        async with asyncio.timeout(GUARD_SECONDS):
+            with suppress(ConnectionError):
+                while True:
+                    await self.say(data)
+                    await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def connected(served: Site) -> AsyncIterator[Wire]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    try:
+        yield Wire(reader, writer)
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def assert_problem(heard: Heard, status: int, code: str) -> None:
+    """It is a problem as every other is, and the connection's last answer."""
+    assert (heard.status, heard.json()["code"]) == (status, code)
+    assert heard.headers["content-type"] == "application/problem+json"
+    assert heard.headers["x-request-id"] == heard.json()["requestId"].lower()
+    assert heard.headers["connection"] == "close"

@@ -1,0 +1,20 @@
+"""Requests that never came over a socket, for what only looks at their heads."""
+
+from __future__ import annotations
+
+from coatcheck.control.asgi import Message
+from coatcheck.control.call import Call
+
+
+def a_call(*headers: tuple[str, str], query: str = "", body: bytes = b"") -> Call:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "query_string": query.encode(),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers],
+    }
+    return Call(scope, receive, "request-1")

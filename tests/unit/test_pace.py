@@ -1,0 +1,184 @@
+"""How long a caller is asked to stay away."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from coatcheck.control.pace import Pace, kind_of
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
+from coatcheck.domain.job import JobView
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.states import State
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ENDPOINT = "docs.post__analyze"
+
+
+def test_nothing_is_known_of_the_first_job() -> None:
+    assert Pace().retry_after(ENDPOINT, Lane.STANDARD) == 2
+
+
+def test_a_new_job_is_asked_for_at_half_of_what_others_took() -> None:
+    pace = Pace()
+    pace.learn(ended(waited=4, ran=16))
+    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 10
+
+
+def test_it_adapts_to_what_jobs_take_of_late() -> None:
+    pace = Pace()
+    for number in range(50):
+        pace.learn(ended(ran=40, at=number))
+    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 20
+    for number in range(50, 100):
+        pace.learn(ended(ran=4, at=number))
+    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 3
+
+
+def test_lanes_and_endpoints_are_told_apart() -> None:
+    pace = Pace()
+    pace.learn(ended(ran=40))
+    assert pace.retry_after(ENDPOINT, Lane.BULK) == 2
+    assert pace.retry_after("docs.post__other", Lane.STANDARD) == 2
+
+
+def test_http_upstreams_are_told_apart_by_organisation_and_flow() -> None:
+    pace = Pace()
+    pace.learn(ended(ran=40, endpoint=UPSTREAM_ENDPOINT, flow="maps.v1.get__route"))
+    kinds = [
+        kind_of("default", UPSTREAM_ENDPOINT, "maps.v1.get__route"),
+        kind_of("default", UPSTREAM_ENDPOINT, "maps.v2.get__route"),
+        kind_of("other", UPSTREAM_ENDPOINT, "maps.v1.get__route"),
+    ]
+    assert [pace.retry_after(kind, Lane.STANDARD) for kind in kinds] == [20, 2, 2]
+    assert kind_of("default", ENDPOINT, "") == kind_of("other", ENDPOINT, "") == ENDPOINT
+
+
+def test_a_job_counts_once_however_often_it_is_shown() -> None:
+    pace = Pace()
+    pace.learn(ended(ran=40))
+    for _ in range(100):
+        pace.learn(ended(ran=0, at=1))
+    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 16
+
+
+def test_it_lies_between_a_second_and_a_minute() -> None:
+    pace = Pace()
+    pace.learn(ended(ran=0.001))
+    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 1
+    pace = Pace()
+    pace.learn(ended(ran=86_400))
+    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 60
+
+
+def test_what_a_running_job_has_behind_it_is_taken_off() -> None:
+    pace = Pace()
+    pace.learn(ended(waited=10, ran=30))
+    assert pace.retry_after(ENDPOINT, Lane.STANDARD, queued(age=10)) == 15
+    assert pace.retry_after(ENDPOINT, Lane.STANDARD, running(age=30, ran=20)) == 5
+
+
+def test_a_job_that_takes_longer_than_others_is_asked_for_less_and_less_often() -> None:
+    pace = Pace()
+    pace.learn(ended(ran=4))
+    waits = [
+        pace.retry_after(ENDPOINT, Lane.STANDARD, running(age=age, ran=age))
+        for age in (8, 40, 80, 400)
+    ]
+    assert waits == [2, 10, 20, 60]
+
+
+def test_a_job_that_is_due_later_is_not_asked_for_before() -> None:
+    pace = Pace()
+    pace.learn(ended(ran=2))
+    assert pace.retry_after(ENDPOINT, Lane.STANDARD, queued(age=1, due_in=30)) == 30
+
+
+def test_a_job_that_never_ran_teaches_nothing() -> None:
+    pace = Pace()
+    pace.learn(view(State.CANCELLED, created_at=NOW, finished_at=NOW + timedelta(seconds=50)))
+    assert pace.retry_after(ENDPOINT, Lane.STANDARD) == 2
+
+
+def test_it_does_not_grow_without_bound() -> None:
+    pace = Pace()
+    for number in range(10_001):
+        pace.learn(ended(ran=40, endpoint=f"docs.post__{number}"))
+    assert pace.retry_after("docs.post__0", Lane.STANDARD) == 2
+    assert pace.retry_after("docs.post__10000", Lane.STANDARD) == 20
+
+
+def ended(
+    *,
+    waited: float = 0,
+    ran: float = 0,
+    at: float = 0,
+    endpoint: str = ENDPOINT,
+    flow: str = "",
+) -> JobView:
+    finished = NOW + timedelta(seconds=at)
+    started = finished - timedelta(seconds=ran)
+    created = started - timedelta(seconds=waited)
+    return view(
+        State.COMPLETED,
+        created_at=created,
+        started_at=started,
+        finished_at=finished,
+        endpoint=endpoint,
+        flow=flow,
+    )
+
+
+def queued(*, age: float, due_in: float = 0) -> JobView:
+    created = NOW - timedelta(seconds=age)
+    return view(State.QUEUED, created_at=created, run_at=NOW + timedelta(seconds=due_in))
+
+
+def running(*, age: float, ran: float) -> JobView:
+    return view(
+        State.PROCESSING,
+        created_at=NOW - timedelta(seconds=age),
+        started_at=NOW - timedelta(seconds=ran),
+    )
+
+
+def view(
+    state: State,
+    *,
+    created_at: datetime,
+    run_at: datetime | None = None,
+    started_at: datetime | None = None,
+    finished_at: datetime | None = None,
+    endpoint: str = ENDPOINT,
+    flow: str = "",
+) -> JobView:
+    return JobView(
+        org="default",
+        uuid=UUID(int=0),
+        lane=Lane.STANDARD,
+        endpoint=endpoint,
+        flow=flow,
+        state=state,
+        failures=0,
+        failures_max=3,
+        crashes=0,
+        interruptions=0,
+        unreachables=0,
+        created_at=created_at,
+        run_at=run_at or created_at,
+        dispatched_at=started_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        updated_at=created_at,
+        expires_at=None,
+        start_deadline=None,
+        read_at=NOW,
+        progress=None,
+        progress_note=None,
+        idempotency_key=None,
+        request_id=None,
+        owner="",
+        error_code=None,
+        error_message=None,
+        result=None,
+    )

@@ -1,0 +1,77 @@
+"""Fields of a query."""
+
+from __future__ import annotations
+
+import pytest
+
+from coatcheck.control.queries import read_choice, read_list, read_whole_number, refuse_unknown
+from coatcheck.domain.errors import InvalidParameter
+from tests.unit.calls import a_call
+
+
+@pytest.mark.parametrize(("text", "number"), [("1", 1), ("200", 200), ("007", 7)])
+def test_a_whole_number(text: str, number: int) -> None:
+    assert read_whole_number({"limit": text}, "limit", 1, 200, default=50) == number
+
+
+def test_a_number_that_is_not_there_is_the_default() -> None:
+    assert read_whole_number({}, "limit", 1, 200, default=50) == 50
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "0", "201", "-1", "+1", "1.0", "1e2", " 1", "٣", "²", "x", "0" * 25 + "1", "9" * 5000],
+)
+def test_what_is_no_number_within_bounds_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="limit: must be a whole number from 1 to 200"):
+        read_whole_number({"limit": text}, "limit", 1, 200, default=50)
+
+
+def test_a_choice() -> None:
+    assert read_choice({"lane": "bulk"}, "lane", ["bulk", "urgent"]) == "bulk"
+    assert read_choice({}, "lane", ["bulk"]) is None
+    for text in ("", "Bulk", "bulk "):
+        with pytest.raises(InvalidParameter, match="must be one of bulk"):
+            read_choice({"lane": text}, "lane", ["bulk"])
+
+
+def test_a_list() -> None:
+    assert read_list({"ids": "a,b,,a"}, "ids", 3) == ["a", "b", "a"]
+    for text in ("", ",", "a,b,c,d"):
+        with pytest.raises(InvalidParameter, match="must name 1 to 3"):
+            read_list({"ids": text}, "ids", 3)
+    with pytest.raises(InvalidParameter):
+        read_list({}, "ids", 3)
+
+
+def test_unknown_fields_are_refused_by_name() -> None:
+    refuse_unknown({"a": ""}, ("a", "b"))
+    with pytest.raises(InvalidParameter, match="c: is not known here; known are a, b"):
+        refuse_unknown({"a": "", "c": ""}, ("a", "b"))
+    with pytest.raises(InvalidParameter, match=r"c: is not known here$"):
+        refuse_unknown({"c": ""}, ())
+
+
+@pytest.mark.parametrize(
+    ("raw", "fields"),
+    [
+        ("", {}),
+        ("a=1&b=2", {"a": "1", "b": "2"}),
+        ("a", {"a": ""}),
+        ("a=", {"a": ""}),
+        ("a=b=c", {"a": "b=c"}),
+        ("a=+%2B", {"a": " +"}),
+        ("%C3%A9=%E2%9C%93", {"é": "✓"}),
+        ("&&a=1&", {"a": "1"}),
+    ],
+)
+def test_a_query_is_read(raw: str, fields: dict[str, str]) -> None:
+    assert a_call(query=raw).query == fields
+
+
+@pytest.mark.parametrize(
+    "raw", ["a=1&a=2", "a=%FF", "a=é", "&".join(f"f{number}=" for number in range(101))]
+)
+def test_a_query_that_cannot_be_read_is_refused(raw: str) -> None:
+    with pytest.raises(InvalidParameter):
+        a_call(query=raw).query  # noqa: B018 - reading is what is tested

@@ -1,0 +1,112 @@
+"""What a worker tells of itself when it starts: what it serves, and what its code declares."""
+
+from __future__ import annotations
+
+import asyncio
+
+from coatcheck import Service
+from coatcheck.engine.catalogue import Catalogue
+from tests.waiting import eventually_async
+from tests.worker.workshop import Workshop, lane_seconds, lane_slots
+
+
+def docs(version: int = 1) -> Service:
+    service = Service("docs", version)
+
+    @service.post("/work")
+    async def work(number: int = 0) -> str:
+        return f"version {version}: {number}"
+
+    return service
+
+
+async def test_a_workers_services_can_be_found_once_it_is_ready(workshop: Workshop) -> None:
+    await workshop.start_worker(docs())
+    catalogue = Catalogue(workshop.settings())
+    try:
+        found = await catalogue.find("acme", "docs")
+        assert found is not None
+        assert (found.source, found.latest) == ("code", 1)
+        matched = found.match(None, "POST", "/work")
+        assert matched is not None
+        assert matched.spec == docs().endpoints["post__work"].spec
+    finally:
+        await catalogue.close()
+
+
+async def test_versions_of_a_service_run_side_by_side(workshop: Workshop) -> None:
+    await workshop.start_worker(docs(1))
+    await workshop.start_worker(docs(2))
+    await both_versions_work(workshop)
+
+
+async def test_one_worker_serves_and_publishes_two_versions(workshop: Workshop) -> None:
+    await workshop.start_worker(docs(1), docs(2))
+    await both_versions_work(workshop)
+
+
+async def both_versions_work(workshop: Workshop) -> None:
+    tickets = [
+        await workshop.engine.submit(endpoint, {"number": 7})
+        for endpoint in ("docs.post__work", "docs.v2.post__work")
+    ]
+    ended = await workshop.end_of_all(tickets)
+    assert [view.result for view in ended] == [b'"version 1: 7"', b'"version 2: 7"']
+    catalogue = Catalogue(workshop.settings())
+    try:
+        found = await catalogue.find("acme", "docs")
+        assert found is not None
+        assert sorted(found.versions) == [1, 2]
+    finally:
+        await catalogue.close()
+
+
+async def test_a_worker_says_what_it_serves_and_in_which_lanes(workshop: Workshop) -> None:
+    worker = await workshop.start_worker(docs(2), lane_concurrency=lane_slots(bulk=0))
+    row = await workshop.sql.fetchrow(
+        "SELECT endpoints, lanes FROM workers WHERE boot = $1", worker.boot
+    )
+    assert row is not None
+    assert row["endpoints"] == ["docs.v2.post__work"]
+    assert sorted(row["lanes"]) == ["standard", "urgent"]
+
+
+async def test_a_worker_that_was_forgotten_says_it_again(workshop: Workshop) -> None:
+    worker = await workshop.start_worker(docs(), lane_ack_seconds=lane_seconds(3.0))
+    first = worker.boot
+    await workshop.sql.execute("DELETE FROM workers")
+
+    async def registered_again() -> list[str] | None:
+        served: list[str] | None = await workshop.sql.fetchval(
+            "SELECT endpoints FROM workers WHERE boot <> $1", first
+        )
+        return served
+
+    served = await eventually_async(registered_again, "the worker registers again")
+    assert served == ["docs.post__work"]
+
+
+async def test_a_builtin_service_is_served_and_not_published(workshop: Workshop) -> None:
+    """Nobody may call it by its name: the gateway alone submits to it."""
+    gateway = Service("gateway", _builtin=True)
+
+    @gateway.post("/http")
+    async def call() -> None: ...
+
+    await workshop.start_worker(gateway)
+    assert await workshop.sql.fetchval("SELECT endpoints FROM workers") == ["gateway.post__http"]
+    assert await workshop.sql.fetchval("SELECT count(*) FROM services") == 0
+
+
+async def test_a_worker_publishes_though_its_connection_breaks(workshop: Workshop) -> None:
+    async with workshop.sql.transaction():
+        await workshop.sql.execute("LOCK TABLE services IN ACCESS EXCLUSIVE MODE")
+        starting = asyncio.create_task(workshop.start_worker(docs()))
+        pid = await workshop.seen_waiting("coatcheck worker reports")
+        await workshop.sql.execute("SELECT pg_terminate_backend($1)", pid)
+    await starting
+
+    async def published() -> bool:
+        return bool(await workshop.sql.fetchval("SELECT count(*) FROM services"))
+
+    await eventually_async(published, "the service is in the catalogue")

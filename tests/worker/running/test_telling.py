@@ -1,0 +1,123 @@
+"""Whoever watches a job is told of everything that happens to it, by notification.
+
+``changed`` answers whether it was told; a look that is only due by time answers False.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from coatcheck import Job, JobNotFound, JobView, Service, State, Ticket
+from coatcheck.engine.watcher import Watch
+from tests.waiting import LIMIT_SECONDS
+from tests.worker.workshop import Workshop, lane_seconds
+
+
+async def told_until(
+    workshop: Workshop, watch: Watch, ticket: Ticket, condition: Callable[[JobView], object]
+) -> JobView:
+    """The job once ``condition`` is true of it, looked at only when a notification came."""
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while True:
+            while not await watch.changed(LIMIT_SECONDS):
+                view = await workshop.engine.get(ticket.id)
+                assert not condition(view), "it came true, and nobody told"
+            view = await workshop.engine.get(ticket.id)
+            if condition(view):
+                return view
+
+
+async def test_a_watcher_is_told_of_start_progress_lines_chunks_and_end(workshop: Workshop) -> None:
+    lab = Service("lab")
+    steps: asyncio.Queue[None] = asyncio.Queue()
+
+    @lab.post("/steps")
+    async def run(job: Job) -> str:
+        await steps.get()
+        await job.progress(0.5)
+        await steps.get()
+        await job.log("a line")
+        await steps.get()
+        await job.emit("a chunk")
+        await steps.get()
+        return "done"
+
+    ticket = await workshop.engine.submit("lab.post__steps")
+    with workshop.engine.watch(ticket.id) as watch:
+        await workshop.start_worker(lab)
+        await told_until(workshop, watch, ticket, lambda view: view.state is State.PROCESSING)
+        steps.put_nowait(None)
+        await told_until(workshop, watch, ticket, lambda view: view.progress == 0.5)
+        for seen in (1, 2):
+            steps.put_nowait(None)
+            while len(await workshop.engine.events(ticket.id)) < seen:
+                assert await watch.changed(LIMIT_SECONDS) or not (
+                    len(await workshop.engine.events(ticket.id)) >= seen
+                ), "it was stored, and nobody told"
+        steps.put_nowait(None)
+        await told_until(workshop, watch, ticket, lambda view: view.state is State.COMPLETED)
+
+
+async def test_a_watcher_is_told_of_a_retry_and_of_its_turn(workshop: Workshop) -> None:
+    lab = Service("lab")
+
+    @lab.post("/broken", retries=1)
+    async def run(job: Job) -> str:
+        return job.retry("not yet", after=3600)
+
+    ticket = await workshop.engine.submit("lab.post__broken", retries=1)
+    with workshop.engine.watch(ticket.id) as watch:
+        worker = await workshop.start_worker(lab)
+        await told_until(workshop, watch, ticket, lambda view: view.state is State.RETRYING)
+        await workshop.drain(worker)
+        await workshop.make_due(ticket)
+        workshop.start_upkeep()
+        await told_until(workshop, watch, ticket, lambda view: view.state is State.QUEUED)
+
+
+async def test_a_watcher_is_told_that_cancellation_was_asked_for(workshop: Workshop) -> None:
+    lab = Service("lab")
+    gate = asyncio.Event()
+
+    @lab.post("/stubborn")
+    async def run() -> str:
+        await gate.wait()
+        return "done"
+
+    await workshop.start_worker(lab)
+    ticket = await workshop.engine.submit("lab.post__stubborn")
+    await workshop.until_state(ticket, State.PROCESSING)
+    with workshop.engine.watch(ticket.id) as watch:
+        cancelling = asyncio.create_task(workshop.engine.cancel(ticket.id))
+        await told_until(workshop, watch, ticket, lambda view: view.state is State.CANCEL_REQUESTED)
+        gate.set()
+        await cancelling
+        await told_until(workshop, watch, ticket, lambda view: view.terminal)
+
+
+async def test_a_watcher_is_told_of_a_rescue(workshop: Workshop) -> None:
+    lab = Service("lab")
+    gate = asyncio.Event()
+
+    @lab.post("/held")
+    async def run() -> str:
+        await gate.wait()
+        return "done"
+
+    worker = await workshop.start_worker(lab, lane_ack_seconds=lane_seconds(600))
+    ticket = await workshop.engine.submit("lab.post__held")
+    await workshop.until_state(ticket, State.PROCESSING)
+    with workshop.engine.watch(ticket.id) as watch:
+        await workshop.sql.execute("DELETE FROM workers WHERE boot = $1", worker.boot)
+        workshop.start_upkeep()
+        await told_until(workshop, watch, ticket, lambda view: view.crashes == 1)
+    gate.set()
+
+
+@pytest.mark.parametrize("job_id", ["", "not an id"])
+async def test_what_is_no_id_cannot_be_watched(workshop: Workshop, job_id: str) -> None:
+    with pytest.raises(JobNotFound):
+        workshop.engine.watch(job_id)
