@@ -8,9 +8,11 @@ import tempfile
 from pathlib import Path
 
 from bench import facts, redis_server
+from bench.catalogue import Scenario
 from bench.chart import write_chart
 from bench.contenders import CONTENDERS, REFERENCE
 from bench.contenders.contract import Contender, StoreKind
+from bench.http import wrk
 from bench.options import Options, parse
 from bench.postgres import Postgres
 from bench.processes import Processes
@@ -22,6 +24,7 @@ from bench.rounds import Rounds
 from bench.sizes import FULL, QUICK
 from bench.stores import Stores
 
+WRK_MISSING = "wrk is not installed and could not be"
 REDIS_MISSING = "redis-server is not installed and could not be"
 
 
@@ -31,6 +34,11 @@ async def run(options: Options, folder: Path) -> Results:
     contenders, skipped = _runnable(options.contenders)
     for name, reason in skipped.items():
         lines.note(f"not run: {name}: {reason}")
+    scenarios = options.scenarios
+    if Scenario.HTTP in scenarios and not wrk.is_installed():
+        scenarios = tuple(each for each in scenarios if each is not Scenario.HTTP)
+        skipped["over HTTP"] = WRK_MISSING
+        lines.note(f"not run: http: {WRK_MISSING}")
     logs = folder / "logs"
     logs.mkdir()
     processes = Processes(logs)
@@ -44,7 +52,7 @@ async def run(options: Options, folder: Path) -> Results:
             await redis.start()
         rounds = Rounds(
             contenders,
-            options.scenarios,
+            scenarios,
             QUICK if options.quick else FULL,
             Stores(postgres, redis),
             processes,

@@ -13,6 +13,7 @@ class Scenario(StrEnum):
     DRAIN_2 = "drain2"
     LATENCY = "latency"
     CLAIM = "claim"
+    HTTP = "http"
 
 
 @dataclass(frozen=True)

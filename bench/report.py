@@ -1,11 +1,13 @@
 """The report in Markdown: the table, the ratios, the targets, and what was run how."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from bench.catalogue import FIGURES, Figure
 from bench.contenders.contract import Contender
+from bench.http.report import http_table, http_verdicts
 from bench.measure import Spread
 from bench.results import Results
+from bench.tables import table
 from bench.targets import verdicts
 
 NOTHING = "-"
@@ -19,6 +21,7 @@ def markdown(results: Results, contenders: Sequence[Contender], reference: Conte
         _conditions(results),
         _figure_table(results, contenders, figures),
         _ratio_table(results, contenders, reference, figures),
+        _http(results),
         _target_table(results),
         _kept_table(results, contenders),
         _notes(results, contenders),
@@ -28,9 +31,10 @@ def markdown(results: Results, contenders: Sequence[Contender], reference: Conte
 
 
 def figure_table(results: Results, contenders: Sequence[Contender]) -> str:
-    """The table alone, for the terminal."""
+    """The tables alone, for the terminal."""
     figures = [figure for figure in FIGURES if _is_measured(results, contenders, figure)]
-    return _figure_table(results, contenders, figures)
+    tables = [_figure_table(results, contenders, figures) if figures else "", _http(results)]
+    return "\n\n".join(each for each in tables if each)
 
 
 def _is_measured(results: Results, contenders: Sequence[Contender], figure: Figure) -> bool:
@@ -67,7 +71,7 @@ def _figure_table(
         ]
         for figure in figures
     )
-    return _table(["", *(contender.label for contender in contenders)], rows)
+    return table(["", *(contender.label for contender in contenders)], rows)
 
 
 def _cell(spread: Spread | None, figure: Figure) -> str:
@@ -100,7 +104,7 @@ def _ratio_table(
         f"## Ratios to {reference.label}\n\nAbove 1 is better than {reference.label}: more jobs a "
         "second, or fewer milliseconds.\n\n"
     )
-    return heading + _table(["", *(contender.label for contender in contenders)], rows)
+    return heading + table(["", *(contender.label for contender in contenders)], rows)
 
 
 def _ratio(results: Results, contender: Contender, reference: Contender, figure: Figure) -> str:
@@ -108,14 +112,25 @@ def _ratio(results: Results, contender: Contender, reference: Contender, figure:
     return NOTHING if ratio is None else f"{ratio:.2f}"
 
 
+def _http(results: Results) -> str:
+    if not results.http:
+        return ""
+    heading = (
+        "## Over HTTP\n\nwrk, 64 kept-alive connections, one server process; the yardsticks run on "
+        "the same uvicorn, uvloop and httptools. Every submit is in PostgreSQL before its answer: "
+        "the bench counts them.\n\n"
+    )
+    return heading + http_table(results.http)
+
+
 def _target_table(results: Results) -> str:
     rows = [
         [verdict.wanted, verdict.found, "yes" if verdict.reached else "**no**"]
-        for verdict in verdicts(results)
+        for verdict in [*verdicts(results), *http_verdicts(results.http)]
     ]
     if not rows:
         return ""
-    return "## Targets\n\n" + _table(["wanted", "found", "reached"], rows)
+    return "## Targets\n\n" + table(["wanted", "found", "reached"], rows)
 
 
 def _kept_table(results: Results, contenders: Sequence[Contender]) -> str:
@@ -132,7 +147,7 @@ def _kept_table(results: Results, contenders: Sequence[Contender]) -> str:
     if not rows:
         return ""
     heading = "## What each keeps after finishing a job\n\nCounted in the store after a drain.\n\n"
-    return heading + _table(["", "keeps", "records found", "results found"], rows)
+    return heading + table(["", "keeps", "records found", "results found"], rows)
 
 
 def _notes(results: Results, contenders: Sequence[Contender]) -> str:
@@ -151,11 +166,3 @@ def _failures(results: Results) -> str:
     for name, faults in results.failures.items():
         lines += [f"- {name}: {fault.splitlines()[0]}" for fault in faults]
     return "\n".join(lines)
-
-
-def _table(header: Sequence[str], rows: Iterator[list[str]] | list[list[str]]) -> str:
-    return "\n".join([_line(header), _line(["---"] * len(header)), *(_line(row) for row in rows)])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

@@ -21,6 +21,7 @@ class Results:
     samples: dict[str, dict[str, list[float]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
+    http: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     kept: dict[str, dict[str, int]] = field(default_factory=dict)
     failures: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     skipped: dict[str, str] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Results:
         document = {
             "facts": self.facts,
             "rounds": self.rounds,
+            "http": self.http,
             "kept": self.kept,
             "failures": self.failures,
             "skipped": self.skipped,

@@ -11,6 +11,10 @@ from bench import catalogue
 from bench.catalogue import Scenario
 from bench.client_process import ClientFailedError, ClientProcess
 from bench.contenders.contract import Ability, Contender
+from bench.http.figures import HttpFigure
+from bench.http.paced import NotServedError
+from bench.http.scenario import HttpRound
+from bench.http.wrk import RefusedError
 from bench.measure import percentile
 from bench.processes import ChildEndedError, Processes
 from bench.progress_lines import ProgressLines
@@ -23,6 +27,7 @@ from bench.scenarios.enqueue import LostJobsError, enqueue_in_flight
 from bench.scenarios.latency import NotStartedError, latency
 from bench.sizes import Sizes
 from bench.stores import Stores
+from bench.targets import OURS
 
 # What may go wrong with one contender without ending the run: it is reported beside the table.
 CONTENDER_FAULTS = (
@@ -75,10 +80,29 @@ class Rounds:
             }
             for scenario in self._scenarios:
                 self._lines.note(f"round {number + 1} of {rounds}, {scenario}")
+                if scenario is Scenario.HTTP:
+                    await self._http()
+                    continue
                 for contender in order:
                     clients[contender.name] = await self._turn(scenario, clients[contender.name])
             for client in clients.values():
                 await client.stop()
+
+    async def _http(self) -> None:
+        """Coatcheck's control plane beside the yardsticks; no queue of a peer's has one."""
+        if not any(contender.name == OURS for contender in self._contenders):
+            return
+        try:
+            await HttpRound(
+                self._stores.postgres, self._processes, self._folder, self._sizes, self._add_http
+            ).run()
+        except (*CONTENDER_FAULTS, RefusedError, NotServedError) as fault:
+            self.results.failures["http"].append(str(fault))
+            self._lines.fault("http", Scenario.HTTP, fault)
+
+    def _add_http(self, figure: HttpFigure, value: float) -> None:
+        self.results.http[figure].append(value)
+        self._lines.note(f"    {figure}: {value:,.1f}")
 
     async def _turn(self, scenario: Scenario, client: ClientProcess) -> ClientProcess:
         """One contender's turn at one scenario; returns its client for the next."""
@@ -121,6 +145,8 @@ class Rounds:
                     costs = await claim_history(context)
                     self._add(context, catalogue.CLAIM_EMPTY, costs.empty)
                     self._add(context, catalogue.CLAIM_HISTORY, costs.with_history)
+            case Scenario.HTTP:
+                raise AssertionError("not a contender's turn")
 
     async def _drain(self, context: Context, figure: catalogue.Figure, workers: int) -> None:
         drained = await drain(context, workers)

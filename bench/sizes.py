@@ -16,6 +16,8 @@ class Sizes:
     drain_jobs_max: int = 200_000
     paced_jobs: int = 40
     finished_rows: int = 1_000_000
+    http_warm_up_seconds: float = 1.0
+    http_seconds: float = 5.0
 
 
 IN_FLIGHT = 64
@@ -31,4 +33,5 @@ QUICK = Sizes(
     drain_seconds_min=0.3,
     paced_jobs=20,
     finished_rows=50_000,
+    http_seconds=2.0,
 )

@@ -24,14 +24,14 @@ class Stores:
     """Hands out stores. `redis` is None when Redis is not installed or no contender needs it."""
 
     def __init__(self, postgres: Postgres, redis: RedisServer | None) -> None:
-        self._postgres = postgres
+        self.postgres = postgres
         self._redis = redis
         self._histories: set[str] = set()
 
     async def install(self, client: ClientProcess) -> None:
         """Has the contender make its tables once; every later store is a copy of them."""
         if client.contender.store is StoreKind.POSTGRES:
-            await client.open(await self._postgres.create_template(client.contender.name))
+            await client.open(await self.postgres.create_template(client.contender.name))
             await client.install()
             await client.close()
 
@@ -49,12 +49,12 @@ class Stores:
         history = f"{client.contender.name}_history"
         if history not in self._histories:
             await client.open(
-                await self._postgres.create_template(history, source=client.contender.name)
+                await self.postgres.create_template(history, source=client.contender.name)
             )
             await client.write_history(finished_rows)
             await client.close()
             self._histories.add(history)
-        store = await self._postgres.create_database(history)
+        store = await self.postgres.create_database(history)
         try:
             yield store
         finally:
@@ -62,6 +62,6 @@ class Stores:
 
     async def _make(self, contender: Contender) -> Store:
         if contender.store is StoreKind.POSTGRES:
-            return await self._postgres.create_database(contender.name)
+            return await self.postgres.create_database(contender.name)
         assert self._redis is not None
         return await self._redis.empty()

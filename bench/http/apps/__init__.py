@@ -1,0 +1,1 @@
+"""The yardsticks: small applications on the same server and the same event loop."""

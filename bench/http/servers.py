@@ -1,0 +1,134 @@
+"""The servers that are measured: each one process, on a port of the loopback."""
+
+import asyncio
+import json
+import secrets
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from bench.http.apps.fastapi_insert import ADDRESS_VARIABLE
+from bench.processes import Child, Processes
+
+READY_SECONDS_MAX = 30.0
+LOOK_SECONDS = 0.05
+ORG = "default"
+_COATCHECK = (sys.executable, "-m", "coatcheck.cli")
+_SERVICE = "bench.contenders.coatcheck_service:noop"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+@asynccontextmanager
+async def yardstick(
+    app: str, processes: Processes, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[str]:
+    """A yardstick's application on uvicorn, as the control plane runs on it; its base URL."""
+    port = free_port()
+    child = await processes.start(
+        "yardstick",
+        [
+            *(sys.executable, "-m", "uvicorn", f"bench.http.apps.{app}:app"),
+            *("--host", "127.0.0.1", "--port", str(port)),
+            *("--loop", "uvloop", "--http", "httptools", "--no-access-log"),
+            *("--log-level", "warning"),
+        ],
+        environment or {},
+    )
+    try:
+        await answering(port, child)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await processes.stop(child)
+
+
+def insert_environment(address: str) -> dict[str, str]:
+    return {ADDRESS_VARIABLE: address}
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """A running ``coatcheck serve``, and a key that it takes."""
+
+    port: int
+    key: str
+    environment: Mapping[str, str]
+
+    @property
+    def submit_path(self) -> str:
+        return f"/api/v1/orgs/{ORG}/services/noop/async/run"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@asynccontextmanager
+async def control_plane(address: str, processes: Processes) -> AsyncIterator[ControlPlane]:
+    """``coatcheck serve`` at its defaults, with one organisation and one key."""
+    environment = {
+        "COATCHECK_DATABASE_URL": address,
+        "COATCHECK_KEY_PEPPER": secrets.token_hex(32),
+        "COATCHECK_LOG_LEVEL": "warning",
+    }
+    await _command(processes, ["orgs", "create", ORG], environment)
+    made = await _command(
+        processes, ["keys", "create", "--org", ORG, "--user", "bench", "--json"], environment
+    )
+    port = free_port()
+    child = await processes.start(
+        "coatcheck-serve", [*_COATCHECK, "serve", "--port", str(port)], environment
+    )
+    try:
+        await answering(port, child)
+        yield ControlPlane(port, json.loads(made)["key"], environment)
+    finally:
+        await processes.stop(child)
+
+
+@asynccontextmanager
+async def worker(
+    plane: ControlPlane, processes: Processes, environment: Mapping[str, str]
+) -> AsyncIterator[Child]:
+    """A worker process; what it serves can be called once it is seen in the catalogue."""
+    child = await processes.start(
+        "coatcheck-worker", [*_COATCHECK, "worker", _SERVICE], {**plane.environment, **environment}
+    )
+    try:
+        yield child
+    finally:
+        await processes.stop(child)
+
+
+async def answering(port: int, child: Child) -> None:
+    """Wait until the server takes connections."""
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionError:
+            child.raise_if_ended()
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(LOOK_SECONDS)
+        else:
+            writer.close()
+            return
+
+
+async def _command(
+    processes: Processes, arguments: list[str], environment: Mapping[str, str]
+) -> str:
+    child = await processes.start(
+        "coatcheck-command", [*_COATCHECK, *arguments], environment, piped=True
+    )
+    out, _ = await child.process.communicate()
+    if child.process.returncode != 0:
+        child.raise_if_ended()
+    return out.decode()
