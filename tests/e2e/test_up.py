@@ -274,6 +274,7 @@ def test_a_data_folder_has_one_owner_at_a_time(start_up: StartUp) -> None:
     second = start_up()
     assert second.process.wait(LIMIT_SECONDS) == 1
     assert f"{second.data} is in use by process {first.process.pid}" in second.said()
+    assert "stopp" not in second.said()  # it would read as if the first were stopped
     assert first.ready_status() == 200
 
 

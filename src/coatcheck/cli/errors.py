@@ -14,6 +14,7 @@ from coatcheck.domain.errors import (
     BadRequest,
     CoatcheckError,
     DatabaseUnavailable,
+    JobNotFound,
     SettingsInvalid,
 )
 from coatcheck.store.diagnosis import explain
@@ -28,6 +29,13 @@ EXIT_MISCONFIGURED: Final = 2
 
 DATABASE_HINT: Final = (
     "Is it running, and does COATCHECK_DATABASE_URL name it? `coatcheck doctor` looks closer."
+)
+
+DATABASE_URL_HINT: Final = "`coatcheck up` prints the URL of the database that it runs."
+
+JOB_HINT: Final = (
+    "An id has 26 characters. Jobs of the organisation `default` are shown, and an ended one until "
+    "its time to be kept is over."
 )
 
 _debug = False
@@ -69,12 +77,18 @@ def describe(error: Exception) -> tuple[str, str, int]:
     first, _, rest = redact(str(error)).partition("\n")
     match error:
         case SettingsInvalid() if "COATCHECK_" in str(error):
+            if "COATCHECK_DATABASE_URL is not set" in first:
+                rest = f"{rest}\n{DATABASE_URL_HINT}"
             return first, f"{rest}\nSee docs/reference/settings.md.".strip(), EXIT_MISCONFIGURED
         case SettingsInvalid() | Misconfigured():
             return first, rest, EXIT_MISCONFIGURED
         case DatabaseUnavailable():
             return first, rest or DATABASE_HINT, EXIT_FAILED
-        case BadRequest() | CoatcheckError() | EmbeddedPostgresError():
+        case BadRequest():
+            return first, rest, EXIT_MISCONFIGURED
+        case JobNotFound():
+            return first, rest or JOB_HINT, EXIT_FAILED
+        case CoatcheckError() | EmbeddedPostgresError():
             return first, rest, EXIT_FAILED
         case OSError() if error.strerror and error.filename:
             return f"{error.filename}: {error.strerror}", "", EXIT_FAILED

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import difflib
 import json
 import sys
 from collections.abc import Awaitable, Callable
@@ -12,13 +14,15 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from coatcheck.cli.console import out
+from coatcheck.cli.console import err, out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
 from coatcheck.engine import Engine
+from coatcheck.store.line import Line
+from coatcheck.store.services import list_code
 from coatcheck.telemetry.logs import configure_logging
 
 _WAIT_SECONDS: Final = 60.0
@@ -38,6 +42,7 @@ def submit(
 
     async def hand_in(engine: Engine) -> JobView:
         ticket = await engine.submit(endpoint, arguments, lane=lane, idempotency_key=key)
+        await _warn_of_a_name_nobody_serves(data, endpoint)
         view = await engine.get(ticket.id)
         while wait and not view.terminal:
             view = await engine.wait(ticket.id, timeout=_WAIT_SECONDS)
@@ -81,6 +86,28 @@ def _with_engine(data: Path | None, work: Callable[[Engine], Awaitable[JobView]]
             f"{error}\nIs `coatcheck up` running? If it has a folder of its own, name it with "
             "--data; else set COATCHECK_DATABASE_URL."
         ) from error
+
+
+async def _warn_of_a_name_nobody_serves(data: Path | None, endpoint: str) -> None:
+    """A job may be handed in before its worker first starts, so a typo is accepted, and waits."""
+    async with contextlib.AsyncExitStack() as closing:
+        line = Line(settings_for(data).database_url, name="submit")
+        closing.push_async_callback(line.close)
+        known = [
+            spec.engine_endpoint
+            for service in await list_code(line)
+            for version in service.versions.values()
+            for spec in version.endpoints
+        ]
+    if endpoint in known:
+        return
+    nearest = difflib.get_close_matches(endpoint, known, n=1)
+    meant = f" Did you mean {nearest[0]}?" if nearest else ""
+    err.print(
+        f"warning: no worker has served {endpoint} yet; the job waits for one.{meant}",
+        style="yellow",
+        markup=False,
+    )
 
 
 def _checked_json(text: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -25,6 +26,7 @@ from coatcheck.store.line import Line
 
 _PAGE_ROWS: Final = 200
 _ID_CHARACTERS: Final = 26
+_DAY_CHARACTERS: Final = 10
 
 app: Final = typer.Typer(
     name="keys", no_args_is_help=True, help="Create, list and revoke API keys."
@@ -114,10 +116,13 @@ def list_all(
     if json_wanted:
         typer.echo(json.dumps([_described(key) for key in keys]))
         return
-    table = Table(show_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # to fit 80 columns
     table.add_column("id", no_wrap=True, min_width=_ID_CHARACTERS)  # to be copied whole
-    for heading in ("user", "name", "scopes", "rate", "created", "expires", "revoked"):
-        table.add_column(heading)
+    for heading in ("user", "name", "scopes"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("rate", no_wrap=True)
+    for heading in ("created", "ends"):
+        table.add_column(heading, no_wrap=True, min_width=_DAY_CHARACTERS)
     for key in keys:
         cells = (
             key.key_id,
@@ -125,7 +130,8 @@ def list_all(
             key.name,
             " ".join(sorted(key.scopes)),
             quantities.shown(key.rate),
-            *(_minute(at) for at in (key.created_at, key.expires_at, key.revoked_at)),
+            _day(key.created_at),
+            "revoked" if key.revoked_at else _day(key.expires_at),
         )
         table.add_row(*map(Text, cells))
     out.print(table, soft_wrap=False)
@@ -142,12 +148,16 @@ def revoke(
     whole = api_keys.parse(key_id.encode())
     wanted = key_id if whole is None else whole.key_id
     if not on_database(settings_for(data), lambda line: tenants.revoke(line, org, wanted)):
-        raise NotFound(f"there is no key of that id in the organisation {org!r}")
+        raise NotFound(
+            f"there is no key of that id in the organisation {org!r}\n"
+            f"`coatcheck keys list --org {shlex.quote(org)}` shows which there are."
+        )
     say(f"revoked the key {wanted}")
 
 
-def _minute(at: datetime | None) -> str:
-    return "-" if at is None else f"{at:%Y-%m-%d %H:%M}"
+def _day(at: datetime | None) -> str:
+    """The day: `--json` has the moment."""
+    return "never" if at is None else f"{at:%Y-%m-%d}"
 
 
 def _described(key: ApiKey) -> dict[str, Any]:

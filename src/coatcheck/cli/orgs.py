@@ -78,7 +78,7 @@ def limit(
     limits = OrgLimits(rate, backlog)
     changed = on_database(settings_for(data), lambda line: tenants.limit_org(line, org, limits))
     if changed is None:
-        raise NotFound(f"there is no organisation {org!r}")
+        raise NotFound(f"there is no organisation {org!r}\n`coatcheck orgs list` shows them all.")
     if json_wanted:
         typer.echo(json.dumps(_described(changed)))
     else:

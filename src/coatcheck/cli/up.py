@@ -125,6 +125,7 @@ class _Stack:
             "worker", ["worker", *(services or [DEMO_SERVICE])], without=OF_THE_CONTROL_PLANE
         )
         self._dev_key: DevKey | None = None
+        self._has_started = False
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -143,6 +144,7 @@ class _Stack:
     async def _start(self) -> None:
         say(f"data folder {self._folder} ({self._why})")
         await self._postgres.start()
+        self._has_started = True
         for step in await migrate(self._postgres.dsn):
             say(f"applied schema step {step}")
         self._make_folders()
@@ -177,7 +179,7 @@ class _Stack:
             self._worker.kill()
             self._serve.kill()
         await stopping
-        say("stopped")
+        self._say_of_a_stop("stopped")
 
     async def _stop_in_order(self) -> None:
         seconds = self._settings.drain_seconds + _STOP_MARGIN_SECONDS
@@ -187,12 +189,17 @@ class _Stack:
             stops.push_async_callback(self._stop_child, self._worker, seconds)
 
     async def _stop_child(self, child: Child, seconds: float) -> None:
-        say(f"stopping the {child.name}")
+        self._say_of_a_stop(f"stopping the {child.name}")
         await child.stop(seconds)
 
     async def _stop_postgres(self) -> None:
-        say("stopping PostgreSQL")
+        self._say_of_a_stop("stopping PostgreSQL")
         await self._postgres.stop("immediate" if self._force.is_set() else "fast")
+
+    def _say_of_a_stop(self, text: str) -> None:
+        """Not if nothing was started: it would read as if another's server were stopped."""
+        if self._has_started:
+            say(text)
 
     def _told_to_stop(self) -> None:
         if self._stop.is_set():
@@ -265,7 +272,7 @@ class _Stack:
         command, data = _own_command(), shlex.quote(str(self._folder))
         working_for = ", ".join(self._services) or "the built-in demo (you named no service)"
         rows = [
-            ("API", f"{self._url}  (/healthz /readyz /metrics /openapi.json)"),
+            ("API", f"{self._url}  (/docs /openapi.json /healthz /readyz /metrics)"),
             ("API key", _shown_key(self._dev_key)),
             ("services", working_for),
             ("data", str(self._folder)),
@@ -278,15 +285,16 @@ class _Stack:
             out.print(f"  [dim]{name:<13}[/dim]", end="")
             out.print(value, markup=False)
         out.print("\nTry it in another terminal:")
+        message = shlex.quote("{}" if self._services else '{"message": "hello"}')
+        key = shlex.quote(str(self._dev_key.path))
+        path = "SERVICE/async/PATH" if self._services else "demo/async/echo"
+        url = f"{self._url}/api/v1/orgs/{DEFAULT_ORG}/services/{path}?wait=10"
+        out.print(
+            f'  curl -s -H "Authorization: Bearer $(cat {key})" '
+            f"-H 'Content-Type: application/json' -d {message} '{url}'",
+            markup=False,
+        )
         if not self._services:
-            message = shlex.quote('{"message": "hello"}')
-            key = shlex.quote(str(self._dev_key.path))
-            url = f"{self._url}/api/v1/orgs/{DEFAULT_ORG}/services/demo/async/echo?wait=10"
-            out.print(
-                f'  curl -s -H "Authorization: Bearer $(cat {key})" '
-                f"-H 'Content-Type: application/json' -d {message} '{url}'",
-                markup=False,
-            )
             out.print(
                 f"  {command} submit demo.post__echo {message} --wait --data {data}", markup=False
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
 from coatcheck.control.asgi import Receive, Scope
@@ -21,6 +21,15 @@ from coatcheck.domain.identity import Principal
 BODY_SECONDS_MAX: Final = 30.0
 """A body that has not arrived by then is not waited for."""
 _QUERY_FIELDS_MAX: Final = 100
+
+ARRIVING: Final = "coatcheck.arriving"
+"""Where in the scope our server says how far the request has come."""
+
+
+class Arriving(Protocol):
+    """A request on its way in."""
+
+    more_body: bool
 
 
 class Call:
@@ -98,22 +107,30 @@ class Call:
             raise BodyTooLarge(bytes_max)
 
     async def _read(self, bytes_max: int) -> bytes:
-        pieces: list[bytes] = []
-        size = 0
+        arriving: Arriving | None = self.scope.get(ARRIVING)
+        if arriving is not None and not arriving.more_body:
+            # It came with its head, as most do: there is nothing to wait for, nor to time.
+            return await self._receive_all(bytes_max)
         try:
             async with asyncio.timeout(BODY_SECONDS_MAX):
-                more = True
-                while more:
-                    message = await self._receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientGone("The caller left before its request was whole.")
-                    pieces.append(message.get("body", b""))
-                    size += len(pieces[-1])
-                    if size > bytes_max:
-                        raise BodyTooLarge(bytes_max)
-                    more = message.get("more_body", False)
+                return await self._receive_all(bytes_max)
         except TimeoutError:
             raise BodyTooSlow(BODY_SECONDS_MAX) from None
+
+    async def _receive_all(self, bytes_max: int) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone("The caller left before its request was whole.")
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > bytes_max:
+                raise BodyTooLarge(bytes_max)
+            pieces.append(piece)
+            more = message.get("more_body", False)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def disconnected(self) -> None:

@@ -17,12 +17,13 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from coatcheck.control.asgi import Receive, Scope, Send
-from coatcheck.control.call import Call
+from coatcheck.control.call import ARRIVING, Call
 from coatcheck.control.operations import Access, Operation
 from coatcheck.control.problems import internal_error, method_not_allowed, problem, problem_of
 from coatcheck.control.queries import refuse_unknown
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply
 from coatcheck.control.router import Match, Router
+from coatcheck.control.whole_answers import write_whole
 from coatcheck.domain import ids
 from coatcheck.domain.errors import ClientGone, CoatcheckError
 from coatcheck.telemetry import context, metrics
@@ -34,6 +35,8 @@ REQUEST_ID_HEADER: Final = b"x-request-id"
 # Printable, no spaces: what can neither break a log line nor a header.
 _FIT: Final = re.compile(rb"[!-~]{1,128}")
 _NO_ROUTE: Final = "none"
+_SHOWN_SECONDS: Final = 0.2
+"""After which a request shows in the metrics, at the latest."""
 _COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 
 Admit = Callable[[Call, Operation], Awaitable[RawHeaders]]
@@ -48,6 +51,7 @@ class Dispatcher:
         self._router = Router(operations)
         self._admit = admit
         self._ids = _request_ids()
+        self._to_be_shown = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -83,6 +87,9 @@ class Dispatcher:
         finally:
             counted = method if method in _COUNTED_METHODS else "other"
             metrics.record_request(counted, route, status)
+            if not self._to_be_shown:
+                self._to_be_shown = True
+                asyncio.get_running_loop().call_later(_SHOWN_SECONDS, self._show_requests)
             if _log.isEnabledFor(logging.DEBUG):
                 seconds = round(time.perf_counter() - began, 6)
                 _log.debug("%s %s", method, route, extra={"status": status, "seconds": seconds})
@@ -93,7 +100,8 @@ class Dispatcher:
         call.params = match.params
         try:
             if operation.access is not Access.OPEN:
-                call.reply_headers = await self._admit(call, operation)
+                if operation.access is not Access.HANDLER:
+                    call.reply_headers = await self._admit(call, operation)
                 if call.scope["query_string"] and not operation.any_query:
                     refuse_unknown(call.query, operation.query_names)
             return await operation.handler(call)
@@ -107,6 +115,10 @@ class Dispatcher:
 
     async def _send(self, reply: Reply | StreamReply, call: Call, send: Send) -> None:
         extra = [(REQUEST_ID_HEADER, call.request_id.encode("latin-1")), *call.reply_headers]
+        if isinstance(reply, Reply) and reply.is_our_own:
+            cycle = call.scope.get(ARRIVING)
+            if cycle is not None and write_whole(cycle, reply, extra):
+                return
         sending = reply.send(send, extra, head=call.method == "HEAD")
         if isinstance(reply, StreamReply):
             await _unless_gone(call, sending)
@@ -120,6 +132,10 @@ class Dispatcher:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
+
+    def _show_requests(self) -> None:
+        self._to_be_shown = False
+        metrics.show_requests()
 
     def _request_id(self, scope: Scope) -> str:
         for name, value in scope["headers"]:

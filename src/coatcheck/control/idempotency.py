@@ -9,6 +9,7 @@ from coatcheck.domain.errors import InvalidParameter
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
 
 _NAMES: Final = (b"idempotency-key", b"x-idempotency-key")
+_STRANGERS: Final = "\x1f"
 
 
 def read_idempotency_key(call: Call) -> str | None:
@@ -24,6 +25,22 @@ def read_idempotency_key(call: Call) -> str | None:
     if not key.isprintable():
         raise _wrong("must be printable text")
     return key
+
+
+def of_strangers(key: str) -> str:
+    """The key as it is stored for a caller without a credential of the organisation.
+
+    Strangers have their keys to themselves: else they could learn of a member's job, or take the
+    key that a member is about to use. No member can spell the mark: it is not printable.
+    """
+    if len(key) == IDEMPOTENCY_KEY_CHARACTERS_MAX:
+        raise _wrong(f"must have less than {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters here")
+    return _STRANGERS + key
+
+
+def shown_key(stored: str | None) -> str | None:
+    """The key as its caller spelt it."""
+    return None if stored is None else stored.removeprefix(_STRANGERS)
 
 
 def _bare(raw: bytes) -> str:

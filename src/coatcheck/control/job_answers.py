@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from coatcheck.control.call import Call
 from coatcheck.control.draining import Draining
@@ -29,8 +28,7 @@ from coatcheck.engine import Engine, Ticket
 _SEQ_DIGITS_MAX: Final = 18
 
 
-@dataclass(frozen=True, slots=True)
-class JobUrls:
+class JobUrls(NamedTuple):
     """Where a job is found, as paths of this server."""
 
     poll: str
@@ -84,7 +82,8 @@ class JobAnswers:
         wait, if there was one.
         """
         headers = [*preferences.headers, *replay_headers(ticket)]
-        urls = voice.urls(ticket.id)
+        job_id = ticket.id
+        urls = voice.urls(job_id)
         if view is not None and view.terminal:
             headers += [*urls.headers(), (b"etag", etag(view))]
             return json_reply(await voice.job(view), HTTPStatus.OK, headers)
@@ -92,7 +91,7 @@ class JobAnswers:
         # One that has ended need not be waited for.
         seconds = 0 if state.terminal else self._pace.retry_after(kind, lane, view)
         headers += [*urls.headers(), (b"retry-after", b"%d" % seconds)]
-        body = voice.ticket(ticket.id, state, urls)
+        body = voice.ticket(job_id, state, urls)
         return json_reply(body, HTTPStatus.ACCEPTED, headers)
 
     async def status(self, call: Call, view: JobView, voice: JobVoice) -> Reply:

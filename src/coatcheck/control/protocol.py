@@ -31,7 +31,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from coatcheck.control.call import Call
+from coatcheck.control.call import ARRIVING, Call
 from coatcheck.control.problems import problem
 from coatcheck.control.reply import RawHeaders
 from coatcheck.domain import ids
@@ -80,6 +80,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._bounds = bounds
         self._drains = drains
         self._wire: asyncio.Transport
+        self._answers: _Lingering
         self._in_head = False
         self._heard = False
         self._head_began = False
@@ -101,7 +102,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._wire = transport
-        super().connection_made(_Lingering(transport, self))  # type: ignore[arg-type]
+        self._answers = _Lingering(transport, self)
+        super().connection_made(self._answers)  # type: ignore[arg-type]
         over = len(self.connections) - self._bounds.connections
         if over > _REFUSED_AT_A_TIME_MAX:
             transport.abort()
@@ -220,6 +222,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if b"%00" in self.url:
             raise _Malformed  # no path or field has one, and PostgreSQL's text cannot hold it
         super().on_headers_complete()
+        self.scope[ARRIVING] = self.cycle  # type: ignore[typeddict-unknown-key]
         if self._drains():
             self.cycle.keep_alive = False
 
@@ -336,7 +339,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return b"".join([STATUS_LINE[status], *lines, b"\r\n", reply.body])
 
     def _write_last(self, refusal: bytes) -> None:
-        self._wire.write(refusal)
+        self.transport.write(refusal)
         self.hang_up()
 
     # The end
@@ -349,6 +352,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Close the connection, so that the caller can still read what was written."""
         if self.hanging_up:
             return
+        self._answers.flush()
         whole = not self._in_head and not self._deaf
         latest = self._latest
         if whole and (latest is None or not latest.more_body):
@@ -376,15 +380,38 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class _Lingering:
-    """The transport that Uvicorn sees: closing it hangs up."""
+    """The transport that Uvicorn sees: closing it hangs up.
+
+    Uvicorn writes the head of an answer and its body one after the other. They leave together, in
+    one call to the system and most often in one packet.
+    """
 
     def __init__(self, wire: asyncio.Transport, protocol: BoundedProtocol) -> None:
-        self.write = wire.write
+        self._wire = wire
+        self._held: bytes | None = None
         self.pause_reading = wire.pause_reading
         self.resume_reading = wire.resume_reading
         self.get_extra_info = wire.get_extra_info
         self.close = protocol.hang_up
         self._protocol = protocol
+
+    def write(self, data: bytes) -> None:
+        if self._held is None:
+            self._held = data
+            self._protocol.loop.call_soon(self.flush)
+        else:
+            data, self._held = self._held + data, None
+            self._write(data)
+
+    def flush(self) -> None:
+        if self._held is not None:
+            data, self._held = self._held, None
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        # The caller may have left since this turn of the loop began; uvloop then raises.
+        if not self._wire.is_closing():
+            self._wire.write(data)
 
     def is_closing(self) -> bool:
         return self._protocol.hanging_up

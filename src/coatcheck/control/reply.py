@@ -16,14 +16,19 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Reply:
-    """A whole answer: its status, its headers (names in lower case) and its body."""
+    """A whole answer: its status, its headers (names in lower case) and its body.
 
-    __slots__ = ("body", "headers", "status")
+    ``is_our_own``: no header came from elsewhere, none says anything of the connection or of a
+    length, and there is a body.
+    """
+
+    __slots__ = ("body", "headers", "is_our_own", "status")
 
     def __init__(self, status: int, body: bytes = b"", headers: RawHeaders = ()) -> None:
         self.status = status
         self.body = body
         self.headers = headers
+        self.is_our_own = False
 
     async def send(self, send: Send, extra: RawHeaders, *, head: bool) -> None:
         """Send it, with the headers ``extra`` besides its own; without its body if ``head``."""
@@ -64,7 +69,9 @@ class StreamReply:
 
 def json_reply(value: Any, status: int = 200, headers: RawHeaders = ()) -> Reply:
     """``value`` as JSON."""
-    return Reply(status, _encode(value), [JSON, *headers])
+    reply = Reply(status, _encode(value), [JSON, *headers])
+    reply.is_our_own = True
+    return reply
 
 
 def raw_header(name: str, value: str) -> tuple[bytes, bytes]:

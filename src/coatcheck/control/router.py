@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from coatcheck.control.operations import ANY_METHOD, Operation
@@ -32,8 +32,7 @@ class _Node:
     here: dict[str, Operation] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     operation: Operation
     params: dict[str, str]
 

@@ -15,7 +15,7 @@ Body = TypeVar("Body", bound=msgspec.Struct)
 
 _PLACE: Final = re.compile(r"^(.*?)(?: - at `\$(.*)`)?$", re.DOTALL)
 _WHOLE: Final = "body"
-_UNKNOWN: Final = "contains unknown field"
+_UNKNOWN: Final = re.compile(r"^[Oo]bject contains unknown field `(.*)`$", re.DOTALL)
 
 
 async def read_body(call: Call, kind: type[Body], bytes_max: int) -> Body:
@@ -33,8 +33,10 @@ async def read_body(call: Call, kind: type[Body], bytes_max: int) -> Body:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         issue = _issue(str(error))
-        if _UNKNOWN in str(error):
-            raise InvalidParameter(issue.field, issue.issue, "body") from None
+        unknown = _UNKNOWN.match(issue.issue)
+        if unknown is not None:
+            within = "" if issue.field == _WHOLE else f"{issue.field}."
+            raise InvalidParameter(f"{within}{unknown[1]}", "is not a field", "body") from None
         raise InvalidInput([issue]) from None
 
 

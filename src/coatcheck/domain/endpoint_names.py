@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 SERVICE_NAME_PATTERN: Final = r"[A-Za-z][A-Za-z0-9_-]{0,62}"
@@ -51,6 +52,7 @@ def endpoint_key(method: str, path: str) -> str:
     return f"{method.lower()}__{_NOT_ALPHANUMERIC.sub('_', path).strip('_')}"
 
 
+@lru_cache(maxsize=10_000)  # every request asks for one of a few
 def engine_name(service: str, version: int, key: str) -> str:
     """What a job's ``endpoint`` holds: ``docs.post__analyze``, or ``docs.v2.post__analyze``."""
     return f"{service}.{key}" if version == 1 else f"{service}.v{version}.{key}"

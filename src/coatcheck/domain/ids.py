@@ -17,6 +17,9 @@ _TEXT_LENGTH = 26
 _TIME_BYTES = 6
 _RANDOM_BYTES = 10
 _RANDOM_BITS = 8 * _RANDOM_BYTES
+_SUPPLY_IDS = 256
+_supply: list[bytes] = []
+os.register_at_fork(after_in_child=_supply.clear)  # or parent and child would make the same ids
 _SHIFTS = tuple(range(120, -1, -10))
 
 
@@ -27,7 +30,18 @@ class InvalidId(ValueError):
 def new_id() -> UUID:
     """A fresh id. Between machines its order is as good as their clocks; nothing relies on it."""
     milliseconds = time.time_ns() // 1_000_000
-    return UUID(int=(milliseconds << _RANDOM_BITS) | int.from_bytes(os.urandom(_RANDOM_BYTES)))
+    return UUID(int=(milliseconds << _RANDOM_BITS) | int.from_bytes(_noise()))
+
+
+def _noise() -> bytes:
+    """Random bytes for one id, out of a supply: the system is asked for many at a time."""
+    try:
+        return _supply.pop()
+    except IndexError:  # and not asked beforehand: threads share it
+        noise = os.urandom(_RANDOM_BYTES * _SUPPLY_IDS)
+        starts = range(_RANDOM_BYTES, len(noise), _RANDOM_BYTES)
+        _supply.extend([noise[start : start + _RANDOM_BYTES] for start in starts])
+        return noise[:_RANDOM_BYTES]
 
 
 def new_ids(count: int) -> list[bytes]:

@@ -59,7 +59,7 @@ class Settings:
         "The PostgreSQL (16 or newer) that is queue, state and result store. It must be reached "
         "directly or through a session pooler: LISTEN and advisory locks do not work through a "
         "transaction pooler. `coatcheck up` sets it for its own processes.",
-        allowed="postgresql://user:password@host:port/database",
+        allowed="postgresql://host:port/database, with user:password@ before the host",
         parse=parsers.database_url,
         secret=True,
     )

@@ -107,6 +107,7 @@ _requests = Counter(
     registry=_REGISTRY,
 )
 
+_requests_to_show: Final[dict[tuple[str, str, int], int]] = {}
 _submitted_by_lane: Final = {lane: _submitted.labels(lane.value) for lane in Lane}
 _running_by_lane: Final = {lane: _running.labels(lane.value) for lane in Lane}
 _finished_children: Final[dict[tuple[str, State], Counter]] = {}
@@ -154,12 +155,25 @@ def set_running(lane: Lane, jobs: int) -> None:
 
 
 def record_request(method: str, route: str, status: int) -> None:
-    """One HTTP request was answered. ``route`` is the template, never the path: it has ids."""
-    _requests.labels(method, route, status).inc()
+    """One HTTP request was answered. ``route`` is the template, never the path: it has ids.
+
+    It is counted here and shown after ``show_requests``: writing each into the file that the
+    processes share would be a twentieth of what a request costs.
+    """
+    key = (method, route, status)
+    _requests_to_show[key] = _requests_to_show.get(key, 0) + 1
+
+
+def show_requests() -> None:
+    """Add the requests that were recorded since the last time."""
+    while _requests_to_show:
+        (method, route, status), requests = _requests_to_show.popitem()
+        _requests.labels(method, route, status).inc(requests)
 
 
 def exposition(depth: QueueDepth | None) -> bytes:
     """Everything as Prometheus text. ``depth`` is None while the database cannot be asked."""
+    show_requests()
     scraped = CollectorRegistry()
     scraped.register(_DatabaseCollector(depth))
     if MULTIPROCESS_DIR_VARIABLE in os.environ:

@@ -44,7 +44,7 @@ async def test_an_answer_that_nobody_reads_is_given_up() -> None:
 
 
 async def test_an_answer_that_is_read_slowly_arrives_whole() -> None:
-    async with site(Bounds(stall_seconds=0.5)) as served, connected(served) as wire:
+    async with site(Bounds(stall_seconds=0.9)) as served, connected(served) as wire:
         await wire.say(b"GET /large HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
         heard = b""
         for _ in range(12):
@@ -56,7 +56,7 @@ async def test_an_answer_that_is_read_slowly_arrives_whole() -> None:
 
 async def test_a_large_last_answer_is_not_cut_while_the_caller_reads_it() -> None:
     """Its body was not read, so the server lingers; but for as long as it is read."""
-    async with site(Bounds(linger_seconds=0.3)) as served, connected(served) as wire:
+    async with site(Bounds(linger_seconds=0.9)) as served, connected(served) as wire:
         await wire.say(
             b"GET /large HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 9\r\n\r\n"
         )

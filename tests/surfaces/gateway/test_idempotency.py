@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx2
 import pytest
 
 from tests.surfaces.gateway import paths
@@ -172,3 +173,32 @@ async def test_two_different_keys_are_refused(shared: House) -> None:
         headers={"Idempotency-Key": "a", "X-Idempotency-Key": "b"},
     )
     problem(answer, 400, "invalid_parameter")
+
+
+@pytest.mark.parametrize("route", [paths.submit("/open") + "?wait=9", paths.call("/open")])
+@pytest.mark.parametrize("foreign", [False, True])
+async def test_a_stranger_neither_finds_nor_takes_a_members_key(
+    shared: House, key: str, route: str, foreign: bool
+) -> None:
+    await shared.org(f"org-{key}")
+    headers = {"Idempotency-Key": key}
+    stranger = headers.copy()
+    if foreign:
+        stranger |= bearer(await shared.create_key(f"org-{key}"))
+    async with httpx2.AsyncClient(base_url=shared.http.base_url) as outside:
+        ticket = await hand_in(shared.http, "/process", Idempotency_Key=key)
+        answer = await outside.post(route, json={}, headers=stranger)
+        assert answer.status_code == 200
+        assert REPLAYED not in answer.headers
+        assert ticket["job_id"] not in str(answer.headers) + answer.text
+
+        taken = {"Idempotency-Key": f"{key}-taken"}
+        await outside.post(route, json={}, headers=stranger | taken)
+        again = await outside.post(route, json={}, headers=stranger | taken)
+        assert again.headers[REPLAYED] == "true"
+        job = await shared.http.get(
+            again.links["job"]["url"] if "job" in again.links else again.headers["location"]
+        )
+        assert job.json()["idempotency_key"] == f"{key}-taken"
+    members = await shared.http.post(paths.submit("/process"), json={}, headers=taken)
+    assert (members.status_code, REPLAYED in members.headers) == (202, False)

@@ -121,6 +121,7 @@ async def test_the_registrations_own_headers_win_over_the_callers(
     [
         ("application/json", b'{"a":  1.0, "b": [1, "\\u0000"]}', "body_json", {"a": 1.0}),
         ("application/problem+json; charset=UTF-8", b'{"a": 1.0}', "body_json", {"a": 1.0}),
+        ("application/json", b'\r\n {"a":\n1.0}\n\t', "body_json", {"a": 1.0}),
         ("application/json", b'{"a": NaN}', "body_text", '{"a": NaN}'),
         ("application/json", b'{"a": ', "body_text", '{"a": '),
         ("application/json", b'"\xff"', "body_base64", None),
@@ -152,6 +153,8 @@ async def test_the_answer_can_be_made_again_byte_for_byte(
             ("Connection", "keep-alive, X-Hop"),
             ("X-Hop", "canary"),
             ("Strict-Transport-Security", "max-age=canary"),
+            ("Idempotent-Replayed", "canary"),
+            ("RateLimit-Remaining", "canary"),
         ),
     )
     view = await jobs.end_of(await jobs.submit(upstream.url()))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
+from typing import Final
 from urllib.parse import unquote
 
 from coatcheck.control.call import Call
@@ -13,6 +15,7 @@ from coatcheck.domain.job import JobView
 from coatcheck.engine import Engine
 from coatcheck.surfaces.gateway.upstream import decode_answer, encode_call, upstream_call
 
+_SLASHES: Final = re.compile(r"[/\\]")
 _NO_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 
@@ -60,9 +63,13 @@ async def reproduced(engine: Engine, view: JobView, headers: RawHeaders) -> Repl
 
 
 def _check_path(path: str) -> None:
-    """A path must stay below the upstream's own."""
-    for segment in path.split("/"):
-        if unquote(segment) in (".", ".."):
+    """A path must stay below the upstream's own, however the upstream reads it.
+
+    Some decode a slash before they part the path, take a backslash for one, or cut off what
+    follows a semicolon.
+    """
+    for segment in _SLASHES.split(unquote(path)):
+        if segment.partition(";")[0] in (".", ".."):
             raise InvalidParameter("path", "must not contain . or .. as a segment", "path")
 
 

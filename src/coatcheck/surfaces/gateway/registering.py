@@ -77,14 +77,18 @@ class Registering:
             for at, endpoint in enumerate(version.endpoints)
             if isinstance(endpoint.target, HttpTargetDefinition)
         }
+        # Not `except*`: before Python 3.11.4 what is raised in one comes out wrapped in a group.
         try:
             async with asyncio.timeout(CHECK_SECONDS_MAX), asyncio.TaskGroup() as checks:
                 for url, place in urls.items():
                     checks.create_task(self._check_url(url, place))
-        except* UrlForbidden as forbidden:
-            raise forbidden.exceptions[0] from None
-        except* TimeoutError:
+        except TimeoutError:
             raise UrlForbidden("The hosts of the URLs could not be looked up in time.") from None
+        except ExceptionGroup as group:
+            forbidden, others = group.split(UrlForbidden)
+            if others is not None or forbidden is None:
+                raise
+            raise forbidden.exceptions[0] from None
 
     async def _check_url(self, url: str, place: str) -> None:
         try:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from coatcheck.control.call import Call
 from coatcheck.control.gate import check_scope
-from coatcheck.control.idempotency import read_idempotency_key
+from coatcheck.control.idempotency import of_strangers, read_idempotency_key
 from coatcheck.control.job_answers import (
     IDEMPOTENCY_PARAMETERS,
     TICKET_HEADERS,
@@ -173,6 +173,8 @@ class Submitting:
         scene, spec = self._scene, aim.matched.spec
         lane = _lane(call) or spec.lane
         key = read_idempotency_key(call)
+        if key is not None and aim.principal.kind == "anonymous":
+            key = of_strangers(key)
         await self._check_new_work(call, aim, key)
         body = await call.body(PAYLOAD_BYTES_MAX)
         timeout = keep_completed = keep_failed = fingerprint_of = None
@@ -264,7 +266,6 @@ class Submitting:
 _FAILURES: Final = {
     "invalid_input": HTTPStatus.UNPROCESSABLE_ENTITY,
     "cancelled": HTTPStatus.CONFLICT,
-    "timed_out": HTTPStatus.GATEWAY_TIMEOUT,
 }
 """What a synchronous caller is answered when the job failed; else 502."""
 
@@ -352,7 +353,6 @@ def operations(scene: Scene) -> list[Operation]:
                     _OTHER_METHODS,
                     Answer(HTTPStatus.CONFLICT, "It was cancelled.", Problem, MEDIA_TYPE),
                     Answer(HTTPStatus.BAD_GATEWAY, "The job failed.", Problem, MEDIA_TYPE),
-                    Answer(HTTPStatus.GATEWAY_TIMEOUT, "It took too long.", Problem, MEDIA_TYPE),
                 ],
                 tag="gateway",
             )

@@ -64,7 +64,9 @@ class UpstreamAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int
     headers: list[tuple[str, str]] = []
     body_json: msgspec.Raw = msgspec.Raw()
-    """The JSON as the upstream wrote it."""
+    """The JSON as the upstream wrote it, without the blanks around it: a Raw would lose them."""
+    blanks_before: str = ""
+    blanks_after: str = ""
     body_text: str | None = None
     body_base64: str | None = None
     artifact: str | None = None
@@ -79,7 +81,8 @@ class UpstreamAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
             return base64.b64decode(self.body_base64)
         if self.body_text is not None:
             return self.body_text.encode()
-        return memoryview(self.body_json).tobytes()
+        json = memoryview(self.body_json).tobytes()
+        return self.blanks_before.encode() + json + self.blanks_after.encode()
 
     @property
     def media_type(self) -> str:

@@ -28,6 +28,7 @@ _TEXT_TYPES: Final = frozenset(
         "application/yaml",
     }
 )
+_JSON_BLANKS: Final = b" \t\r\n"
 _UTF8_NAMES: Final = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii"})
 
 
@@ -90,7 +91,14 @@ def inline_answer(status: int, headers: list[tuple[str, str]], body: bytes) -> U
         return answer
     kind = _kind_of_text(headers, answer.media_type)
     if kind == "json" and _is_json(body):
-        return msgspec.structs.replace(answer, body_json=msgspec.Raw(body))
+        json = body.strip(_JSON_BLANKS)
+        before, _, after = body.partition(json)
+        return msgspec.structs.replace(
+            answer,
+            body_json=msgspec.Raw(json),
+            blanks_before=before.decode("ascii"),
+            blanks_after=after.decode("ascii"),
+        )
     text = None if kind is None else _as_text(body)
     if text is not None:
         return msgspec.structs.replace(answer, body_text=text)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
+from coatcheck.control.idempotency import shown_key
 from coatcheck.control.job_answers import JobUrls
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
@@ -30,7 +32,7 @@ class GatewayVoice:
         self._service = service
         self._workspace = workspace
         self._stall_reason = stall_reason
-        self._base = f"/api/v1/orgs/{quote(org, safe='')}/services/{quote(service, safe='')}/jobs/"
+        self._base = _base(org, service)
 
     def urls(self, job_id: str) -> JobUrls:
         poll = self._base + job_id
@@ -55,7 +57,7 @@ class GatewayVoice:
             execution_mode="invocation",
             lane=view.lane.value,
             status=words.STATUSES[view.state],
-            idempotency_key=view.idempotency_key,
+            idempotency_key=shown_key(view.idempotency_key),
             execution_id=None,
             attempt_count=view.attempts,
             result_summary=_result(view),
@@ -71,6 +73,11 @@ class GatewayVoice:
             terminal=view.terminal,
             progress=_progress(view),
         )
+
+
+@lru_cache(maxsize=1_000)
+def _base(org: str, service: str) -> str:
+    return f"/api/v1/orgs/{quote(org, safe='')}/services/{quote(service, safe='')}/jobs/"
 
 
 def _result(view: JobView) -> msgspec.Raw:
