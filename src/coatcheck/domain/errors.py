@@ -21,6 +21,7 @@ CoatcheckError
 ├── QueueFull                 the organisation has too many jobs waiting
 ├── ClientGone                the caller left before its request was whole
 ├── NotFound                  nothing of that name, or nothing the caller may see
+│   ├── EndpointNotFound      no such service, version or path, and which of the three
 │   └── JobNotFound           no such job in this organisation
 ├── JobAlreadyEnded           a terminal job cannot be cancelled
 ├── ServiceNameTaken          another service of that name is there already
@@ -178,6 +179,10 @@ class NotFound(CoatcheckError):
     """Nothing of that name, or nothing that the caller may see: answered the same."""
 
     code = "not_found"
+
+
+class EndpointNotFound(NotFound):
+    """There is no such service, version or path. Its text says which, and what there is."""
 
 
 class JobNotFound(NotFound):

@@ -34,6 +34,7 @@ from coatcheck.control.problems import MEDIA_TYPE, Problem, method_not_allowed, 
 from coatcheck.control.reply import JSON, RawHeaders, Reply, StreamReply
 from coatcheck.domain.catalogue import EndpointSpec, Matched, ServiceSpec
 from coatcheck.domain.errors import (
+    EndpointNotFound,
     InvalidParameter,
     NotAsyncEligible,
     NotFound,
@@ -63,6 +64,7 @@ from coatcheck.surfaces.gateway.voice import GatewayVoice
 BASE: Final = "/api/v1/orgs/{org}/services/{service}"
 _LANES: Final = {lane.value: lane for lane in Lane}
 _WAIT: Final = "wait"
+_SHOWN_PATHS: Final = 10
 
 
 class _Aim(NamedTuple):
@@ -164,7 +166,7 @@ class Submitting:
         call.reply_headers = await scene.gate.count(principal)
         if service is None or matched is None:
             methods = () if service is None else service.methods_for(_version(call), path)
-            raise _OtherMethods(methods) if methods else NotFound
+            raise _OtherMethods(methods) if methods else _no_endpoint(service, _version(call))
         if auth == "service_token" and principal.kind != "service":
             raise Unauthenticated
         return _Aim(principal, service, matched, method, path)
@@ -268,6 +270,24 @@ _FAILURES: Final = {
     "cancelled": HTTPStatus.CONFLICT,
 }
 """What a synchronous caller is answered when the job failed; else 502."""
+
+
+def _no_endpoint(service: ServiceSpec | None, version: int | None) -> EndpointNotFound:
+    """What is missing, and what there is: the first thing that a new user mistypes."""
+    if service is None:
+        return EndpointNotFound(
+            "There is no such service. One in Python is known once a worker that serves it has "
+            "started; one with an http upstream, once it was registered."
+        )
+    wanted = service.versions.get(service.latest if version is None else version)
+    if wanted is None:
+        known = ", ".join(str(number) for number in sorted(service.versions))
+        return EndpointNotFound(f"The service has no such version; it has {known}.")
+    paths = [f"{spec.method} {spec.path}" for spec in wanted.endpoints]
+    more = f" and {len(paths) - _SHOWN_PATHS} more" if len(paths) > _SHOWN_PATHS else ""
+    return EndpointNotFound(
+        f"The service has no such path; it has {', '.join(paths[:_SHOWN_PATHS])}{more}."
+    )
 
 
 def _kind(call: Call, spec: EndpointSpec) -> str:
