@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev up test lint format types imports check lock bench clean
+.PHONY: help setup setup-dev corpus up test lint format types imports check lock bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,10 +22,12 @@ setup: $(VENV)/.runtime ## create .venv with what Coatcheck needs to run
 
 setup-dev: $(VENV)/.dev ## create .venv with what its tests and checks need, too
 
+corpus: .corpus/.fetched ## fetch the real packages that the tests run on into .corpus
+
 up: setup ## start everything on an embedded PostgreSQL; ARGS="--data DIR --port N [module:service ...]"
 	@$(BIN)/coatcheck up $(ARGS)
 
-test: setup-dev ## run the tests; ARGS="-k name" to choose
+test: setup-dev corpus ## run the tests; ARGS="-k name" to choose
 	$(BIN)/pytest -n logical --maxprocesses $(TEST_WORKERS_MAX) $(ARGS)
 
 lint: setup-dev ## check style and formatting, and that the two clients agree
@@ -59,7 +61,7 @@ lock: setup-dev ## compile requirements/*.in again, to the newest versions
 	$$compile bench.in -o bench.txt
 
 clean: ## remove .venv and caches; the data in .coatcheck stays
-	rm -rf $(VENV) bench/.venv .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) bench/.venv .corpus .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A .venv that was copied or moved here, or whose interpreter is gone, is made again.
@@ -78,6 +80,11 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	$(call say,installing the tests and checks from requirements/dev.txt)
 	@$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
 	@touch $@
+
+# Without a network the tests that need a package say so; the others can run.
+.corpus/.fetched: tests/corpus.toml | $(VENV)/.dev
+	$(call say,fetching the packages of tests/corpus.toml)
+	@if $(BIN)/python scripts/fetch_corpus; then touch $@; fi
 
 $(VENV)/.python:
 	@command -v $(PYTHON) >/dev/null || { \

@@ -16,7 +16,9 @@ import msgspec
 from coatcheck.control.call import Call
 from coatcheck.control.reply import RawHeaders, Reply
 from coatcheck.domain.errors import (
+    ArchiveRejected,
     BadRequest,
+    BlobStoreUnavailable,
     BodyTooLarge,
     BodyTooSlow,
     CoatcheckError,
@@ -55,6 +57,7 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     BodyTooSlow: HTTPStatus.REQUEST_TIMEOUT,
     CompressedBody: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     WrongMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    ArchiveRejected: HTTPStatus.UNPROCESSABLE_ENTITY,
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
     IdempotencyMismatch: HTTPStatus.UNPROCESSABLE_ENTITY,
     UrlForbidden: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -71,6 +74,7 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     QueueFull: HTTPStatus.TOO_MANY_REQUESTS,
     DatabaseUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     OutcomeUnknown: HTTPStatus.SERVICE_UNAVAILABLE,
+    BlobStoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     SchemaMismatch: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
@@ -83,6 +87,7 @@ _DETAILS: Final[Mapping[type[CoatcheckError], str]] = {
     DatabaseUnavailable: "The database cannot be reached. Nothing was done; try again.",
     OutcomeUnknown: "The connection to the database broke. The request may have taken effect: "
     "send it again under the same idempotency key to find out.",
+    BlobStoreUnavailable: "The blob store cannot be reached. Nothing was kept; try again.",
     SchemaMismatch: "The database's schema is of another version than this server.",
 }
 
@@ -199,6 +204,8 @@ def _retry_after(seconds: int) -> tuple[bytes, bytes]:
 def _details(error: CoatcheckError) -> list[Detail]:
     if isinstance(error, InvalidInput):
         return [Detail(issue.field, issue.issue, "body") for issue in error.issues]
+    if isinstance(error, ArchiveRejected):
+        return [Detail("file", error.reason, "body")]
     if isinstance(error, InvalidParameter):
         return [Detail(error.field, error.issue, error.location)]
     return []

@@ -134,6 +134,20 @@ class WrongMediaType(BadRequest):
     code = "unsupported_media_type"
 
 
+class IdempotencyKeyRequired(BadRequest):
+    code = "idempotency_key_required"
+
+
+class ArchiveRejected(BadRequest):
+    """An archive that is not read. ``reason`` is short and stable, for programs."""
+
+    code = "archive_rejected"
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class Unauthenticated(CoatcheckError):
     """No credential, or one that is unknown, revoked or expired: which, is not said."""
 
@@ -209,6 +223,10 @@ class DatabaseUnavailable(CoatcheckError):
 
 class OutcomeUnknown(CoatcheckError):
     code = "outcome_unknown"
+
+
+class BlobStoreUnavailable(CoatcheckError):
+    code = "blob_store_unavailable"
 
 
 class SchemaMismatch(CoatcheckError):

@@ -14,6 +14,9 @@ ARTIFACT_NAME_CHARACTERS_MAX: Final = 255
 ARTIFACT_BYTES_MAX: Final = 5 * 1024 * 1024 * 1024
 IDEMPOTENCY_KEY_CHARACTERS_MAX: Final = 255
 JSON_DEPTH_MAX: Final = 32
+ARCHIVE_BYTES_MAX: Final = 500_000_000
+INPUT_RECORD_SECONDS: Final = 90 * 86_400
+"""How long a deletion receipt can be asked for."""
 
 CRASHES_MAX: Final = 3
 """How often a job may lose its worker before it is taken for the cause and failed."""

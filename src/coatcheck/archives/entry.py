@@ -1,0 +1,56 @@
+"""What an archive holds, as its central directory says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from coatcheck.archives.reasons import labelled
+
+STORED: Final = 0
+DEFLATED: Final = 8
+
+ENCRYPTED_FLAGS: Final = 1 << 0 | 1 << 6 | 1 << 13
+DESCRIPTOR_FLAG: Final = 1 << 3
+KNOWN_FLAGS: Final = 1 << 1 | 1 << 2 | DESCRIPTOR_FLAG | 1 << 11
+"""How hard the packer tried (1, 2), sizes that follow the data (3), and a name in UTF-8 (11)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or directory. ``number`` counts from 1, in the order of the central directory.
+
+    ``header_at`` is where its local header begins, ``ends_at`` where the next one or the central
+    directory does: no byte between the two belongs to anything else.
+    """
+
+    number: int
+    name: str
+    method: int
+    flags: int
+    crc: int
+    packed_bytes: int
+    unpacked_bytes: int
+    header_at: int
+    ends_at: int
+
+    @property
+    def is_directory(self) -> bool:
+        return self.name.endswith("/")
+
+    @property
+    def has_descriptor(self) -> bool:
+        return bool(self.flags & DESCRIPTOR_FLAG)
+
+    def __str__(self) -> str:
+        return labelled(self.number, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The entries in the order in which they lie in the archive. ``starts_at`` is where they end
+    and the central directory begins."""
+
+    entries: tuple[Entry, ...]
+    starts_at: int
+    unpacked_bytes: int

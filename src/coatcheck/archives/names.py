@@ -1,0 +1,104 @@
+"""Which names an entry may have, alone and beside the others."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Final
+
+from coatcheck.archives.limits import ArchiveLimits
+from coatcheck.archives.reasons import Reason, rejected
+
+_DRIVE: Final = re.compile(r"[A-Za-z]:")
+_BIDI_CONTROLS: Final = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
+"""They make a name look like another one."""
+
+
+def read_name(number: int, raw: bytes, limits: ArchiveLimits) -> str:
+    """The name of an entry, with the slash at its end if it is a directory.
+
+    Names are UTF-8 whether or not the entry says so: Finder does not, and writes nothing else. A
+    name in another encoding is refused, since which one it is would have to be guessed.
+    """
+    if not raw:
+        raise rejected(Reason.EMPTY_NAME, f"Entry {number} has no name.")
+    if len(raw) > limits.path_bytes:
+        raise rejected(
+            Reason.PATH_TOO_LONG,
+            f"Entry {number} has a name of {len(raw)} bytes; {limits.path_bytes} are allowed.",
+        )
+    try:
+        name = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise rejected(
+            Reason.NAME_NOT_UTF8, f"Entry {number} has a name that is not UTF-8."
+        ) from None
+    _check_characters(number, name)
+    _check_path(number, name, limits)
+    return name
+
+
+def _check_characters(number: int, name: str) -> None:
+    if "\\" in name:
+        raise rejected(Reason.BACKSLASH, f"Entry {number} has a backslash in its name.")
+    if not name.isprintable() and any(map(_is_control, name)):
+        raise rejected(
+            Reason.CONTROL_CHARACTER, f"Entry {number} has a control character in its name."
+        )
+
+
+def _is_control(character: str) -> bool:
+    # Cc: control characters; Zl, Zp: line and paragraph separators.
+    return unicodedata.category(character) in {"Cc", "Zl", "Zp"} or character in _BIDI_CONTROLS
+
+
+def _check_path(number: int, name: str, limits: ArchiveLimits) -> None:
+    if name.startswith("/"):
+        raise rejected(Reason.ABSOLUTE_PATH, f"Entry {number} has an absolute path.")
+    if _DRIVE.match(name):
+        raise rejected(Reason.DRIVE_PATH, f"Entry {number} has a path that begins with a drive.")
+    parts = name.removesuffix("/").split("/")
+    if ".." in parts or "." in parts:
+        raise rejected(Reason.PATH_TRAVERSAL, f"Entry {number} has a dot segment in its path.")
+    if "" in parts:
+        raise rejected(Reason.EMPTY_NAME, f"Entry {number} has an empty segment in its path.")
+    if len(parts) > limits.path_depth:
+        raise rejected(
+            Reason.PATH_TOO_DEEP,
+            f"Entry {number} is {len(parts)} levels deep; {limits.path_depth} are allowed.",
+        )
+
+
+def check_names(names: Iterable[str]) -> None:
+    """No two names for one file, on any file system; no file that is also a directory."""
+    files: dict[str, int] = {}
+    folders: dict[str, int] = {}
+    inside: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        key = _caseless(name.removesuffix("/"))
+        earlier = files.get(key) or folders.get(key)
+        if earlier is not None:
+            same_kind = (key in folders) == name.endswith("/")
+            raise rejected(
+                Reason.DUPLICATE_NAME if same_kind else Reason.FILE_AND_DIRECTORY,
+                f"Entries {earlier} and {number} have the same name, or one that differs only in"
+                " its case.",
+            )
+        (folders if name.endswith("/") else files)[key] = number
+        while (cut := key.rfind("/")) > 0 and (key := key[:cut]) not in inside:
+            inside[key] = number
+    for key in files.keys() & inside.keys():
+        raise rejected(
+            Reason.FILE_AND_DIRECTORY,
+            f"Entry {files[key]} is a file, and entry {inside[key]} is inside of it.",
+        )
+
+
+def _caseless(name: str) -> str:
+    if name.isascii():
+        return name.lower()
+    # Taken apart first: folding knows letters, not the accents that they may carry.
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())

@@ -1,0 +1,136 @@
+"""Reads the files in an archive, in place and to the byte.
+
+Each byte that comes out is counted against the size that was promised, so that neither a bomb nor
+a lie is noticed late, and each file's checksum is compared. Nothing is written anywhere.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from coatcheck.archives.directory import read_directory
+from coatcheck.archives.entry import STORED, Directory, Entry
+from coatcheck.archives.limits import ArchiveLimits
+from coatcheck.archives.local import data_at
+from coatcheck.archives.reasons import Reason, rejected
+from coatcheck.archives.window import Window
+from coatcheck.domain.errors import ArchiveRejected
+
+_PIECE_BYTES: Final = 64 * 1024
+
+
+class ArchiveReader:
+    """An archive whose headers were all found in order when it was opened.
+
+    Threads, and processes that are forked later, may read from one at the same time. A context
+    manager.
+    """
+
+    def __init__(self, source: Path | int, limits: ArchiveLimits | None = None) -> None:
+        """Raises ArchiveRejected; OSError if the file cannot be opened or is a symbolic link."""
+        limits = limits or ArchiveLimits()
+        self._window = Window(source)
+        try:
+            size = self._window.size
+            kept = min(size, limits.directory_bytes)
+            tail = self._window.read(size - kept, kept)
+            self.directory: Directory = read_directory(tail, size, limits)
+            self._data_at = {
+                entry.number: data_at(self._window, entry) for entry in self.directory.entries
+            }
+        except BaseException:
+            self._window.close()
+            raise
+
+    def __enter__(self) -> ArchiveReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._window.close()
+
+    @property
+    def descriptor(self) -> int:
+        """The open file's."""
+        return self._window.descriptor
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Files and directories, in the order in which they lie in the archive."""
+        return self.directory.entries
+
+    def read(self, entry: Entry, bytes_max: int) -> bytes | None:
+        """The file's bytes; None, and nothing is read, if there are more than ``bytes_max``."""
+        if entry.unpacked_bytes > bytes_max:
+            return None
+        return b"".join(self.pieces(entry))
+
+    def check(self, entry: Entry) -> None:
+        """Read the file and keep nothing. Raises ArchiveRejected if it is not as promised."""
+        for _ in self.pieces(entry):
+            pass
+
+    def pieces(self, entry: Entry) -> Iterator[bytes]:
+        """The file's bytes piece by piece. Its last one is right only once this has ended."""
+        crc = 0
+        left = entry.unpacked_bytes
+        unpacked = self._stored(entry) if entry.method == STORED else self._inflated(entry)
+        for piece in unpacked:
+            left -= len(piece)
+            if left < 0:
+                raise _wrong_size(entry)
+            crc = zlib.crc32(piece, crc)
+            yield piece
+        if left:
+            raise _wrong_size(entry)
+        if crc != entry.crc:
+            raise rejected(Reason.CHECKSUM_MISMATCH, f"{entry} does not match its checksum.")
+
+    def _stored(self, entry: Entry) -> Iterator[bytes]:
+        at = self._data_at[entry.number]
+        end = at + entry.packed_bytes
+        while at < end:
+            piece = self._window.read(at, min(_PIECE_BYTES, end - at))
+            at += len(piece)
+            yield piece
+
+    def _inflated(self, entry: Entry) -> Iterator[bytes]:
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        for piece in self._stored(entry):
+            if inflater.eof:
+                raise _left_over(entry)
+            packed = piece
+            while packed:
+                try:
+                    unpacked = inflater.decompress(packed, _PIECE_BYTES)
+                except zlib.error:
+                    raise rejected(Reason.CORRUPT_DATA, f"{entry} cannot be unpacked.") from None
+                if unpacked:
+                    yield unpacked
+                packed = inflater.unconsumed_tail
+            if inflater.unused_data:
+                raise _left_over(entry)
+        yield from self._rest(inflater)
+        if not inflater.eof:
+            raise rejected(Reason.CORRUPT_DATA, f"{entry} ends within its packed data.")
+
+    @staticmethod
+    def _rest(inflater: zlib._Decompress) -> Iterator[bytes]:
+        """What the inflater has taken in and not yet given out."""
+        while not inflater.eof and (piece := inflater.decompress(b"", _PIECE_BYTES)):
+            yield piece
+
+
+def _wrong_size(entry: Entry) -> ArchiveRejected:
+    return rejected(
+        Reason.SIZE_MISMATCH, f"{entry} does not have the {entry.unpacked_bytes} bytes it promises."
+    )
+
+
+def _left_over(entry: Entry) -> ArchiveRejected:
+    return rejected(Reason.CORRUPT_DATA, f"{entry} has packed data after its end.")

@@ -1,0 +1,143 @@
+"""The result of an operation as a JSON document, written piece by piece."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import msgspec
+
+from coatcheck.codegraph.graph import Graph
+from coatcheck.codegraph.operations import VIEWS, Operation
+from coatcheck.codegraph.project import MANIFEST
+from coatcheck.codegraph.resolve import Resolution
+
+_WRITE_BYTES: Final = 256 * 1024
+
+
+class Output(Protocol):
+    """Where a document is written to: a binary file."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Processing:
+    """How the analysis went. Times are RFC 3339; files that were not read are counted by reason."""
+
+    started_at: str
+    ended_at: str
+    milliseconds: int
+    failed: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a document holds, for those who do not want to read it."""
+
+    nodes: int
+    relationships: int
+    languages: tuple[str, ...]
+
+
+def write_document(
+    out: Output,
+    operation: Operation,
+    resolution: Resolution,
+    processing: Processing,
+    more: Mapping[str, object] | None = None,
+) -> Written:
+    """Write what ``operation`` shows of a project. ``more`` are fields that follow the graph."""
+    graph = Graph(resolution, VIEWS[operation])
+    nodes, relationships = graph.count_nodes(), graph.count_relationships()
+    files = resolution.project.files.values()
+    languages = tuple(sorted({facts.language for facts in files} - {MANIFEST}))
+    head = {
+        "generatedAt": processing.ended_at,
+        "message": _message(operation, nodes, relationships, len(files)),
+        "stats": _stats(resolution, processing, nodes, relationships),
+        "metadata": {
+            "analysisStartTime": processing.started_at,
+            "analysisEndTime": processing.ended_at,
+            "fileCount": len(files)
+            + sum(processing.failed.values())
+            + sum(processing.skipped.values()),
+            "languages": languages,
+        },
+    }
+    out.write(msgspec.json.encode(head)[:-1])
+    out.write(b',"graph":{"nodes":[')
+    _write_all(out, graph.nodes())
+    out.write(b'],"relationships":[')
+    _write_all(out, graph.relationships())
+    out.write(b"]}")
+    for name, value in (more or {}).items():
+        out.write(b"," + msgspec.json.encode(name) + b":" + msgspec.json.encode(value))
+    out.write(b"}")
+    return Written(nodes.total(), relationships.total(), languages)
+
+
+def _message(
+    operation: Operation, nodes: Counter[str], relationships: Counter[str], files: int
+) -> str:
+    counted = "1 file" if files == 1 else f"{files} files"
+    return (
+        f"{operation} graph of {counted}: "
+        f"{nodes.total()} nodes, {relationships.total()} relationships"
+    )
+
+
+def _stats(
+    resolution: Resolution,
+    processing: Processing,
+    nodes: Counter[str],
+    relationships: Counter[str],
+) -> dict[str, object]:
+    files = resolution.project.files
+    kinds = Counter(
+        declaration.kind
+        for path, facts in files.items()
+        for index, declaration in enumerate(facts.declarations)
+        if (path, index) not in resolution.definitions
+    )
+    counts = resolution.counts
+    return {
+        "nodeCount": nodes.total(),
+        "relationshipCount": relationships.total(),
+        "nodeTypes": dict(sorted(nodes.items())),
+        "relationshipTypes": dict(sorted(relationships.items())),
+        "filesProcessed": len(files),
+        "filesFailed": sum(processing.failed.values()),
+        "filesFailedByReason": dict(sorted(processing.failed.items())),
+        "filesSkipped": sum(processing.skipped.values()),
+        "filesSkippedByReason": dict(sorted(processing.skipped.items())),
+        "filesWithSyntaxErrors": sum(facts.broken for facts in files.values()),
+        "classes": kinds["class"],
+        "functions": kinds["function"],
+        "types": kinds["type"],
+        "calls": {
+            "total": counts.total,
+            "resolved": counts.resolved,
+            "external": counts.external,
+            "unresolved": counts.unresolved,
+            "resolvedRate": counts.resolved_rate,
+        },
+        "processingTimeMs": processing.milliseconds,
+    }
+
+
+def _write_all(out: Output, items: Iterable[msgspec.Struct]) -> None:
+    encoder = msgspec.json.Encoder()
+    buffer = bytearray()
+    separator = b""
+    for item in items:
+        buffer += separator
+        buffer += encoder.encode(item)
+        separator = b","
+        if len(buffer) >= _WRITE_BYTES:
+            out.write(bytes(buffer))
+            buffer.clear()
+    out.write(bytes(buffer))

@@ -1,0 +1,41 @@
+"""The operations, and which part of the graph each of them shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+Operation = Literal["dependency", "call", "domain", "parse", "supermodel"]
+OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
+
+Label = Literal["Directory", "File", "Class", "Function", "Type", "Module"]
+RelationshipType = Literal["contains", "declares", "imports", "calls", "inherits"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The nodes of these labels, and the relationships of these types between them."""
+
+    labels: frozenset[Label]
+    types: frozenset[RelationshipType]
+
+    def shows(self, start: Label, kind: RelationshipType, end: Label) -> bool:
+        return kind in self.types and start in self.labels and end in self.labels
+
+
+VIEWS: Final[Mapping[Operation, View]] = {
+    "dependency": View(frozenset({"File", "Module"}), frozenset({"imports"})),
+    "call": View(
+        frozenset({"File", "Class", "Function", "Type"}), frozenset({"declares", "calls"})
+    ),
+    "domain": View(
+        frozenset({"File", "Class", "Function", "Module"}),
+        frozenset({"declares", "imports", "calls"}),
+    ),
+    "parse": View(
+        frozenset({"Directory", "File", "Class", "Function", "Type"}),
+        frozenset({"contains", "declares", "inherits"}),
+    ),
+    "supermodel": View(frozenset(get_args(Label)), frozenset(get_args(RelationshipType))),
+}

@@ -1,0 +1,24 @@
+"""Keeps one of each reference: code says the same things over and over."""
+
+from __future__ import annotations
+
+from coatcheck.codegraph.facts import Call, FileFacts, Ref
+
+
+class Sharing:
+    """References that were met before take the place of their equals."""
+
+    def __init__(self) -> None:
+        self._known: dict[Ref, Ref] = {}
+
+    def among(self, facts: FileFacts) -> FileFacts:
+        """The same facts, changed in place to hold no reference twice."""
+        share = self._known.setdefault
+        facts.calls = [
+            Call(call.line, call.caller, share(call.callee, call.callee)) for call in facts.calls
+        ]
+        for declaration in facts.declarations:
+            for held in (declaration.locals, declaration.fields):
+                for name, ref in held.items():
+                    held[name] = share(ref, ref)
+        return facts

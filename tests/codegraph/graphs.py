@@ -1,0 +1,88 @@
+"""What the analysis sees in a handful of files written in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coatcheck.codegraph.entities import Declared
+from coatcheck.codegraph.facts import FILE, FileFacts
+from coatcheck.codegraph.languages import language_of, load
+from coatcheck.codegraph.project import Project
+from coatcheck.codegraph.resolve import CallCounts, Resolution, resolve
+
+
+@dataclass
+class Seen:
+    """Declarations are written ``path:qualified``; the file itself is its path."""
+
+    resolution: Resolution
+    calls: set[tuple[str, str, int]] = field(default_factory=set)
+    """(caller, callee, line)"""
+    imports: set[tuple[str, str]] = field(default_factory=set)
+    """(path, path in the archive or name of the external module)"""
+    inherits: set[tuple[str, str]] = field(default_factory=set)
+    declared: set[str] = field(default_factory=set)
+
+    @property
+    def counts(self) -> CallCounts:
+        return self.resolution.counts
+
+    @property
+    def callees(self) -> set[tuple[str, str]]:
+        """(caller, callee), wherever."""
+        return {(caller, callee) for caller, callee, _line in self.calls}
+
+    def facts(self, path: str) -> FileFacts:
+        return self.resolution.project.files[path]
+
+
+def parsed(path: str, source: str | bytes) -> FileFacts:
+    """The facts of one file."""
+    language = language_of(path)
+    assert language is not None, path
+    content = source.encode() if isinstance(source, str) else source
+    return load(language).extract(path, content)
+
+
+def seen_in(project: Project) -> Seen:
+    """What the analysis sees in a project."""
+    resolution = resolve(project)
+    seen = Seen(resolution)
+    for path, facts in project.files.items():
+
+        def name(index: int, path: str = path, facts: FileFacts = facts) -> str:
+            return path if index == FILE else f"{path}:{facts.declarations[index].qualified}"
+
+        seen.declared.update(name(index) for index in range(len(facts.declarations)))
+        for call in resolution.calls[path]:
+            seen.calls.add((name(call.caller), _name(call.callee), call.line))
+        for imported in resolution.imports[path]:
+            seen.imports.add((path, imported.target))
+        for inheritance in resolution.inherits[path]:
+            seen.inherits.add((name(inheritance.heir), _name(inheritance.base)))
+    return seen
+
+
+def analysed(sources: Mapping[str, str], operation: str = "supermodel") -> Seen:
+    """What the analysis sees in these files."""
+    del operation  # the views are a matter of the graph; what is seen is the same for all
+    return seen_in(Project([parsed(path, source) for path, source in sources.items()]))
+
+
+def analysed_folder(folder: Path) -> Seen:
+    """What the analysis sees in the files of a folder that are in a language it understands."""
+    return seen_in(
+        Project(
+            [
+                parsed(path.relative_to(folder).as_posix(), path.read_bytes())
+                for path in sorted(folder.rglob("*"))
+                if path.is_file() and language_of(path.name) is not None
+            ]
+        )
+    )
+
+
+def _name(declared: Declared) -> str:
+    return f"{declared.path}:{declared.declaration.qualified}"
