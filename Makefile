@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev corpus up test lint format types imports check lock bench clean
+.PHONY: help setup setup-dev azurite corpus up test lint format types imports check lock bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,12 +22,14 @@ setup: $(VENV)/.runtime ## create .venv with what Coatcheck needs to run
 
 setup-dev: $(VENV)/.dev ## create .venv with what its tests and checks need, too
 
+azurite: tests/azurite/node_modules/.installed ## install the Azure Blob server that the tests run against
+
 corpus: .corpus/.fetched ## fetch the real packages that the tests run on into .corpus
 
 up: setup ## start everything on an embedded PostgreSQL; ARGS="--data DIR --port N [module:service ...]"
 	@$(BIN)/coatcheck up $(ARGS)
 
-test: setup-dev corpus ## run the tests; ARGS="-k name" to choose
+test: setup-dev azurite corpus ## run the tests; ARGS="-k name" to choose
 	$(BIN)/pytest -n logical --maxprocesses $(TEST_WORKERS_MAX) $(ARGS)
 
 lint: setup-dev ## check style and formatting, and that the two clients agree
@@ -61,7 +63,7 @@ lock: setup-dev ## compile requirements/*.in again, to the newest versions
 	$$compile bench.in -o bench.txt
 
 clean: ## remove .venv and caches; the data in .coatcheck stays
-	rm -rf $(VENV) bench/.venv .corpus .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) bench/.venv .corpus tests/azurite/node_modules .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A .venv that was copied or moved here, or whose interpreter is gone, is made again.
@@ -79,6 +81,16 @@ $(VENV)/.runtime: requirements/runtime.txt requirements/build.txt pyproject.toml
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	$(call say,installing the tests and checks from requirements/dev.txt)
 	@$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+tests/azurite/node_modules/.installed: tests/azurite/package.json tests/azurite/package-lock.json
+	@command -v npm >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  echo "==> installing Node.js and npm, for the tests" && \
+	  apt-get update --quiet --quiet && apt-get install --quiet --quiet --yes --no-install-recommends nodejs npm >/dev/null; } || { \
+	  echo "error: the tests need npm, for Azurite and for packages to test on. Install Node.js." >&2; \
+	  exit 1; }
+	$(call say,installing Azurite from tests/azurite/package-lock.json)
+	@cd tests/azurite && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
 # Without a network the tests that need a package say so; the others can run.

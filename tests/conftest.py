@@ -20,7 +20,9 @@ from pathlib import Path
 
 import pytest
 
+from coatcheck.blobs import BlobContainer
 from coatcheck.store.embedded import EmbeddedPostgres
+from tests.blobs.stores import KINDS, BlobStore, blob_store_of
 from tests.postgres_keeper import Databases, run
 
 SESSION_DIR_VARIABLE = "COATCHECK_TEST_SESSION_DIR"
@@ -112,6 +114,24 @@ async def dsn(databases: Databases) -> AsyncIterator[str]:
     await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
     yield databases.dsn_of(name)
     await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=KINDS)
+def blob_store(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> BlobStore:
+    """A place of the test's own, on each blob store in turn; this process can open its URL."""
+    session_dir = Path(os.environ[SESSION_DIR_VARIABLE])
+    store = blob_store_of(request.param, session_dir, tmp_path / "with a space" / "blobs")
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    return store
+
+
+@pytest.fixture
+def container(blob_store: BlobStore) -> BlobContainer:
+    """An empty container, on each blob store in turn."""
+    return BlobContainer.open(blob_store.url)
 
 
 @pytest.fixture

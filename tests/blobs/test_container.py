@@ -1,98 +1,207 @@
-"""The blob container on a real folder."""
+"""The blob container, on each store that can run here."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import artifact_key, artifacts_of, job_of
-from coatcheck.domain.ids import new_id
+from coatcheck.blobs.pieces import delete_pieces
+from coatcheck.domain.errors import BlobStoreUnavailable
+from tests.blobs.stores import BlobStore
 
-LARGE = os.urandom(3 * 1024 * 1024 + 17)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "with a space" / "blobs"
+LARGE = os.urandom(11 * 1024 * 1024 + 17)  # more than one part of a store's own long upload
 
 
-@pytest.fixture
-def blobs(folder: Path) -> BlobContainer:
-    return BlobContainer.open(folder.as_uri())
+async def all_keys(container: BlobContainer, prefix: str) -> list[str]:
+    return sorted([key async for page in container.keys_under(prefix) for key in page])
 
 
 @pytest.mark.parametrize("content", [b"", b"small", LARGE], ids=["empty", "small", "large"])
 async def test_bytes_a_path_and_a_file_come_back_as_they_went_in(
-    blobs: BlobContainer, tmp_path: Path, content: bytes
+    container: BlobContainer, tmp_path: Path, content: bytes
 ) -> None:
     path = tmp_path / "source"
     path.write_bytes(content)
     for number, source in enumerate([content, path, io.BytesIO(content)]):
-        stored = await blobs.put(f"a/{number}", source)
+        stored = await container.put(f"a/{number}", source)
         assert stored.size == len(content)
         assert stored.sha256 == hashlib.sha256(content).digest()
-        assert await blobs.get(stored.key) == content
-        assert b"".join([piece async for piece in blobs.stream(stored.key)]) == content
+        assert await container.get(stored.key) == content
+        assert b"".join([chunk async for chunk in container.stream(stored.key)]) == content
 
 
-async def test_a_blob_that_is_not_there_is_a_clear_error_and_deleting_it_is_none(
-    blobs: BlobContainer,
+@pytest.mark.parametrize("content", [b"", b"small", LARGE], ids=["empty", "small", "large"])
+async def test_what_is_put_whole_comes_back_and_replaces_what_was_there(
+    container: BlobContainer, content: bytes
 ) -> None:
+    await container.put_whole("a/b", b"what was there")
+    await container.put_whole("a/b", bytearray(content))
+    assert await container.get("a/b") == content
+    assert await all_keys(container, "a") == ["a/b"]
+
+
+async def test_a_blob_that_is_not_there_is_a_clear_error(container: BlobContainer) -> None:
+    with pytest.raises(FileNotFoundError, match=r"^there is no such blob$"):
+        await container.get("a/missing")
     with pytest.raises(FileNotFoundError):
-        await blobs.get("a/missing")
-    await blobs.delete(["a/missing"])
+        _ = [chunk async for chunk in container.stream("a/missing")]
 
 
-async def test_a_source_that_fails_half_way_leaves_nothing_to_read(blobs: BlobContainer) -> None:
+async def test_what_is_not_there_does_not_keep_the_others_from_being_deleted(
+    container: BlobContainer,
+) -> None:
+    keys = [f"a/{number}" for number in range(6)]
+    for key in keys[::2]:
+        await container.put_whole(key, b"x")
+    await container.put_whole("a/other", b"x")
+    await container.delete(keys)
+    assert await all_keys(container, "a") == ["a/other"]
+    await container.delete(keys)
+    await container.delete([])
+    assert await all_keys(container, "a") == ["a/other"]
+
+
+async def test_a_source_that_fails_half_way_leaves_nothing_to_read(
+    container: BlobContainer,
+) -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
-            if self.tell() > 0:
+            if self.tell() > 6 * 1024 * 1024:
                 raise OSError("the disk is gone")
             return super().read(size)
 
-    with pytest.raises(Exception, match="the disk is gone"):
-        await blobs.put("a/broken", Broken(LARGE))
+    with pytest.raises(OSError, match="the disk is gone"):
+        await container.put("a/broken", Broken(LARGE))
     with pytest.raises(FileNotFoundError):
-        await blobs.get("a/broken")
+        await container.get("a/broken")
+    assert await all_keys(container, "a") == []
+
+
+async def test_a_file_to_be_stored_that_is_not_there_is_named(
+    container: BlobContainer, tmp_path: Path
+) -> None:
+    with pytest.raises(FileNotFoundError, match="no-such-source"):
+        await container.put("a/b", tmp_path / "no-such-source")
 
 
 async def test_only_blobs_under_the_prefix_and_older_than_the_limit_are_listed(
-    blobs: BlobContainer,
+    container: BlobContainer,
 ) -> None:
-    await blobs.put("mine/old", b"x")
-    await blobs.put("other/old", b"x")
+    await container.put("mine/old", b"x")
+    await container.put("mine-not/old", b"x")
     soon = datetime.now(UTC) + timedelta(minutes=1)
     long_ago = datetime.now(UTC) - timedelta(minutes=1)
-    assert [key async for page in blobs.older_than(soon, "mine") for key in page] == ["mine/old"]
-    assert [key async for page in blobs.older_than(long_ago, "mine") for key in page] == []
+    assert [key async for page in container.older_than(soon, "mine") for key in page] == [
+        "mine/old"
+    ]
+    assert [key async for page in container.older_than(long_ago, "mine") for key in page] == []
+    assert await all_keys(container, "nothing") == []
 
 
-async def test_what_a_dead_upload_left_is_dropped_and_a_finished_blob_is_not(
-    blobs: BlobContainer, folder: Path
+async def test_a_container_sees_only_what_is_under_the_prefix_of_its_url(
+    container: BlobContainer, blob_store: BlobStore
 ) -> None:
-    await blobs.put("mine/whole", b"x")
-    part = folder / "mine" / "half#1"
-    part.write_bytes(b"half of it")
-    before = datetime.now(UTC) - timedelta(minutes=1)
-    after = datetime.now(UTC) + timedelta(minutes=1)
-    assert await blobs.drop_unfinished(before, "mine") == 0
-    assert await blobs.drop_unfinished(after, "elsewhere") == 0
-    assert await blobs.drop_unfinished(after, "mine") == 1
-    assert not part.exists()
-    assert await blobs.get("mine/whole") == b"x"
+    inner = BlobContainer.open(f"{blob_store.url}/inner")
+    await inner.put_whole("a/b", b"of the inner one")
+    await container.put_whole("a/b", b"of the outer one")
+    assert await inner.get("a/b") == b"of the inner one"
+    assert await all_keys(container, "inner") == ["inner/a/b"]
+    await inner.delete(await all_keys(inner, "a"))
+    assert await container.get("a/b") == b"of the outer one"
 
 
-def test_a_key_names_its_deployment_and_its_job() -> None:
-    deployment, job = new_id(), new_id()
-    key = artifact_key(deployment, job)
-    assert key.startswith(artifacts_of(deployment) + "/")
-    assert key != artifact_key(deployment, job)
-    assert job_of(key) == job
-    assert job_of("_probe/x") is None
-    assert job_of("artifacts/a/b/c") is None
+async def test_a_probe_leaves_nothing(container: BlobContainer) -> None:
+    await container.probe()
+    assert await all_keys(container, "_probe") == []
+
+
+@pytest.mark.parametrize("blob_store", ["s3", "azure"], indirect=True)
+async def test_a_bucket_that_does_not_exist_is_said_to_be_unusable_without_naming_it(
+    blob_store: BlobStore,
+) -> None:
+    elsewhere = BlobContainer.open(f"{blob_store.url.split('://')[0]}://no-such-bucket-x/p")
+    with pytest.raises(BlobStoreUnavailable) as refused:
+        await elsewhere.probe()
+    assert "no-such-bucket" not in str(refused.value)
+    with pytest.raises(BlobStoreUnavailable):
+        await elsewhere.put("a", b"x")
+    with pytest.raises(BlobStoreUnavailable):
+        await all_keys(elsewhere, "a")
+
+
+class TestAFolder:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        return tmp_path / "blobs"
+
+    @pytest.fixture
+    def blobs(self, folder: Path) -> BlobContainer:
+        return BlobContainer.open(folder.as_uri())
+
+    async def test_is_made_for_its_owner_alone(self, blobs: BlobContainer, folder: Path) -> None:
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+    async def test_keeps_no_empty_folder_of_what_was_deleted(
+        self, blobs: BlobContainer, folder: Path
+    ) -> None:
+        await blobs.put_whole("inputs/one/two/00000", b"x")
+        await blobs.put_whole("inputs/other/00000", b"x")
+        await blobs.delete(["inputs/one/two/00000"])
+        assert [path.name for path in (folder / "inputs").iterdir()] == ["other"]
+        await blobs.delete(["inputs/other/00000"])
+        assert list(folder.iterdir()) == []
+
+    async def test_drops_what_a_dead_upload_left_and_no_finished_blob(
+        self, blobs: BlobContainer, folder: Path
+    ) -> None:
+        await blobs.put("mine/whole", b"x")
+        dead = folder / "mine" / "job" / "half#1"
+        dead.parent.mkdir()
+        dead.write_bytes(b"half of it")
+        before = datetime.now(UTC) - timedelta(minutes=1)
+        after = datetime.now(UTC) + timedelta(minutes=1)
+        assert await blobs.drop_unfinished(before, "mine") == 0
+        assert await blobs.drop_unfinished(after, "elsewhere") == 0
+        assert await blobs.drop_unfinished(after, "mine") == 1
+        assert [path.name for path in (folder / "mine").iterdir()] == ["whole"]
+        assert await blobs.get("mine/whole") == b"x"
+
+    async def test_drops_empty_folders_that_a_dead_upload_left_when_they_are_old(
+        self, blobs: BlobContainer, folder: Path
+    ) -> None:
+        (folder / "mine" / "job").mkdir(parents=True)
+        await blobs.drop_unfinished(datetime.now(UTC) - timedelta(minutes=1), "mine")
+        assert (folder / "mine" / "job").is_dir()
+        await blobs.drop_unfinished(datetime.now(UTC) + timedelta(minutes=1), "mine")
+        assert list(folder.iterdir()) == []
+
+    async def test_that_is_gone_does_not_pass_for_one_whose_blobs_are(
+        self, blobs: BlobContainer, folder: Path
+    ) -> None:
+        """Else what is on a disk that was unmounted would be taken for deleted."""
+        await blobs.put_whole("a/b", b"x")
+        folder.rename(folder.with_name("elsewhere"))
+        for question in (
+            blobs.get("a/b"),
+            blobs.delete(["a/b"]),
+            delete_pieces(blobs, "a"),
+            anext(blobs.stream("a/b")),
+            anext(blobs.keys_under("a")),
+        ):
+            with pytest.raises(BlobStoreUnavailable, match="not there"):
+                await question
+
+    async def test_that_was_removed_under_our_feet_is_made_again(
+        self, blobs: BlobContainer, folder: Path
+    ) -> None:
+        await blobs.put_whole("a/b", b"x")
+        shutil.rmtree(folder)
+        await blobs.put_whole("a/b", b"y")
+        assert await blobs.get("a/b") == b"y"

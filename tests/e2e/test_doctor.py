@@ -11,6 +11,7 @@ import pytest
 from coatcheck.cli import doctor
 from coatcheck.cli.doctor import Verdict
 from coatcheck.store.diagnosis import DatabaseRefused, Diagnosis
+from tests.blobs.stores import BlobStore
 from tests.e2e.conftest import coatcheck, free_port
 from tests.postgres_keeper import Databases
 
@@ -74,6 +75,23 @@ def test_an_unreachable_database_fails_without_showing_the_password(tmp_path: Pa
     assert "COATCHECK_BLOB_URL" in ran.stdout
     assert "hunter2" not in ran.stdout + ran.stderr
     assert "Traceback" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("blob_store", ["s3", "azure"], indirect=True)
+def test_a_blob_store_on_a_server_works_or_fails_without_showing_its_address(
+    blob_store: BlobStore, dsn: str, tmp_path: Path
+) -> None:
+    environment = {"COATCHECK_DATABASE_URL": dsn, "COATCHECK_BLOB_URL": blob_store.url}
+    healthy = coatcheck("doctor", cwd=tmp_path, **environment, **blob_store.environment)
+    assert healthy.returncode == 0, healthy.stdout + healthy.stderr
+    assert verdicts(healthy.stdout)["blob store"] == "ok"
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    away = {"AWS_ENDPOINT_URL": nowhere, "AZURITE_BLOB_STORAGE_URL": nowhere}
+    failing = coatcheck("doctor", cwd=tmp_path, **environment, **blob_store.environment | away)
+    assert failing.returncode == 1
+    assert verdicts(failing.stdout)["blob store"] == "fail"
+    assert "COATCHECK_BLOB_URL" in failing.stdout
+    assert nowhere.removeprefix("http://") not in failing.stdout + failing.stderr
 
 
 def test_wrong_settings_fail_and_a_misspelt_one_is_a_warning(dsn: str, tmp_path: Path) -> None:

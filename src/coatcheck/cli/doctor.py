@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from coatcheck.blobs import BlobContainer
+from coatcheck.blobs import BlobContainer, Patience
 from coatcheck.cli.console import out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.errors import DATABASE_HINT, EXIT_FAILED, reporting_errors
@@ -28,6 +28,7 @@ from coatcheck.version import __version__
 
 CLOCK_SECONDS_MAX: Final = 5.0
 _BLOB_SECONDS_MAX: Final = 10.0
+_IMPATIENT: Final = Patience(retries=0)
 _LIBRARIES: Final = ("asyncpg", "httptools", "msgspec", "obstore", "uvicorn", "uvloop")
 _POOLER_HINT: Final = (
     "Connect to PostgreSQL directly, or through a pooler in session mode: in transaction mode, "
@@ -159,7 +160,7 @@ async def _clock(diagnosis: Diagnosis) -> Finding:
 async def _blobs(settings: Settings) -> Finding:
     try:
         async with asyncio.timeout(_BLOB_SECONDS_MAX):
-            await BlobContainer.open(settings.blob_url).probe()
+            await BlobContainer.open(settings.blob_url, _IMPATIENT).probe()
     except Exception as error:  # noqa: BLE001 - each store fails in its own ways; all are findings
         said = redact(str(error)).strip().splitlines() or [type(error).__name__]
         hint = "Does COATCHECK_BLOB_URL name a place that this process may write to?"

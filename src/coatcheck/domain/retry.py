@@ -27,3 +27,7 @@ UNREACHABLE_BACKOFF: Final = Backoff(base_seconds=2.0, cap_seconds=300.0, jitter
 DATABASE_BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=5.0, jitter=0.5)
 DATABASE_ATTEMPTS: Final = 3
 """What a caller waits for before it is told 503; the loops of a worker keep trying for ever."""
+
+BLOB_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=10.0, jitter=0.5)
+BLOB_RETRIES: Final = 3
+"""After these a caller is told that the blob store is away; loops try again at their next tick."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 from coatcheck.domain import api_keys
 from coatcheck.domain.lanes import Lane
@@ -76,6 +77,39 @@ def by_lane(
     return lambda text: MappingProxyType(fallback | parse_pairs(text))
 
 
+def by_operation(
+    parse_value: Callable[[str], Value], operations: Collection[str], default: Value
+) -> Callable[[str], Mapping[str, Value]]:
+    """One value for all, or ``operation=value`` pairs; one that is left out keeps the default."""
+
+    def parse(text: str) -> Mapping[str, Value]:
+        if "=" not in text:
+            return MappingProxyType(dict.fromkeys(operations, parse_value(text)))
+        values: dict[str, Value] = {}
+        for pair in text.split(","):
+            name, equals, value = pair.partition("=")
+            operation = name.strip().lower()
+            if not equals or operation not in operations or operation in values:
+                raise Refused
+            values[operation] = parse_value(value.strip())
+        return MappingProxyType(dict.fromkeys(operations, default) | values)
+
+    return parse
+
+
+def http_url(text: str) -> str:
+    try:
+        parts = urlsplit(non_empty(text))
+        _ = parts.port  # read only now, and out of range perhaps
+    except ValueError:
+        raise Refused from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise Refused
+    if parts.query or parts.fragment:
+        raise Refused  # a path is put after it
+    return text.rstrip("/")
+
+
 def database_url(text: str) -> str:
     # The rest is the driver's to judge: it knows lists of hosts, sockets and parameters.
     if not text.startswith(("postgresql://", "postgres://")):
@@ -83,14 +117,19 @@ def database_url(text: str) -> str:
     return text
 
 
-BLOB_SCHEMES: Final = ("file", "s3", "az", "abfss", "gs")
+CLOUD_BLOB_SCHEMES: Final = ("s3", "az", "abfs", "abfss", "gs")
 
 
 def blob_url(text: str) -> str:
-    scheme, separator, rest = text.partition("://")
-    if not separator or scheme not in BLOB_SCHEMES:
+    parts = urlsplit(text)
+    if parts.query or parts.fragment:
         raise Refused
-    if scheme == "file" and not rest.startswith("/"):
+    if parts.scheme == "file":
+        # Anything before the path is a host, or a folder that was meant to be relative.
+        acceptable = not parts.netloc and parts.path.startswith("/")
+    else:
+        acceptable = parts.scheme in CLOUD_BLOB_SCHEMES and bool(parts.hostname)
+    if not acceptable:
         raise Refused
     return text
 

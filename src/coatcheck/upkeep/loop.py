@@ -13,8 +13,8 @@ import random
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
-from coatcheck.domain.retry import DATABASE_BACKOFF
+from coatcheck.domain.errors import BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.retry import BLOB_BACKOFF, DATABASE_BACKOFF
 from coatcheck.store.election import Election
 from coatcheck.store.line import Line
 
@@ -55,6 +55,12 @@ class Loop(ABC):
             except (DatabaseUnavailable, OutcomeUnknown) as error:
                 _log.info("upkeep waits for the database: %s", error, extra={"loop": self.name})
                 pause = DATABASE_BACKOFF.delay(failures, random.random())
+                failures += 1
+            except BlobStoreUnavailable as error:
+                _log.warning(
+                    "upkeep waits for the blob store: %s", error, extra={"loop": self.name}
+                )
+                pause = BLOB_BACKOFF.delay(failures, random.random())
                 failures += 1
             except Exception:  # noqa: BLE001 - a defect must not end the loop: jobs would wait for ever
                 _log.exception("an upkeep tick failed", extra={"loop": self.name})
