@@ -14,6 +14,10 @@ CRASH_POINTS: Final = frozenset(
         "submit.before_insert",
         "submit.inserted_not_committed",
         "submit.committed_not_answered",
+        "submit.uploading",
+        "submit.blob_stored",
+        "submit.loser_before_delete",
+        "archive.downloaded",
         "claim.before_statement",
         "claim.updated_not_committed",
         "claim.limited_not_committed",
@@ -36,6 +40,9 @@ CRASH_POINTS: Final = frozenset(
         "expire.updated_not_committed",
         "prune.updated_not_committed",
         "prune.rows_deleted_blobs_not",
+        "input.inserted_not_committed",
+        "input.blob_deleted_not_marked",
+        "input.marked",
     }
 )
 """Every point there is. The sweep in tests/e2e kills at each of them."""

@@ -11,11 +11,13 @@ from coatcheck.domain import api_keys, ids
 from coatcheck.domain.identity import ALL_SCOPES, Scope
 from coatcheck.surfaces.served import SURFACES
 from tests.contract.things_service import things
+from tests.surfaces.graphs.archives import post, zipped
 from tests.surfaces.house import House, bearer
 from tests.waiting import eventually_async
 
 OWN, FOREIGN, ABSENT = "default", "other", "nobody"
 OWNER = "user:dev"
+ARCHIVE = zipped({"a.py": "x = 1\n"})
 HOSTED = "/api/v1/orgs/{org}/workspaces/default/hosted-services/{service}"
 
 
@@ -36,6 +38,8 @@ class Estate:
     upstream_url: str
     ended_job: Possession
     waiting_job: Possession
+    ended_graph_job: Possession
+    waiting_graph_job: Possession
     key_id: Possession
     org: Possession = Possession(OWN, FOREIGN, ABSENT)
     service: Possession = Possession("mine", "theirs", "nothing")
@@ -55,6 +59,16 @@ class Estate:
             ),
             waiting_job=Possession(
                 await waiting_job(house, OWN), await waiting_job(house, FOREIGN), fresh_id()
+            ),
+            ended_graph_job=Possession(
+                await ended_graph_job(house, house.key),
+                await ended_graph_job(house, stranger),
+                fresh_id(),
+            ),
+            waiting_graph_job=Possession(
+                await waiting_graph_job(house, house.key),
+                await waiting_graph_job(house, stranger),
+                fresh_id(),
             ),
             key_id=Possession(key_id_of(await house.create_key()), key_id_of(stranger), fresh_id()),
         )
@@ -83,6 +97,8 @@ class Estate:
             gone = await self.house.http.delete(HOSTED.format(org=OWN, service=name))
             assert gone.status_code in (204, 404)
         self.waiting_job = replace(self.waiting_job, own=await waiting_job(self.house, OWN))
+        graph_job = await waiting_graph_job(self.house, self.house.key)
+        self.waiting_graph_job = replace(self.waiting_graph_job, own=graph_job)
 
     def operations(self) -> list[tuple[Operation, str]]:
         """Every operation that is served, with each of its methods."""
@@ -133,3 +149,17 @@ async def waiting_job(house: House, org: str) -> str:
     """A job that no worker takes."""
     ticket = await house.engine.submit("things.post__thing", {}, org=org, owner=OWNER, delay=3_600)
     return ticket.id
+
+
+async def waiting_graph_job(house: House, key: str) -> str:
+    """An archive that no worker analyses."""
+    answer = await post(house.http, ARCHIVE, fresh_id(), **bearer(key))
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["jobId"])
+
+
+async def ended_graph_job(house: House, key: str) -> str:
+    job = await waiting_graph_job(house, key)
+    answer = await house.http.post(f"/v1/graphs/jobs/{job}/cancel", headers=bearer(key))
+    assert answer.status_code == 200, answer.text
+    return job

@@ -14,7 +14,8 @@ import httpx2
 
 from coatcheck.control.operations import Access, Operation
 from coatcheck.domain.identity import Scope
-from tests.contract.estate import Estate, Possession
+from tests.contract.estate import ARCHIVE, Estate, Possession
+from tests.surfaces.graphs.archives import form
 
 NOT_FOUND = 404
 
@@ -37,6 +38,8 @@ class Entry:
     query: Possessions = lambda estate: {}
     foreign: Mapping[str, int] = field(default_factory=dict)
     json: Callable[[Estate], Any] = lambda estate: None
+    files: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def _org(estate: Estate) -> dict[str, Possession]:
@@ -77,6 +80,21 @@ def fixed(value: str) -> Possession:
     return Possession(value, value, value)
 
 
+def _graph_job(estate: Estate) -> dict[str, Possession]:
+    return {"id": estate.ended_graph_job}
+
+
+def _waiting_graph_job(estate: Estate) -> dict[str, Possession]:
+    return {"id": estate.waiting_graph_job}
+
+
+_GRAPH = Entry(
+    scope=Scope.SUBMIT,
+    own=202,
+    other_user=202,
+    files=form(ARCHIVE),
+    headers={"Idempotency-Key": "the-matrix"},
+)
 _SUBMIT = Entry(scope=Scope.SUBMIT, own=202, other_user=202, params=_call)
 
 ENTRIES: Mapping[str, Entry] = {
@@ -118,6 +136,16 @@ ENTRIES: Mapping[str, Entry] = {
     "revoke_api_key": Entry(scope=Scope.ADMIN, own=204, other_user=204, params=_key),
     # Open, because Stripe has no key of ours; its signature is what counts.
     "stripe_webhook": Entry(own=400, json=lambda _: {}),
+    "dependency_graph": _GRAPH,
+    "call_graph": _GRAPH,
+    "domain_graph": _GRAPH,
+    "parse_graph": _GRAPH,
+    "supermodel_graph": _GRAPH,
+    "graph_job": Entry(scope=Scope.READ, params=_graph_job, other_user=NOT_FOUND),
+    "graph_job_events": Entry(scope=Scope.READ, params=_graph_job, other_user=NOT_FOUND),
+    "cancel_graph_job": Entry(scope=Scope.SUBMIT, params=_waiting_graph_job, other_user=NOT_FOUND),
+    "deletion_receipt": Entry(scope=Scope.READ, params=_graph_job, other_user=NOT_FOUND),
+    "receipt_keys": Entry(),
     "remove_service": Entry(scope=Scope.ADMIN, own=204, other_user=204, params=_hosted),
 }
 
@@ -162,6 +190,8 @@ class Target:
             path,
             params=self._chosen(self.entry.query, others),
             json=self.entry.json(self.estate),
+            files=self.entry.files,
+            headers=self.entry.headers,
         )
         del request.headers["Authorization"]
         # One id for all: then answers that say the same are the same.

@@ -63,7 +63,9 @@ async def run(estate: Estate, folder: Path, *options: str) -> None:
     configuration = folder / "schemathesis.toml"
     configuration.write_text(
         Template(CONFIGURATION.read_text()).substitute(
-            job=estate.ended_job.own, key_id=estate.key_id.own
+            job=estate.ended_job.own,
+            graph_job=estate.ended_graph_job.own,
+            key_id=estate.key_id.own,
         )
     )
     process = await asyncio.create_subprocess_exec(

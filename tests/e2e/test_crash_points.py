@@ -1,5 +1,8 @@
 """Kills a process at every crash point there is, then asks the invariants of what is left.
 
+Those of jobs that are handed in with an input have a sweep of their own (test_input_crash_points),
+and so have those of archives (canary/test_canary).
+
 `pytest -s` shows one line a point. The clock (invariant L) is in faults/test_worker_clock.py, and
 PostgreSQL itself dies in faults/test_lost_commits.py.
 """
@@ -19,10 +22,12 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.crash import CRASH_POINTS
 from coatcheck.store.line import Line
 from coatcheck.upkeep.sweeper import Sweeper
+from tests.e2e.canary.test_canary import ARCHIVE_POINTS
 from tests.e2e.faults import history, invariants
 from tests.e2e.faults.crash_scenarios import SCENARIOS, Scenario, Submission
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.services import lab
+from tests.e2e.test_input_crash_points import INPUT_POINTS
 from tests.waiting import eventually_async
 
 KILLED = 137
@@ -40,12 +45,12 @@ def test_every_crash_point_has_a_scenario_and_a_place_in_the_code() -> None:
     code = "\n".join(path.read_text() for path in sources if path.name != "crash.py")
     named = set(re.findall(r'"([a-z_]+\.[a-z_]+)"', code))
 
-    assert set(SCENARIOS) == CRASH_POINTS
+    assert set(SCENARIOS) | set(INPUT_POINTS) | ARCHIVE_POINTS == CRASH_POINTS
     assert named >= CRASH_POINTS
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("point", sorted(CRASH_POINTS))
+@pytest.mark.parametrize("point", sorted(SCENARIOS))
 async def test_the_invariants_hold_after_a_crash_at(laboratory: Laboratory, point: str) -> None:
     scenario = SCENARIOS[point]
     submission = scenario.submission(laboratory, key=point)

@@ -1,48 +1,55 @@
-"""The commands of the guide to HTTP, run by a shell as they stand there, against a real server."""
+"""The commands of the guides to HTTP, run by a shell as they stand there, on a real server."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import Up
 from tests.e2e.test_up import StartUp
 from tests.markdown import pages
 from tests.waiting import LIMIT_SECONDS
 
-GUIDE = "collect-results-over-http"
 DOCUMENTED_URL = "http://127.0.0.1:8080"
 DOCUMENTED_DATA = ".coatcheck"
 
 
-def commands() -> list[str]:
-    (page,) = [page for page in pages("docs") if page.path.stem == GUIDE]
+def commands(guide: str) -> list[str]:
+    (page,) = [page for page in pages("docs") if page.path.stem == guide]
     return [block.text for block in page.blocks("sh")]
 
 
-@pytest.mark.slow
-def test_every_command_of_the_guide_works(start_up: StartUp, tmp_path: Path) -> None:
-    up = start_up()
-    up.wait_until_ready()
-    setup, poll, wait, call, once, follow, cancel, many = commands()
-    script = "\necho ----\n".join(
-        ["set -euo pipefail\n" + setup, poll, wait, call, once, follow, cancel, many]
-    )
+def answers(up: Up, folder: Path, steps: list[str]) -> list[str]:
+    """What each step prints."""
+    script = "\necho ----\n".join(["set -euo pipefail\n" + steps[0], *steps[1:]])
     script = script.replace(DOCUMENTED_URL, f"http://127.0.0.1:{up.port}")
     script = script.replace(DOCUMENTED_DATA, str(up.data))
     # One answer a line.
     script = script.replace("curl -s ", "curl -sw '\\n' ")
+    beside = str(Path(sys.executable).parent)
     ran = subprocess.run(
         ["bash", "-c", script],
-        cwd=tmp_path,
+        cwd=folder,
+        env=os.environ | {"PATH": f"{beside}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=LIMIT_SECONDS,
     )
-    assert ran.returncode == 0, ran.stderr
-    _, polled, waited, called, replayed, followed, cancelled, listed = ran.stdout.split("----\n")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout.split("----\n")
+
+
+@pytest.mark.slow
+def test_every_command_of_the_guide_to_collecting_works(start_up: StartUp, tmp_path: Path) -> None:
+    up = start_up()
+    up.wait_until_ready()
+    steps = commands("collect-results-over-http")
+    _, polled, waited, called, replayed, followed, cancelled, listed = answers(up, tmp_path, steps)
     assert "id" in json.loads(polled)
     for answer in waited.split("\n")[:2]:
         job = json.loads(answer)
@@ -55,3 +62,21 @@ def test_every_command_of_the_guide_works(start_up: StartUp, tmp_path: Path) -> 
     page, batch = (json.loads(answer) for answer in listed.split("\n")[:2])
     assert page["total"] >= 4
     assert len(batch["items"]) == 1
+
+
+@pytest.mark.slow
+def test_every_command_of_the_guide_to_graphs_works(start_up: StartUp, tmp_path: Path) -> None:
+    up = start_up()
+    up.wait_until_ready()
+    steps = commands("analyse-code")
+    _, handed_in, _, shown, followed, _, verified = answers(up, tmp_path, steps)
+    job = json.loads(handed_in)["jobId"]
+    assert shown == "total calls price in line 5\n"
+    assert "event: end" in followed
+    call, again, everything = (
+        json.loads((tmp_path / name).read_text())
+        for name in ("call.json", "again.json", "everything.json")
+    )
+    assert call["jobId"] == again["jobId"] == job
+    assert everything["result"]["domains"]
+    assert job in verified

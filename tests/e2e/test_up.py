@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import COMMAND, Up, coatcheck, environment, free_port
+from tests.surfaces.graphs.archives import form, zipped
 from tests.waiting import LIMIT_SECONDS, eventually
 
 StartUp = Callable[..., Up]
@@ -292,6 +293,28 @@ def test_a_users_own_service_is_run_from_the_folder_it_is_in(
     up = start_up("mine:sums")
     up.wait_until_ready()
     assert submit(up, "sums.post__add", '{"a": 2, "b": 3}', "--wait")["result"] == 5
+
+
+@pytest.mark.slow
+def test_a_blob_container_that_was_named_is_used(start_up: StartUp, tmp_path: Path) -> None:
+    named = tmp_path / "elsewhere"
+    up = start_up(COATCHECK_BLOB_URL=named.as_uri())
+    up.wait_until_ready()
+    assert str(named) in up.said()
+    answer = httpx2.post(
+        f"http://127.0.0.1:{up.port}/v1/graphs/call",
+        params={"wait": 60},
+        files=form(zipped({"large.py": "def f(): return f()\n" * 4_000})),
+        headers={
+            "Authorization": f"Bearer {(up.data / 'dev-key').read_text().strip()}",
+            "Idempotency-Key": "k",
+        },
+        timeout=90,
+        trust_env=False,
+    )
+    assert answer.json()["status"] == "completed"
+    assert [path for path in (named / "artifacts").rglob("*") if path.is_file()]
+    assert not [path for path in (up.data / "blobs").rglob("*") if path.is_file()]
 
 
 def test_a_folder_where_nothing_runs_is_said_with_what_to_do(data_root: Path) -> None:

@@ -26,7 +26,8 @@ from coatcheck.settings.egress_allow import parse_allow
 from coatcheck.store import tenants
 from coatcheck.store.line import Line
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
-from coatcheck.surfaces.served import SURFACES
+from coatcheck.surfaces.graphs.executor import GraphExecutor
+from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
 
@@ -95,7 +96,9 @@ class House:
     async def replica(self) -> Replica:
         """One more control plane, and a client of it that presents the house's key."""
         engine = await self._closing.enter_async_context(await Engine.connect(self.settings))
-        parts = await self._closing.enter_async_context(open_parts(self.settings, engine))
+        parts = await self._closing.enter_async_context(
+            open_parts(self.settings, engine, OWN_ENDPOINTS)
+        )
         server = Server(
             create_app(parts, SURFACES), drain_seconds=_DRAIN_SECONDS, draining=parts.draining
         )
@@ -116,7 +119,14 @@ class House:
 
     async def work(self, *services: Service) -> Worker:
         """A worker for these services; what they declare can be called once this returns."""
-        worker = Worker(self.settings, services)
+        return await self._hire(Worker(self.settings, services))
+
+    async def analyse_archives(self) -> Worker:
+        """A worker for the archives of the graphs surface."""
+        graphs = await self._closing.enter_async_context(GraphExecutor(self.settings))
+        return await self._hire(graphs.worker())
+
+    async def _hire(self, worker: Worker) -> Worker:
         task = asyncio.create_task(worker.run())
         self._workers.append((worker, task))
         ready = asyncio.create_task(worker.ready.wait())

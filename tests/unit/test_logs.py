@@ -8,6 +8,8 @@ from typing import Any
 
 import asyncpg
 import pytest
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser
 
 from coatcheck.domain import ids
 from coatcheck.telemetry import context
@@ -131,6 +133,13 @@ def test_chatty_libraries_are_heard_from_warnings_on(stream: io.StringIO) -> Non
         logging.getLogger(name).info("HTTP Request: GET https://host/?token=abc")
         logging.getLogger(name).warning("trouble")
     assert [line["message"] for line in lines(stream)] == ["trouble"] * 3
+
+
+def test_what_a_malformed_form_holds_is_not_logged(stream: io.StringIO) -> None:
+    parser = MultipartParser(b"boundary")
+    with pytest.raises(FormParserError):
+        parser.write(b"--boundery")
+    assert lines(stream) == []
 
 
 def test_the_pretty_format_is_for_people_and_redacts_as_well() -> None:

@@ -65,6 +65,18 @@ def test_what_is_recorded_is_what_is_shown() -> None:
     assert value(text, "coatcheck_database_up") == 1
 
 
+def test_the_workers_of_a_process_are_summed() -> None:
+    def running() -> float:
+        return value(metrics.exposition({}).decode(), "coatcheck_worker_running", lane="standard")
+
+    metrics.set_running(Lane.STANDARD, 3, worker=11)
+    metrics.set_running(Lane.STANDARD, 2, worker=12)
+    assert running() == 5
+    metrics.set_running(Lane.STANDARD, 0, worker=11)
+    assert running() == 2
+    metrics.set_running(Lane.STANDARD, 0, worker=12)
+
+
 def test_processes_that_share_a_folder_are_summed_and_the_dead_run_nothing(tmp_path: Path) -> None:
     def run(script: str) -> str:
         return subprocess.run(

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from coatcheck.domain.errors import SettingsInvalid
+from coatcheck.domain.graphs import GRAPH_OPERATIONS
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.settings import SETTINGS, Settings, check_environment, likely_typos
 from coatcheck.settings.egress_allow import AllowRule
@@ -75,6 +76,13 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         JWT_AUDIENCE="coatcheck",
         JWT_ISSUERS=ISSUERS,
         STRIPE_WEBHOOK_SECRET="whsec_x",
+        ARCHIVE_TTL_SECONDS="600",
+        GRAPHS_CONCURRENCY="2",
+        GRAPHS_MEMORY_MB="512",
+        GRAPHS_RETRY_AFTER_SECONDS="call=3,domain=60",
+        GRAPHS_LLM_URL="https://llm.example/v1",
+        GRAPHS_LLM_MODEL="small",
+        GRAPHS_LLM_KEY="sk-x",
     )
     names = [field.name for field in dataclasses.fields(Settings)]
     assert {n: getattr(settings, n) for n in names if not n.startswith("lane")} == {
@@ -101,6 +109,19 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "jwt_audience": "coatcheck",
         "jwt_issuers": (PARTNER,),
         "stripe_webhook_secret": "whsec_x",
+        "archive_ttl_seconds": 600,
+        "graphs_concurrency": 2,
+        "graphs_memory_mb": 512,
+        "graphs_retry_after_seconds": {
+            "dependency": 10,
+            "call": 3,
+            "domain": 60,
+            "parse": 10,
+            "supermodel": 10,
+        },
+        "graphs_llm_url": "https://llm.example/v1",
+        "graphs_llm_model": "small",
+        "graphs_llm_key": "sk-x",
         "token_issuers": (OWN, PARTNER),
     }
 
@@ -127,6 +148,11 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("BLOB_URL", "file://relative"),
         ("BLOB_URL", "ftp://host/folder"),
         ("BLOB_URL", "/folder"),
+        ("BLOB_URL", "s3://"),
+        ("BLOB_URL", "s3:///prefix"),
+        ("BLOB_URL", "az://?sig=secret"),
+        ("BLOB_URL", "gs:bucket"),
+        ("BLOB_URL", "s3://bucket/prefix?region=x"),
         ("TEMP_DIR", "relative"),
         ("HOST", "a b"),
         ("PORT", "0"),
@@ -157,6 +183,22 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("JWT_AUDIENCE", "a b"),
         ("JWT_ISSUERS", "issuer"),
         ("STRIPE_WEBHOOK_SECRET", "sk_live_x"),
+        ("ARCHIVE_TTL_SECONDS", "0"),
+        ("ARCHIVE_TTL_SECONDS", "86401"),
+        ("GRAPHS_CONCURRENCY", "-1"),
+        ("GRAPHS_MEMORY_MB", "255"),
+        ("GRAPHS_RETRY_AFTER_SECONDS", "0"),
+        ("GRAPHS_RETRY_AFTER_SECONDS", "call=0"),
+        ("GRAPHS_RETRY_AFTER_SECONDS", "draw=5"),
+        ("GRAPHS_RETRY_AFTER_SECONDS", "call=5,call=6"),
+        ("GRAPHS_LLM_URL", "llm.example/v1"),
+        ("GRAPHS_LLM_URL", "file:///etc/passwd"),
+        ("GRAPHS_LLM_URL", "https://me:hunter2@llm.example/v1"),
+        ("GRAPHS_LLM_URL", "https://llm.example:99999/v1"),
+        ("GRAPHS_LLM_URL", "https://[llm.example/v1"),
+        ("GRAPHS_LLM_URL", "https://llm.example/v1?key=1"),
+        ("GRAPHS_LLM_MODEL", "a b"),
+        ("GRAPHS_LLM_KEY", "a b"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(name: str, value: str) -> None:
@@ -196,6 +238,7 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
         ("JWT_SECRET", "hunter2"),
         ("JWT_ISSUERS", issuers % ', "kind": "hunter"'),
         ("STRIPE_WEBHOOK_SECRET", "hunter2"),
+        ("GRAPHS_LLM_KEY", "hunter2 hunter2"),
     ):
         assert "hunter2" not in refusal(**{name: value})
     good = read(
@@ -206,8 +249,33 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
         JWT_AUDIENCE="b",
         JWT_ISSUERS=issuers % "",
         STRIPE_WEBHOOK_SECRET="whsec_hunter2",
+        GRAPHS_LLM_KEY="hunter2",
     )
     assert "hunter2" not in repr(good)
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "missing"),
+    [("URL", "https://llm.example/v1", "MODEL"), ("MODEL", "small", "URL")],
+)
+def test_a_language_model_has_both_an_address_and_a_name(
+    given: str, value: str, missing: str
+) -> None:
+    assert refusal(**{f"GRAPHS_LLM_{given}": value}) == (
+        f"COATCHECK_GRAPHS_LLM_{missing} is not set, but COATCHECK_GRAPHS_LLM_{given} is"
+    )
+
+
+def test_a_language_model_whose_address_is_wrong_is_one_problem() -> None:
+    message = refusal(GRAPHS_LLM_URL="llm.example", GRAPHS_LLM_MODEL="small")
+    assert message.startswith("COATCHECK_GRAPHS_LLM_URL is 'llm.example', which is not allowed")
+
+
+def test_retry_after_is_one_number_for_all_operations_or_one_for_each() -> None:
+    same = read(GRAPHS_RETRY_AFTER_SECONDS="7").graphs_retry_after_seconds
+    assert same == dict.fromkeys(GRAPH_OPERATIONS, 7)
+    own = read(GRAPHS_RETRY_AFTER_SECONDS="call=7").graphs_retry_after_seconds
+    assert own == dict.fromkeys(GRAPH_OPERATIONS, 10) | {"call": 7}
 
 
 @pytest.mark.parametrize("given", ["JWT_SECRET", "JWT_ISSUER", "JWT_AUDIENCE"])

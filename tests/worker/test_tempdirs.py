@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from coatcheck.worker.strays import kill_strays
-from coatcheck.worker.tempdirs import TempRoot
+from coatcheck.worker.tempdirs import TempRoot, disk_id
 from tests.waiting import eventually
 from tests.worker.isolation import is_alive
 
@@ -253,3 +254,14 @@ def test_sweepers_at_the_same_time_remove_everything_once(root: Path) -> None:
     for sweeper in sweepers:
         sweeper.close()
     assert list(root.iterdir()) == []
+
+
+def test_a_temp_folder_has_an_id_of_its_own_that_all_who_share_it_read(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as readers:
+        ids = set(readers.map(disk_id, [tmp_path / "one"] * 32))
+    assert len(ids) == 1
+    assert disk_id(tmp_path / "two") not in ids
+    assert len(list((tmp_path / "one").iterdir())) == 1
+    with TempRoot(tmp_path / "one") as root:
+        root.sweep()
+    assert {disk_id(tmp_path / "one")} == ids

@@ -7,7 +7,7 @@ real database; nothing is replaced.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +15,7 @@ from typing import Any, Self
 import asyncpg
 
 from coatcheck import Engine, JobView, Service, Settings, State, Ticket
+from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
@@ -113,9 +114,15 @@ class Workshop:
 
     # Who works
 
-    async def start_worker(self, *services: Service, name: str = "", **overrides: Any) -> Worker:
+    async def start_worker(
+        self,
+        *services: Service,
+        name: str = "",
+        on_ended: Mapping[str, Callable[[ClaimedJob], None]] | None = None,
+        **overrides: Any,
+    ) -> Worker:
         """A worker that claims; it is drained when the test ends."""
-        worker = Worker(self.settings(**overrides), services, name=name)
+        worker = Worker(self.settings(**overrides), services, name=name, on_ended=on_ended or {})
         task = asyncio.create_task(worker.run())
         self._workers.append((worker, task))
         ready = asyncio.create_task(worker.ready.wait())

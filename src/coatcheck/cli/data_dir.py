@@ -44,4 +44,5 @@ def settings_for(requested: Path | None) -> Settings:
 
 
 def blob_url(folder: Path) -> str:
-    return (folder / "blobs").as_uri()
+    """The container that was named, or one in the data folder."""
+    return os.environ.get("COATCHECK_BLOB_URL", "").strip() or (folder / "blobs").as_uri()

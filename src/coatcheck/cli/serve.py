@@ -23,7 +23,7 @@ from coatcheck.control.parts import open_parts
 from coatcheck.control.server import Server, listen
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
-from coatcheck.surfaces.served import SURFACES
+from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def _spare_the_collector() -> None:
 async def _serve(settings: Settings, listening: socket.socket, stop: asyncio.Event) -> None:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(settings, engine) as parts,
+        open_parts(settings, engine, OWN_ENDPOINTS) as parts,
         keeping_up(settings),
     ):
         server = Server(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import unquote, urlsplit
 
 import httpx2
 import typer
@@ -277,7 +278,7 @@ class _Stack:
             ("services", working_for),
             ("data", str(self._folder)),
             ("database", self._postgres.dsn),
-            ("blobs", str(self._folder / "blobs")),
+            ("blobs", _shown_blobs(self._settings.blob_url)),
             ("database log", str(self._postgres.log_path)),
         ]
         out.print("\n[bold green]Coatcheck is ready.[/bold green]")
@@ -300,6 +301,14 @@ class _Stack:
             )
         out.print(f"  curl {self._url}/readyz", markup=False)
         out.print("\nCtrl-C stops everything.\n")
+
+
+def _shown_blobs(url: str) -> str:
+    """Where blobs are, without what a URL may hold besides."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return unquote(parts.path)
+    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
 def _shown_key(key: DevKey) -> str:

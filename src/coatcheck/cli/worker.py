@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Annotated
 
 import typer
@@ -19,6 +20,7 @@ from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.service import Service, load_services
 from coatcheck.settings import Settings
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
+from coatcheck.surfaces.graphs.executor import GraphExecutor
 from coatcheck.worker.agent import Worker
 
 
@@ -31,7 +33,8 @@ def worker(
 ) -> None:
     """Run jobs of these services from the database named by COATCHECK_DATABASE_URL.
 
-    It also makes the calls of services that were registered over HTTP with an upstream.
+    It also makes the calls of services that were registered over HTTP with an upstream, and
+    analyses the archives of the graphs API, COATCHECK_GRAPHS_CONCURRENCY at a time.
 
     SIGTERM or Ctrl-C: claims no more, gives running jobs COATCHECK_DRAIN_SECONDS to end, puts the
     rest back without spending an attempt, stops. A second signal ends it at once.
@@ -59,16 +62,21 @@ def _load(targets: list[str]) -> list[Service]:
 
 async def _work(settings: Settings, services: list[Service], stop: asyncio.Event) -> None:
     await require_schema(settings)
-    async with UpstreamExecutor(settings) as upstreams:
-        agent = Worker(settings, [*services, upstreams.service])
+    async with UpstreamExecutor(settings) as upstreams, AsyncExitStack() as closing:
+        agents = [Worker(settings, [*services, upstreams.service])]
+        if settings.graphs_concurrency:
+            graphs = await closing.enter_async_context(GraphExecutor(settings))
+            agents.append(graphs.worker())
 
         async def stop_when_told() -> None:
             await stop.wait()
-            agent.stop()
+            for agent in agents:
+                agent.stop()
 
         stopper = asyncio.create_task(stop_when_told())
         try:
-            async with keeping_up(settings):
-                await agent.run()
+            async with keeping_up(settings), asyncio.TaskGroup() as working:
+                for agent in agents:
+                    working.create_task(agent.run())
         finally:
             stopper.cancel()

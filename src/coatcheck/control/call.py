@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
@@ -20,6 +20,12 @@ from coatcheck.domain.identity import Principal
 
 BODY_SECONDS_MAX: Final = 30.0
 """A body that has not arrived by then is not waited for."""
+UPLOAD_SECONDS_MAX: Final = 15 * 60.0
+"""The same for an upload, which is taken in piece by piece."""
+UPLOAD_PAUSE_SECONDS_MAX: Final = 30.0
+"""The longest that an upload may pause, or be waited for until so much more of it has come:"""
+UPLOAD_PROGRESS_BYTES_MIN: Final = 64 * 1024
+"""one that comes byte by byte would keep others out for as long as uploads may take."""
 _QUERY_FIELDS_MAX: Final = 100
 
 ARRIVING: Final = "coatcheck.arriving"
@@ -97,6 +103,36 @@ class Call:
             self._body = await self._read(bytes_max)
         return self._body
 
+    async def pieces(self, bytes_max: int) -> AsyncIterator[bytes]:
+        """The body as it comes, for an upload that no memory should hold. Raises as ``body``."""
+        self._check_before_reading(bytes_max)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + UPLOAD_SECONDS_MAX
+        size = progress = 0
+        waited = 0.0
+        more = True
+        while more:
+            # Only what is waited for the caller counts: not what is done with the pieces.
+            limit = asyncio.timeout(UPLOAD_PAUSE_SECONDS_MAX - waited)
+            began = loop.time()
+            try:
+                async with asyncio.timeout_at(deadline), limit:
+                    piece, more = await self._receive_piece()
+            except TimeoutError:
+                paused = limit.expired()
+                raise BodyTooSlow(
+                    UPLOAD_PAUSE_SECONDS_MAX if paused else UPLOAD_SECONDS_MAX
+                ) from None
+            waited += loop.time() - began
+            size += len(piece)
+            progress += len(piece)
+            if progress >= UPLOAD_PROGRESS_BYTES_MIN:
+                progress, waited = 0, 0.0
+            if size > bytes_max:
+                raise BodyTooLarge(bytes_max)
+            if piece:
+                yield piece
+
     def _check_before_reading(self, bytes_max: int) -> None:
         coding = self.headers.get(b"content-encoding")
         if coding is not None and coding.strip().lower() not in (b"", b"identity"):
@@ -122,16 +158,19 @@ class Call:
         size = 0
         more = True
         while more:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone("The caller left before its request was whole.")
-            piece = message.get("body", b"")
+            piece, more = await self._receive_piece()
             size += len(piece)
             if size > bytes_max:
                 raise BodyTooLarge(bytes_max)
             pieces.append(piece)
-            more = message.get("more_body", False)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _receive_piece(self) -> tuple[bytes, bool]:
+        """What came of the body, and whether there is more."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone("The caller left before its request was whole.")
+        return message.get("body", b""), message.get("more_body", False)
 
     async def disconnected(self) -> None:
         """Return when the caller has gone. Only once the body was read, or is not wanted."""

@@ -68,7 +68,7 @@ class EventStream:
                     if len(page) < _PAGE_EVENTS:
                         break
                 if _advanced(shown, view):
-                    data = {"fraction": view.progress, "note": view.progress_note}
+                    data = {"fraction": _shown(view.progress), "note": view.progress_note}
                     pieces.append(_event("progress", data))
                 shown = view
                 drained = self._draining.begun
@@ -88,6 +88,11 @@ class EventStream:
 
     async def _page(self, view: JobView, after: int) -> Sequence[JobEvent]:
         return await self._engine.events(view.id, org=view.org, after=after, limit=_PAGE_EVENTS)
+
+
+def _shown(progress: float | None) -> float | None:
+    """Without the digits that the column's single precision makes up."""
+    return None if progress is None else round(progress, 6)
 
 
 def _moved(shown: JobView | None, view: JobView) -> bool:

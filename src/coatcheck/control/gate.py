@@ -59,10 +59,14 @@ class Gate:
         headers = self._limiter.admit_now(principal)
         return headers if headers is not None else await self._limiter.admit(principal)
 
-    async def check_new_work(self, principal: Principal) -> None:
-        """Raises SubscriptionInactive or QueueFull."""
+    async def check_plan(self, principal: Principal) -> None:
+        """Raises SubscriptionInactive."""
         if not self._subscriptions.check_now(principal.org):
             await self._subscriptions.check(principal.org)
+
+    async def check_new_work(self, principal: Principal) -> None:
+        """Raises SubscriptionInactive or QueueFull."""
+        await self.check_plan(principal)
         if principal.org_backlog_max is not None:
             await self._backlog.check(principal)
 

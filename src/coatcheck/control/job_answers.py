@@ -45,16 +45,29 @@ class JobUrls(NamedTuple):
         return b"link", f'<{self.poll}>; rel="job"'.encode("ascii")
 
 
-class JobVoice(Protocol):
-    """What a surface's jobs look like."""
+class Look(NamedTuple):
+    """A job as its reader shall see it. ``is_known``: they have seen it so, and want no repeat."""
+
+    view: JobView
+    headers: RawHeaders
+    is_known: bool
+    waited: bool
+
+
+class JobShow(Protocol):
+    """What a surface's jobs look like to those who read them."""
+
+    def job(self, view: JobView) -> Awaitable[Any]:
+        """The body that shows a job."""
+
+
+class JobVoice(JobShow, Protocol):
+    """What a surface's jobs look like, and the tickets for them."""
 
     def urls(self, job_id: str) -> JobUrls: ...
 
     def ticket(self, job_id: str, state: State, urls: JobUrls) -> Any:
         """The body of an answer to a submission whose job has not ended, as far as is known."""
-
-    def job(self, view: JobView) -> Awaitable[Any]:
-        """The body that shows a job."""
 
 
 class JobAnswers:
@@ -94,33 +107,44 @@ class JobAnswers:
         body = voice.ticket(job_id, state, urls)
         return json_reply(body, HTTPStatus.ACCEPTED, headers)
 
-    async def status(self, call: Call, view: JobView, voice: JobVoice) -> Reply:
+    async def status(self, call: Call, view: JobView, voice: JobShow) -> Reply:
         """The job as it is, or as it is once the caller's conditions are met."""
+        look = await self.look(call, view)
+        headers = [*look.headers]
+        view = look.view
+        if not view.terminal:
+            kind = kind_of(view.org, view.endpoint, view.flow)
+            seconds = self._pace.retry_after(kind, view.lane, view)
+            headers.append((b"retry-after", b"%d" % seconds))
+        if look.is_known:
+            return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
+        unfinished = look.waited and not view.terminal
+        status = HTTPStatus.ACCEPTED if unfinished else HTTPStatus.OK
+        return json_reply(await voice.job(view), status, headers)
+
+    async def look(self, call: Call, view: JobView) -> Look:
+        """The job once the caller's conditions are met, for a surface that answers in its way."""
         preferences = read_preferences(call)
         known = call.headers.get(b"if-none-match")
         unchanged = known is None or _matches(known, view)
         if preferences.wait is not None and not view.terminal and unchanged:
             view = await self.held(view.id, view.org, preferences.wait, since=known)
-        headers = [(b"etag", etag(view)), *preferences.headers]
         if view.terminal:
             self._pace.learn(view)
-        else:
-            kind = kind_of(view.org, view.endpoint, view.flow)
-            seconds = self._pace.retry_after(kind, view.lane, view)
-            headers.append((b"retry-after", b"%d" % seconds))
-        if known is not None and _matches(known, view):
-            return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
-        waited = preferences.wait is not None
-        status = HTTPStatus.ACCEPTED if waited and not view.terminal else HTTPStatus.OK
-        return json_reply(await voice.job(view), status, headers)
+        return Look(
+            view,
+            [(b"etag", etag(view)), *preferences.headers],
+            is_known=known is not None and _matches(known, view),
+            waited=preferences.wait is not None,
+        )
 
-    async def cancel(self, view: JobView, voice: JobVoice) -> Reply:
+    async def cancel(self, view: JobView, voice: JobShow) -> Reply:
         """200 if the job is cancelled, 202 if it was told to stop. Raises JobAlreadyEnded."""
         after = await self._engine.cancel(view.id, org=view.org)
         status = HTTPStatus.OK if after.terminal else HTTPStatus.ACCEPTED
         return json_reply(await voice.job(after), status, [(b"etag", etag(after))])
 
-    async def events(self, call: Call, view: JobView, voice: JobVoice) -> StreamReply:
+    async def events(self, call: Call, view: JobView, voice: JobShow) -> StreamReply:
         """The job's states, progress, log lines and output, as they come."""
         pieces = self._streams.follow(view, voice.job, after=_resume_after(call))
         headers = [

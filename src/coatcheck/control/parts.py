@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -46,8 +46,13 @@ class Parts:
 
 
 @asynccontextmanager
-async def open_parts(settings: Settings, engine: Engine) -> AsyncIterator[Parts]:
-    """The parts on ``engine``, which stays the caller's to close."""
+async def open_parts(
+    settings: Settings, engine: Engine, own_endpoints: Sequence[str] = ()
+) -> AsyncIterator[Parts]:
+    """The parts on ``engine``, which stays the caller's to close.
+
+    ``own_endpoints`` are those that no catalogue lists: the surfaces' own.
+    """
     async with AsyncExitStack() as closing:
         credentials = Line(settings.database_url, name="credentials", server_settings=PINNED_PLANS)
         closing.push_async_callback(credentials.close)
@@ -91,7 +96,7 @@ async def open_parts(settings: Settings, engine: Engine) -> AsyncIterator[Parts]
             """All that the organisation has waiting, wherever it was handed in."""
             services = await catalogue.list(org)
             endpoints = {spec.engine_endpoint for each in services for spec in each.endpoints}
-            return await engine.backlog(org, sorted(endpoints), most)
+            return await engine.backlog(org, sorted(endpoints.union(own_endpoints)), most)
 
         draining = Draining()
         yield Parts(

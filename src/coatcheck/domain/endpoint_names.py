@@ -13,6 +13,9 @@ VERSION_MAX: Final = 9_999
 
 GATEWAY_SERVICE: Final = "gateway"
 """The service that Coatcheck itself runs, and that calls http upstreams."""
+GRAPHS_SERVICE: Final = "graphs"
+"""The service behind the graphs surface."""
+_RESERVED: Final = frozenset({GATEWAY_SERVICE, GRAPHS_SERVICE})
 _RESERVED_PREFIX: Final = "coatcheck"
 
 _SERVICE_NAME = re.compile(SERVICE_NAME_PATTERN)
@@ -29,7 +32,7 @@ def is_service_name(name: str) -> bool:
 def is_reserved(name: str) -> bool:
     """Whether the name is kept for services that come with Coatcheck."""
     lowered = name.lower()
-    return lowered == GATEWAY_SERVICE or lowered.startswith(_RESERVED_PREFIX)
+    return lowered in _RESERVED or lowered.startswith(_RESERVED_PREFIX)
 
 
 def is_path(path: str) -> bool:

@@ -167,8 +167,13 @@ class RateLimited(CoatcheckError):
 
     code = "rate_limited"
 
-    def __init__(self, retry_after: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        super().__init__("Too many requests; see Retry-After.")
+    def __init__(
+        self,
+        retry_after: int,
+        headers: Sequence[tuple[bytes, bytes]],
+        message: str = "Too many requests; see Retry-After.",
+    ) -> None:
+        super().__init__(message)
         self.retry_after = retry_after
         self.headers = headers
 

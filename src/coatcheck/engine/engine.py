@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from coatcheck.blobs import BlobContainer
+from coatcheck.blobs.keys import input_key
 from coatcheck.crash import crash_point
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
@@ -19,6 +20,7 @@ from coatcheck.domain.errors import (
     JobNotFound,
 )
 from coatcheck.domain.ids import InvalidId, from_text, new_ids
+from coatcheck.domain.inputs import InputRecord, StoredInput
 from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView, Page
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
@@ -30,6 +32,7 @@ from coatcheck.engine.submitter import Submitter
 from coatcheck.engine.watcher import Watch, Watcher
 from coatcheck.service import Endpoint, Service
 from coatcheck.settings import Settings
+from coatcheck.store import inputs as input_store
 from coatcheck.store import jobs as job_store
 from coatcheck.store import limits as limit_store
 from coatcheck.store import reports as report_store
@@ -89,6 +92,7 @@ class Engine:
         self._page_line = Line(dsn, name="events and cancel")
         self._list_line = Line(dsn, name="list", server_settings=job_store.LISTING)
         self._count_line = Line(dsn, name="count", server_settings=PINNED_PLANS)
+        self._input_line = Line(dsn, name="inputs", server_settings=PINNED_PLANS)
         self._notify_line = Line(dsn, name="notify")
         self._notifier = Notifier(self._notify_line)
         self._submitter = Submitter(self._submit_lines, self._bulk_line, self._notifier)
@@ -104,6 +108,7 @@ class Engine:
             on_gap=self._look_for_changes,
         )
         self._blobs: BlobContainer | None = None
+        self._deployment: UUID | None = None
         self._started = False
 
     @classmethod
@@ -139,6 +144,7 @@ class Engine:
             self._page_line,
             self._list_line,
             self._count_line,
+            self._input_line,
             self._notify_line,
         ):
             await line.close()
@@ -172,6 +178,39 @@ class Engine:
         uuids = [UUID(bytes=job_id) for job_id in ids]
         return await self._submitter.submit_many([*map(self._preparer.prepare, submissions, uuids)])
 
+    async def new_input_key(self, job: UUID) -> str:
+        """A fresh key in ``blobs`` for what a job is to be handed in with, see ``blobs.pieces``.
+
+        What is stored under it, and never handed in, is swept in time.
+        """
+        if self._deployment is None:
+            self._deployment = await retried(lambda: report_store.deployment(self._input_line))
+        return input_key(self._deployment, job)
+
+    async def submit_with_input(
+        self,
+        endpoint: str,
+        payload: Any,
+        stored: StoredInput,
+        *,
+        job_id: UUID,
+        **options: Any,
+    ) -> Ticket:
+        """Create the job ``job_id`` with an input that was stored for it. ``options`` are the
+        fields of Submission.
+
+        The input is deleted when the job ends, and when its time to live does, whatever the job is
+        doing then; a job that has not started by that time fails. Unless the ticket says
+        ``created``, the input is nobody's: the caller deletes it. What tells one use of an
+        idempotency key from another is the input's hash.
+        """
+        life = float(self.settings.archive_ttl_seconds)
+        submission = Submission(endpoint, payload, **{"fingerprint_of": stored.sha256, **options})
+        new = self._preparer.prepare_to_start_within(
+            submission, job_id, max(0.0, life - stored.age_seconds)
+        )
+        return await self._submitter.submit_with_input(self._input_line, new, stored, life)
+
     async def knows_key(self, idempotency_key: str, *, org: str = "default") -> bool:
         """Whether a job holds the key, so that handing it in again makes no new one."""
         return await retried(lambda: job_store.knows_key(self._page_line, org, idempotency_key))
@@ -184,6 +223,10 @@ class Engine:
         if view is None:
             raise JobNotFound("there is no such job")
         return view
+
+    async def find(self, idempotency_key: str, *, org: str = "default") -> JobView | None:
+        """The job that holds the key, as it is now."""
+        return await retried(lambda: job_store.find(self._input_line, org, idempotency_key))
 
     async def get_many(
         self, job_ids: Sequence[str], *, org: str = "default"
@@ -360,6 +403,14 @@ class Engine:
         return await retried(
             lambda: report_store.list_artifacts(self._page_line, org, _uuid(job_id))
         )
+
+    async def input_of(self, job_id: str, *, org: str = "default") -> InputRecord | None:
+        """What is known of the input a job was handed in with: each copy, and what deleted it.
+
+        There for 90 days, whether or not the job still is; None if there was no such input.
+        """
+        uuid = _uuid(job_id)
+        return await retried(lambda: input_store.record(self._input_line, org, uuid))
 
     def read_artifact(self, artifact: Artifact) -> AsyncIterator[bytes]:
         """An artifact's bytes, piece by piece."""

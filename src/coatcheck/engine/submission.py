@@ -214,6 +214,16 @@ class Preparer:
             kind.owner,
         )
 
+    def prepare_to_start_within(
+        self, submission: Submission, job_id: UUID, seconds: float
+    ) -> NewJob:
+        """As ``prepare``, for a job that fails if it has not started so long after its creation,
+        by the database's clock, or by its ``start_deadline`` if it has one."""
+        job = self.prepare(submission, job_id)
+        options = {} if job.options is None else msgspec.json.decode(job.options)
+        job.options = encode({"start_within_seconds": seconds, **options}).decode()
+        return job
+
     def _kind(self, submission: Submission) -> JobKind:
         """Check what jobs of a kind have in common, and remember it."""
         for field_name, value in (("endpoint", submission.endpoint), ("org", submission.org)):

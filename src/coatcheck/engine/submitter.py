@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
 from coatcheck.crash import crash_point
 from coatcheck.domain.errors import DatabaseUnavailable
+from coatcheck.domain.inputs import StoredInput
 from coatcheck.domain.job import Existing, JobKind, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import SUBMIT_ROWS_MAX
 from coatcheck.domain.states import State
 from coatcheck.engine.submission import NewTickets, Ticket
+from coatcheck.store import inputs as input_store
 from coatcheck.store import jobs as job_store
 from coatcheck.store.channels import READY
 from coatcheck.store.faults import retried
@@ -52,6 +54,23 @@ class Submitter:
         self._count(Tally(job.lane for job in jobs))
         self._notifier.say(READY, {job.endpoint for job in jobs})
         return await self._tickets(self._bulk_line, jobs, created)
+
+    async def submit_with_input(
+        self, line: Line, job: NewJob, stored: StoredInput, life_seconds: float
+    ) -> Ticket:
+        """Create one job and the record of its input, or find the one its key names."""
+
+        async def insert(jobs: Sequence[NewJob]) -> dict[UUID, State]:
+            (one,) = jobs
+            return await input_store.submit(line, one, stored, life_seconds)
+
+        created = await retried(lambda: insert([job]))
+        crash_point("submit.committed_not_answered")
+        if created:
+            self._count({job.lane: 1})
+            self._notifier.say(READY, [job.endpoint])
+        (ticket,) = await self._tickets(line, [job], created, insert)
+        return ticket
 
     async def copy(
         self, jobs: Callable[[], Iterable[PlainJob]], ids: Sequence[bytes]
@@ -101,8 +120,13 @@ class Submitter:
         metrics.record_submit_flush({Lane(lane): rows for lane, rows in lanes.items()})
 
     async def _tickets(
-        self, line: Line, jobs: Sequence[NewJob], created: Mapping[UUID, State]
+        self,
+        line: Line,
+        jobs: Sequence[NewJob],
+        created: Mapping[UUID, State],
+        insert: Callable[[Sequence[NewJob]], Awaitable[Mapping[UUID, State]]] | None = None,
     ) -> list[Ticket]:
+        insert = insert or partial(job_store.submit, line)
         tickets = [
             Ticket(job.uuid, created[job.uuid], created=True) if job.uuid in created else None
             for job in jobs
@@ -119,7 +143,7 @@ class Submitter:
             # A job that held the key and was pruned since: the key is free again.
             gone = [jobs[position] for position in open_positions if tickets[position] is None]
             if gone:
-                again = await retried(partial(job_store.submit, line, gone))
+                again = await retried(partial(insert, gone))
                 for position in open_positions:
                     state = again.get(jobs[position].uuid)
                     if state is not None:

@@ -18,6 +18,7 @@ from typing import Any, Final, Self, cast
 
 from coatcheck.domain import api_keys
 from coatcheck.domain.errors import SettingsInvalid
+from coatcheck.domain.graphs import GRAPH_OPERATIONS
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.settings import parsers
 from coatcheck.settings.declaration import PREFIX, Setting, setting
@@ -251,6 +252,64 @@ class Settings:
         shown_default="none: billing is off, and every organisation is active",
         secret=True,
     )
+    archive_ttl_seconds: int = setting(
+        "ARCHIVE_TTL_SECONDS",
+        "After how long a customer's archive is deleted, whatever became of its job. A job that "
+        "has not started by then fails.",
+        allowed="a whole number from 1 to 86400",
+        parse=parsers.whole_number(1, _DAY_SECONDS),
+        default="3600",
+    )
+    graphs_concurrency: int = setting(
+        "GRAPHS_CONCURRENCY",
+        "How many archives one worker analyses at a time, each with as many parsers as it has "
+        "cores. 0 makes a worker leave them to others.",
+        allowed="a whole number from 0 to 1000",
+        parse=parsers.whole_number(0, 1_000),
+        default="4",
+    )
+    graphs_memory_mb: int = setting(
+        "GRAPHS_MEMORY_MB",
+        "Address space of the process that analyses an archive, and of each of its parsers, in "
+        "MiB. A file that needs more fails; a graph that needs more fails its job.",
+        allowed="a whole number from 256 to 1048576",
+        parse=parsers.whole_number(256, 1024 * 1024),
+        default="4096",
+    )
+    graphs_retry_after_seconds: Mapping[str, int] = setting(
+        "GRAPHS_RETRY_AFTER_SECONDS",
+        "What `Retry-After` tells those who poll for a graph: for all operations, or for each.",
+        allowed="a whole number from 1 to 3600; or operation=number pairs with commas between, "
+        "where an operation is dependency, call, domain, parse or supermodel",
+        parse=parsers.by_operation(parsers.whole_number(1, 3_600), GRAPH_OPERATIONS, 10),
+        default="10",
+    )
+    graphs_llm_url: str = setting(
+        "GRAPHS_LLM_URL",
+        "The base URL of an OpenAI-compatible API that names the domains of a graph. It is sent "
+        "paths and names from the archive, never source text. The worker calls it.",
+        allowed="http:// or https:// and what comes before /chat/completions",
+        parse=parsers.optional(parsers.http_url),
+        default="",
+        shown_default="none: domains are named by their common path and identifiers",
+    )
+    graphs_llm_model: str = setting(
+        "GRAPHS_LLM_MODEL",
+        "The model to ask for there.",
+        allowed="text without spaces",
+        parse=parsers.optional(parsers.non_empty),
+        default="",
+        shown_default="none",
+    )
+    graphs_llm_key: str = setting(
+        "GRAPHS_LLM_KEY",
+        "The bearer token for it, if it wants one.",
+        allowed="text without spaces",
+        parse=parsers.optional(parsers.non_empty),
+        default="",
+        shown_default="none",
+        secret=True,
+    )
     lanes: Mapping[Lane, LanePolicy] = field(init=False)
     """The three lane settings as one policy per lane."""
     token_issuers: tuple[TokenIssuer, ...] = field(init=False)
@@ -346,6 +405,11 @@ def _check_together(values: dict[str, Any], problems: dict[str, str]) -> None:
         )
     if not any(whole.lane_concurrency.values()):
         problems["COATCHECK_LANE_CONCURRENCY"] = "is 0 for every lane; one must be above 0"
+    pair = {
+        "COATCHECK_GRAPHS_LLM_URL": whole.graphs_llm_url,
+        "COATCHECK_GRAPHS_LLM_MODEL": whole.graphs_llm_model,
+    }
+    _check_all_or_none(pair, problems)
     _check_tokens(whole, problems)
 
 
@@ -355,14 +419,18 @@ def _check_tokens(whole: Settings, problems: dict[str, str]) -> None:
         "COATCHECK_JWT_ISSUER": whole.jwt_issuer,
         "COATCHECK_JWT_AUDIENCE": whole.jwt_audience,
     }
-    given = [name for name, value in trio.items() if value or name in problems]
-    for name in trio:
-        if given and name not in given:
-            problems[name] = f"is not set, but {' and '.join(given)} {_are(given)}"
+    _check_all_or_none(trio, problems)
     try:
         check_apart(whole.token_issuers)
     except ValueError as error:
         problems["COATCHECK_JWT_ISSUERS"] = f"and the other JWT settings clash: {error}"
+
+
+def _check_all_or_none(together: Mapping[str, str], problems: dict[str, str]) -> None:
+    given = [name for name, value in together.items() if value or name in problems]
+    for name in together:
+        if given and name not in given:
+            problems[name] = f"is not set, but {' and '.join(given)} {_are(given)}"
 
 
 def _are(names: list[str]) -> str:

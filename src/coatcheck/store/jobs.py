@@ -45,10 +45,10 @@ async def submit(
         line,
         "submit.inserted_not_committed",
         sql("jobs/submit" if tell is None else "jobs/submit_and_tell"),
-        *_columns(_in_key_order(jobs)),
+        *columns(_in_key_order(jobs)),
         *(tell or ()),
     )
-    return _created(rows)
+    return created(rows)
 
 
 async def _submit_plain(
@@ -70,13 +70,13 @@ async def submit_atomically(line: Line, jobs: Sequence[NewJob], rows_max: int) -
     jobs = _in_key_order(jobs)
 
     async def insert(connection: Connection) -> dict[UUID, State]:
-        created: dict[UUID, State] = {}
+        made: dict[UUID, State] = {}
         async with connection.transaction():
             for start in range(0, len(jobs), rows_max):
                 chunk = jobs[start : start + rows_max]
-                rows = await connection.fetch(sql("jobs/submit"), *_columns(chunk))
-                created.update(_created(rows))
-        return created
+                rows = await connection.fetch(sql("jobs/submit"), *columns(chunk))
+                made.update(created(rows))
+        return made
 
     return await line.run(insert)
 
@@ -117,6 +117,12 @@ async def knows_key(line: Line, org: str, idempotency_key: str) -> bool:
     """Whether a job of the organisation holds the key."""
     nobody = UUID(int=0)
     return bool(await line.fetch(sql("jobs/find_existing"), [org], [nobody], [idempotency_key]))
+
+
+async def find(line: Line, org: str, idempotency_key: str) -> JobView | None:
+    """The job of the organisation that holds the key."""
+    rows = await line.fetch(sql("jobs/find"), org, idempotency_key)
+    return _view(rows[0]) if rows else None
 
 
 async def find_existing(line: Line, jobs: Sequence[NewJob]) -> dict[int, Existing]:
@@ -270,7 +276,8 @@ async def _in_time(line: Line, statement: str, *arguments: Any) -> list[asyncpg.
         raise TookTooLong from error
 
 
-def _created(rows: Sequence[asyncpg.Record]) -> dict[UUID, State]:
+def created(rows: Sequence[asyncpg.Record]) -> dict[UUID, State]:
+    """What ``submit.sql`` answered: the jobs that were created, and their states."""
     return {row["id"]: State.STAGED if row["staged"] else State.QUEUED for row in rows}
 
 
@@ -296,7 +303,8 @@ def _plain_columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
     ]
 
 
-def _columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
+def columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
+    """The parameters $1 to $12 of ``submit.sql``."""
     *common, request_ids = _plain_columns(jobs)
     return [
         *common,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from coatcheck.domain.states import State
@@ -85,6 +86,13 @@ async def fail_overrun(
         sql("upkeep/fail_overrun"), slack_seconds, keep_failed_seconds, rows_max
     )
     return [Rescued(row["id"], row["endpoint"], State(row["state"])) for row in rows]
+
+
+async def clock(line: Line) -> datetime:
+    """What time it is, by the one clock that decides."""
+    rows = await line.fetch(sql("upkeep/clock"))
+    now: datetime = rows[0][0]
+    return now
 
 
 async def prune(line: Line, rows_max: int) -> Pruned:

@@ -33,6 +33,8 @@ _QUIET_LOGGERS: Final = {
     "uvicorn": logging.WARNING,
     # At DEBUG it only names the selector it uses.
     "asyncio": logging.WARNING,
+    # It warns of each malformed form, quoting it; the caller is told what is wrong.
+    "python_multipart": logging.CRITICAL,
 }
 
 _COLOURS: Final = {

@@ -110,6 +110,7 @@ _requests = Counter(
 _requests_to_show: Final[dict[tuple[str, str, int], int]] = {}
 _submitted_by_lane: Final = {lane: _submitted.labels(lane.value) for lane in Lane}
 _running_by_lane: Final = {lane: _running.labels(lane.value) for lane in Lane}
+_running_by_worker: dict[Lane, dict[int, int]] = {lane: {} for lane in Lane}
 _finished_children: Final[dict[tuple[str, State], Counter]] = {}
 _run_seconds_children: Final[dict[str, BatchHistogram]] = {}
 
@@ -149,9 +150,11 @@ def record_alert(endpoint: str) -> None:
     _alerts.labels(endpoint).inc()
 
 
-def set_running(lane: Lane, jobs: int) -> None:
-    """This worker runs so many jobs of the lane now."""
-    _running_by_lane[lane].set(jobs)
+def set_running(lane: Lane, jobs: int, *, worker: int = 0) -> None:
+    """One of the process's workers, known by a number, runs so many jobs of the lane now."""
+    running = _running_by_worker[lane]
+    running[worker] = jobs
+    _running_by_lane[lane].set(sum(running.values()))
 
 
 def record_request(method: str, route: str, status: int) -> None:

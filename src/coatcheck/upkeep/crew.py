@@ -8,6 +8,7 @@ from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.notify import Notifier
 from coatcheck.upkeep.bookkeeper import Bookkeeper
 from coatcheck.upkeep.expirer import Expirer
+from coatcheck.upkeep.forgetter import Forgetter
 from coatcheck.upkeep.loop import Loop
 from coatcheck.upkeep.pruner import Pruner
 from coatcheck.upkeep.rescuer import Rescuer
@@ -32,6 +33,7 @@ class Upkeep:
             Expirer(self._line, self._notifier, keep_failed_seconds=keep),
             Bookkeeper(self._line),
             Pruner(self._line, blobs),
+            Forgetter(self._line, blobs),
             Sweeper(self._line, blobs),
         )
 

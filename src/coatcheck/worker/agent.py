@@ -8,13 +8,19 @@ import os
 import random
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import assert_never
 from uuid import UUID
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.crash import crash_point
-from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown, SettingsInvalid
+from coatcheck.domain.errors import (
+    BlobStoreUnavailable,
+    DatabaseUnavailable,
+    OutcomeUnknown,
+    SettingsInvalid,
+)
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.outcome import (
@@ -70,9 +76,18 @@ class Worker:
 
     >>> worker = Worker(settings, [docs])
     >>> await worker.run()          # worker.stop() drains and ends it
+
+    ``on_ended`` names, by endpoint, who is told of each job whose end this worker has committed.
     """
 
-    def __init__(self, settings: Settings, services: Iterable[Service], *, name: str = "") -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        services: Iterable[Service],
+        *,
+        name: str = "",
+        on_ended: Mapping[str, Callable[[ClaimedJob], None]] = MappingProxyType({}),
+    ) -> None:
         self._settings = settings
         services = list(services)
         self._published = {
@@ -133,6 +148,7 @@ class Worker:
             keep_completed_seconds=settings.keep_completed_seconds,
             keep_failed_seconds=settings.keep_failed_seconds,
             accept=self._accept,
+            on_ended=on_ended,
         )
         self._reports = ReportDesk(self._report_line, self._notifier, self._open_blobs)
         self._listener = Listener(
@@ -265,6 +281,9 @@ class Worker:
             outcome = self._stopped(running.stop_reason, timeout)
             if reporter.used:
                 await self._reports.last_words(claimed)
+        except BlobStoreUnavailable as error:
+            _log.warning("what the job attached could not be stored: %s", error)
+            outcome = Retryable("report_not_stored", "the blob store could not take an attachment")
         except Exception as error:  # noqa: BLE001 - whatever storing an attachment raised
             _log.exception("what the job reported could not be stored")
             outcome = Retryable("report_not_stored", type(error).__name__)
@@ -360,7 +379,7 @@ class Worker:
             self._stop_what_overstays(now)
             self._give_back_what_is_stuck(now)
             for lane, crew in self._crews.items():
-                metrics.set_running(lane, crew.busy)
+                metrics.set_running(lane, crew.busy, worker=self.boot)
 
     def _lose(self, lane: Lane) -> None:
         """The lane's lease has run out: nothing of it counts any more."""

@@ -57,6 +57,7 @@ class Counter:
         keep_completed_seconds: int,
         keep_failed_seconds: int,
         accept: Callable[[list[ClaimedJob]], None],
+        on_ended: Mapping[str, Callable[[ClaimedJob], None]],
     ) -> None:
         self._line = line
         self._claim_line = claim_line
@@ -69,6 +70,7 @@ class Counter:
         self._keep_completed_seconds = keep_completed_seconds
         self._keep_failed_seconds = keep_failed_seconds
         self._accept = accept
+        self._on_ended = on_ended
         self._completions: list[Completion] = []
         self._settlements: list[Settlement] = []
         self._cursors = {lane.value: ("", "") for lane in crews}
@@ -223,6 +225,7 @@ class Counter:
                 ended[settlement.job.endpoint, state] += 1
                 if settlement.event is Event.RETRY and state is State.FAILED:
                     alerts.sound(settlement.job.uuid, settlement.job.endpoint)
+                self._ended(settlement.job)
         for (endpoint, state), jobs in ended.items():
             metrics.record_finished(endpoint, state, jobs)
         self._settled([settlement.job for settlement in batch])
@@ -324,7 +327,15 @@ class Counter:
         for endpoint, seconds in ran.items():
             metrics.record_attempts(endpoint, seconds)
             metrics.record_finished(endpoint, State.COMPLETED, len(seconds))
+        if not self._on_ended.keys().isdisjoint(ran):
+            for completion in completions:
+                self._ended(completion.job)
         self._settled(told)
+
+    def _ended(self, job: ClaimedJob) -> None:
+        tell = self._on_ended.get(job.endpoint)
+        if tell is not None:
+            tell(job)
 
     def _too_late(self, job: ClaimedJob) -> None:
         if job.uuid in self._unsure:

@@ -29,6 +29,7 @@ _PREFIX: Final = "coatcheck-"
 """Only names that begin so are ever touched, even if the root is a folder that others use too."""
 
 _LOCK: Final = ".lock"
+_DISK_ID: Final = ".coatcheck-disk"
 _PRIVATE: Final = 0o700
 _REMOVAL_TRIES: Final = 3
 
@@ -88,6 +89,25 @@ class TempRoot:
         _remove(self.directory)
         _drop_lock(self._root, self.directory.name, self._lock)
         self._lock = None
+
+
+def disk_id(root: Path) -> str:
+    """What tells this temp folder from any other, however alike their machines are named.
+
+    A random word in a file in it, made by whoever comes first. Two containers may share a host's
+    name and a path; they share this only if they share the folder.
+    """
+    file = root / _DISK_ID
+    root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    fresh = root / f"{_DISK_ID}-{secrets.token_hex(8)}"
+    fresh.write_text(secrets.token_hex(8))
+    try:
+        os.link(fresh, file)  # whole, or not at all: others read it at this moment
+    except FileExistsError:
+        pass  # somebody was first
+    finally:
+        fresh.unlink()
+    return file.read_text()
 
 
 def _names(root: Path) -> list[str]:

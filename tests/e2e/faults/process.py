@@ -1,8 +1,9 @@
 """A process of these tests: ``python -m tests.e2e.faults.process ROLE [argument]``.
 
-Roles: ``worker`` works, ``upkeep`` keeps up, ``submit`` and ``cancel`` are what a server
-does. Settings come from the environment, as for the real commands. What happens is said on
-stdout, one JSON object a line.
+Roles: ``worker`` works, ``disposing_worker`` also deletes the inputs of its jobs, ``upkeep`` keeps
+up, ``submit``, ``hand_in`` (with an input) and ``cancel`` are what a server does. Settings come
+from the environment, as for the real commands. What happens is said on stdout, one JSON object a
+line.
 """
 
 from __future__ import annotations
@@ -12,14 +13,23 @@ import json
 import os
 import sys
 import time
+from collections.abc import AsyncIterator, Callable
 
-from coatcheck import Engine, Settings
+from coatcheck import Engine, Settings, Ticket
+from coatcheck.blobs import BlobContainer
+from coatcheck.blobs.pieces import store_pieces
 from coatcheck.cli.process import prepare, run_until_told
+from coatcheck.domain.ids import new_id
+from coatcheck.domain.inputs import StoredInput
+from coatcheck.domain.job import ClaimedJob
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
+from coatcheck.worker.disposal import InputDisposal
 from tests.e2e.faults.services import lab
 
 NAME_VARIABLE = "LAB_WORKER_NAME"
+NOTE = "lab.post__note"
+CONTENT = b"a customer's content, in three pieces; "
 
 
 def say(event: str, **fields: object) -> None:
@@ -27,8 +37,15 @@ def say(event: str, **fields: object) -> None:
     sys.stdout.flush()
 
 
-async def work(settings: Settings, stop: asyncio.Event) -> None:
-    worker = Worker(settings, [lab], name=os.environ.get(NAME_VARIABLE, ""))
+async def work(
+    settings: Settings, stop: asyncio.Event, on_ended: Callable[[ClaimedJob], None] | None = None
+) -> None:
+    worker = Worker(
+        settings,
+        [lab],
+        name=os.environ.get(NAME_VARIABLE, ""),
+        on_ended={} if on_ended is None else {NOTE: on_ended},
+    )
 
     async def announce() -> None:
         await worker.ready.wait()
@@ -45,6 +62,11 @@ async def work(settings: Settings, stop: asyncio.Event) -> None:
         for task in tasks:
             task.cancel()
     say("ended", rejected=worker.rejected)
+
+
+async def work_and_dispose(settings: Settings, stop: asyncio.Event) -> None:
+    async with InputDisposal(settings, BlobContainer.open(settings.blob_url)) as disposal:
+        await work(settings, stop, disposal.ended)
 
 
 async def keep_up(settings: Settings, stop: asyncio.Event) -> None:
@@ -64,6 +86,32 @@ async def submit(settings: Settings, submissions: list[dict[str, object]]) -> No
             say("acknowledged", id=ticket.id, created=ticket.created)
 
 
+async def hand_in(settings: Settings, payload: object, key: str) -> None:
+    async with Engine(settings, [lab]) as engine:
+        say("ready")
+        ticket = await submit_with_content(engine, payload, key)
+        say("acknowledged", id=ticket.id, created=ticket.created)
+
+
+async def submit_with_content(engine: Engine, payload: object, key: str) -> Ticket:
+    """What a server does with an upload: its pieces first, then its job."""
+    job = new_id()
+
+    async def content() -> AsyncIterator[bytes]:
+        yield CONTENT * 3
+
+    stored = await store_pieces(
+        engine.blobs, await engine.new_input_key(job), content(), piece_bytes=len(CONTENT)
+    )
+    return await engine.submit_with_input(
+        NOTE,
+        payload,
+        StoredInput(stored.key, stored.size, stored.pieces, stored.sha256),
+        job_id=job,
+        idempotency_key=key,
+    )
+
+
 async def cancel(settings: Settings, job_id: str) -> None:
     async with Engine(settings, [lab]) as engine:
         say("ready")
@@ -78,10 +126,14 @@ def main() -> None:
     match role:
         case "worker":
             run_until_told(lambda stop: work(settings, stop))
+        case "disposing_worker":
+            run_until_told(lambda stop: work_and_dispose(settings, stop))
         case "upkeep":
             run_until_told(lambda stop: keep_up(settings, stop))
         case "submit":
             run_until_told(lambda _: submit(settings, json.loads(arguments[0])))
+        case "hand_in":
+            run_until_told(lambda _: hand_in(settings, json.loads(arguments[0]), arguments[1]))
         case "cancel":
             run_until_told(lambda _: cancel(settings, arguments[0]))
         case _:

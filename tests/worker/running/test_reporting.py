@@ -125,13 +125,14 @@ async def test_an_attachment_that_cannot_be_stored_fails_the_attempt(workshop: W
         job.attach("lost.txt", b"bytes")
         return "never seen"
 
-    (workshop.folder / "blobs").write_bytes(b"a file, where the folder of blobs would be")
+    (workshop.folder / "blobs").mkdir()
+    (workshop.folder / "blobs" / "artifacts").write_bytes(b"a file, where their folder would be")
     await workshop.start_worker(service)
     view = await workshop.end_of(await workshop.engine.submit("lab.post__attach", retries=0))
 
     assert (view.state, view.result, view.failures) == (State.FAILED, None, 1)
     assert view.error_message is not None
-    assert "report_not_stored" in view.error_message
+    assert "report_not_stored: the blob store could not take" in view.error_message
 
 
 async def _events(engine: Engine, ticket: Ticket, *, at_least: int) -> list[JobEvent]:

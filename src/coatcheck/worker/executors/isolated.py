@@ -23,7 +23,8 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
@@ -103,18 +104,31 @@ class IsolatedExecutor:
         folder gone, before this raises.
         """
         try:
-            directory = self._temp_root.create(job.id)
-        except OSError as error:
-            return _not_started(error)
+            async with self.folder(job.id) as directory:
+                return await self.run_in(directory, endpoint, job, payload)
+        except FolderNotMade as error:
+            return error.outcome
+
+    @asynccontextmanager
+    async def folder(self, label: str) -> AsyncIterator[Path]:
+        """A private folder for one job, removed with all in it when the block ends, however."""
         try:
-            return await self._run_in(directory, endpoint, job, payload)
+            directory = self._temp_root.create(label)
+        except OSError as error:
+            raise FolderNotMade(_not_started(error)) from error
+        try:
+            yield directory
         finally:
             loop = asyncio.get_running_loop()
             await _outlast(loop.run_in_executor(None, self._temp_root.remove, directory))
 
-    async def _run_in(
+    async def run_in(
         self, directory: Path, endpoint: Endpoint, job: Job, payload: bytes
     ) -> Outcome:
+        """As ``run``, in a ``folder`` of the caller's, who may put files into it and take some out.
+
+        It is the handler's working folder and ``job.temp_dir``.
+        """
         try:
             child = _Child(directory, self._environment(directory))
         except OSError as error:
@@ -157,6 +171,14 @@ class IsolatedExecutor:
             "PYTHONUNBUFFERED": "1",
             "PYTHONFAULTHANDLER": "1",
         }
+
+
+class FolderNotMade(Exception):
+    """There is no room for a job's folder, or no right to make one."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
 
 
 class _Child:

@@ -21,7 +21,10 @@ SELECT s.org_id, s.id,
        s.endpoint, s.flow, s.failures_max, s.payload, coalesce(s.owner, ''),
        s.idempotency_key, s.fingerprint, s.request_id, due.at,
        CASE WHEN due.at > now() THEN 'staged' ELSE 'queued' END::job_state,
-       (s.options ->> 'start_deadline')::timestamptz,
+       coalesce(
+           (s.options ->> 'start_deadline')::timestamptz,
+           now() + (s.options ->> 'start_within_seconds')::double precision * interval '1 second'
+       ),
        (s.options ->> 'timeout_seconds')::real,
        (s.options ->> 'keep_completed_seconds')::integer,
        (s.options ->> 'keep_failed_seconds')::integer

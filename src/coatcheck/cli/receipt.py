@@ -1,0 +1,96 @@
+"""``coatcheck receipt``: deletion receipts, and the key they are verified with."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from coatcheck.cli.console import complain, out
+from coatcheck.cli.data_dir import DataOption, settings_for
+from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.receipts import Receipt, ReceiptRefused, Signer, read_public_keys
+from coatcheck.receipts import verify as verify_receipt
+
+EXIT_INCOMPLETE: Final = 3
+
+app: Final = typer.Typer(
+    name="receipt", no_args_is_help=True, help="Verify deletion receipts; print their key."
+)
+
+
+@app.command()
+@reporting_errors
+def verify(
+    receipt: Annotated[Path, typer.Argument(metavar="RECEIPT.json", help="The receipt.")],
+    key: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="The public key: PEM, a JWK, or a set of them."),
+    ],
+) -> None:
+    """Check a receipt, without asking any server: exit 0 if it is true and nothing is left.
+
+    Exit 1: it was changed, or is not of this key. Exit 3: it is true, and says that a copy was
+    not deleted yet when it was issued.
+    """
+    try:
+        keys = read_public_keys(key.read_bytes())
+    except (ValueError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise Misconfigured(f"{key} is no key to verify with: {reason}") from error
+    try:
+        verified = verify_receipt(receipt.read_bytes(), keys)
+    except ReceiptRefused as error:
+        complain(f"{receipt} is not genuine: {error}")
+        raise typer.Exit(EXIT_FAILED) from None
+    _show(verified)
+    if not verified.complete:
+        complain(
+            "the receipt is genuine, and not complete: copies were left when it was issued",
+            "Ask for it again once the job has ended.",
+        )
+        raise typer.Exit(EXIT_INCOMPLETE)
+
+
+@app.command(name="key")
+@reporting_errors
+def key_command(
+    jwk: Annotated[bool, typer.Option("--jwk", help="Print a JSON Web Key instead.")] = False,
+    data: DataOption = None,
+) -> None:
+    """Print the public key that receipts of this deployment are verified with, as PEM."""
+    public = Signer.from_pepper(settings_for(data).require("key_pepper")).public_key
+    typer.echo(json.dumps(public.jwk) if jwk else public.pem.rstrip("\n"))
+
+
+def _show(receipt: Receipt) -> None:
+    lines = [
+        ("job", receipt.job_id),
+        ("organisation", receipt.org_id),
+        ("operation", receipt.operation),
+        ("content", f"{receipt.content_hash}, {receipt.bytes} bytes"),
+        ("received", _moment(receipt.received_at)),
+        ("issued", _moment(receipt.issued_at)),
+    ]
+    for name, value in lines:
+        out.print(Text(f"{name:<13}{value}"))
+    rows = [("layer", "place", "stored", "deleted", "by")]
+    for layer in receipt.layers:
+        deleted = "NOT DELETED" if layer.deleted_at is None else _moment(layer.deleted_at)
+        by = layer.mechanism or "-"
+        rows.append((layer.layer, layer.place, _moment(layer.stored_at), deleted, by))
+    # Not a table of the console's: that would cut moments in two to fit a narrow one.
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        out.print(Text("  ".join(cells).rstrip()))
+    if receipt.complete:
+        out.print(Text("genuine and complete: no copy is left", style="bold green"))
+
+
+def _moment(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

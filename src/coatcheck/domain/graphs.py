@@ -1,0 +1,18 @@
+"""The operations of the graphs surface."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coatcheck.domain.endpoint_names import GRAPHS_SERVICE, endpoint_key, engine_name
+
+GRAPH_OPERATIONS: Final = ("dependency", "call", "domain", "parse", "supermodel")
+
+
+def graph_endpoint(operation: str) -> str:
+    """What the ``endpoint`` of an operation's jobs holds."""
+    return engine_name(GRAPHS_SERVICE, 1, endpoint_key("post", f"/{operation}"))
+
+
+GRAPH_ENDPOINTS: Final = {graph_endpoint(operation): operation for operation in GRAPH_OPERATIONS}
+"""The operations by the endpoint of their jobs."""

@@ -1,0 +1,124 @@
+"""Signing a receipt, and telling a true one from any other, by standard JWS (RFC 7515, 8037)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+import jwt
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from jwt.api_jws import PyJWS
+
+from coatcheck.receipts.document import VERSION, Receipt, SignedReceipt, canonical
+from coatcheck.receipts.keys import PublicKey, derive
+
+_ALGORITHM: Final = "EdDSA"
+_HEADERS: Final = frozenset({"alg", "kid", "typ"})
+_BYTES_MAX: Final = 1024 * 1024
+_jws: Final = PyJWS(algorithms=[_ALGORITHM])
+
+
+class ReceiptRefused(Exception):
+    """Not a receipt that was signed with the key, as it stands; says in what way."""
+
+
+class Signer:
+    """Signs receipts with the key of the deployment."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public_key = PublicKey(key.public_key())
+
+    @classmethod
+    def from_pepper(cls, pepper: str) -> Signer:
+        return cls(derive(pepper))
+
+    @property
+    def public_jwk(self) -> dict[str, str]:
+        return self.public_key.jwk
+
+    def sign(self, receipt: Receipt) -> SignedReceipt:
+        signature = _jws.encode(
+            canonical(receipt),
+            self._key,
+            algorithm=_ALGORITHM,
+            headers={"kid": self.public_key.kid, "typ": "JOSE"},
+        )
+        return SignedReceipt(receipt, signature)
+
+
+def verify(text: bytes, keys: Sequence[PublicKey]) -> Receipt:
+    """The receipt in ``text``, if one of ``keys`` signed exactly what it says.
+
+    Raises ReceiptRefused otherwise. Needs nothing but its arguments.
+    """
+    document = _read(text)
+    shown, signature = document["receipt"], document["signature"]
+    payload = _signed_payload(signature, keys)
+    if _canonical(shown) != payload:
+        raise ReceiptRefused("what it says is not what was signed: it was changed")
+    try:
+        receipt = msgspec.convert(shown, Receipt)
+    except msgspec.ValidationError as error:
+        raise ReceiptRefused(f"it is signed, but not a receipt of this kind: {error}") from error
+    if receipt.version != VERSION:
+        raise ReceiptRefused(f"it is of version {receipt.version}; this program knows {VERSION}")
+    return receipt
+
+
+def _read(text: bytes) -> dict[str, Any]:
+    if len(text) > _BYTES_MAX:
+        raise ReceiptRefused(f"it is longer than {_BYTES_MAX} bytes")
+    try:
+        document = json.loads(text, object_pairs_hook=_no_repeats, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ReceiptRefused(f"it is not JSON: {error}") from error
+    if (
+        not isinstance(document, dict)
+        or document.keys() != {"receipt", "signature"}
+        or not isinstance(document["receipt"], dict)
+        or not isinstance(document["signature"], str)
+    ):
+        raise ReceiptRefused("it is not an object with a receipt and a signature, and no more")
+    return document
+
+
+def _canonical(shown: dict[str, Any]) -> bytes | None:
+    """Its canonical JSON; None where it has none: half a surrogate pair, a number beyond all."""
+    try:
+        return canonical(shown)
+    except (ValueError, OverflowError, RecursionError):
+        return None
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that is there twice, a reader would see one value and a program check the other."""
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        raise ValueError("a key is there twice")
+    return read
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _signed_payload(signature: str, keys: Sequence[PublicKey]) -> bytes:
+    try:
+        header = _jws.get_unverified_header(signature)
+    except jwt.InvalidTokenError as error:
+        raise ReceiptRefused(f"its signature is no JWS: {error}") from error
+    if header.get("alg") != _ALGORITHM or not header.keys() <= _HEADERS:
+        raise ReceiptRefused("its signature is not of the kind that receipts have")
+    for key in keys:
+        if key.kid == header.get("kid"):
+            break
+    else:
+        raise ReceiptRefused("it was signed with another key than the one given")
+    try:
+        payload: bytes = _jws.decode(signature, key.key, algorithms=[_ALGORITHM])
+    except jwt.InvalidTokenError as error:
+        raise ReceiptRefused("its signature does not match: it was changed, or forged") from error
+    return payload

@@ -1,0 +1,1 @@
+"""The graphs surface: code archives in, structural graphs out, nothing kept."""

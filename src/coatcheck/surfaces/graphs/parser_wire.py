@@ -1,0 +1,79 @@
+"""What the analysis and its parser processes say to each other.
+
+One stream socket to each parser. A frame is a length of four bytes and a MessagePack message. A
+parser does its work in the order in which it comes, and answers each piece once.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+LENGTH_BYTES: Final = 4
+FACTS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Facts of one file; a file of the largest size has a tenth of it."""
+
+NotParsedReason = Literal["timeout", "memory", "crash", "error"]
+"""Why a file has no facts: it took too long or too much memory, the parser's process died, or the
+parser raised something."""
+
+
+class Work(msgspec.Struct, frozen=True, array_like=True):
+    """A file to parse, or files whose bytes are to be checked, by their place in the archive's list
+    of entries."""
+
+    places: tuple[int, ...]
+    parse: bool
+
+
+class Parsed(msgspec.Struct, frozen=True, array_like=True, tag="parsed"):
+    """The facts of the file, encoded: whoever gathers them need not look into each."""
+
+    facts: msgspec.Raw
+
+
+class Checked(msgspec.Struct, frozen=True, array_like=True, tag="checked"):
+    """The bytes are what the archive promises."""
+
+
+class NotParsed(msgspec.Struct, frozen=True, array_like=True, tag="not_parsed"):
+    """The file has no facts. ``error`` is the name of a type, never a text that may quote it."""
+
+    reason: NotParsedReason
+    error: str = ""
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
+    """The bytes are not what the archive promises."""
+
+    reason: str
+    message: str
+
+
+Answer = Parsed | Checked | NotParsed | Refused
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_work: Final[msgspec.msgpack.Decoder[Work]] = msgspec.msgpack.Decoder(Work)
+_answer: Final[msgspec.msgpack.Decoder[Answer]] = msgspec.msgpack.Decoder(Answer)
+
+
+def frame(message: Work | Answer) -> bytes:
+    body = _encoder.encode(message)
+    return len(body).to_bytes(LENGTH_BYTES) + body
+
+
+def read_work(body: bytes) -> Work:
+    return _work.decode(body)
+
+
+def take_answer(unread: bytearray) -> Answer | None:
+    """The first answer of what was received, which is removed from it; None if it is not whole."""
+    if len(unread) < LENGTH_BYTES:
+        return None
+    end = LENGTH_BYTES + int.from_bytes(unread[:LENGTH_BYTES])
+    if len(unread) < end:
+        return None
+    body = bytes(unread[LENGTH_BYTES:end])
+    del unread[:end]
+    return _answer.decode(body)

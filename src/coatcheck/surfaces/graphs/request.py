@@ -1,0 +1,28 @@
+"""What the control plane tells the worker of an archive: where it is, and its hash."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+
+class AnalysisRequest(msgspec.Struct, frozen=True):
+    """The archive of a job, in pieces in the blob store. ``sha256`` is in hex."""
+
+    blob_key: str
+    pieces: int
+    size: int
+    sha256: str
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    request: AnalysisRequest
+
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def encode_request(request: AnalysisRequest) -> bytes:
+    """The payload of a job, whose handler has a parameter ``request``."""
+    return _encode(_Payload(request))

@@ -1,0 +1,266 @@
+"""Handing an archive in; and polling for it, which is handing it in again."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+from uuid import UUID
+
+from coatcheck.archives.directory import read_directory
+from coatcheck.archives.limits import ArchiveLimits
+from coatcheck.blobs.pieces import StoredPieces, delete_pieces, store_pieces
+from coatcheck.control import multipart
+from coatcheck.control.call import Call
+from coatcheck.control.idempotency import read_idempotency_key
+from coatcheck.control.job_answers import (
+    IDEMPOTENCY_PARAMETERS,
+    TICKET_HEADERS,
+    WAIT_PARAMETERS,
+    etag,
+)
+from coatcheck.control.operations import Answer, Operation, RequestBody
+from coatcheck.control.preferences import Preferences, read_preferences
+from coatcheck.control.problems import MEDIA_TYPE, Problem
+from coatcheck.control.reply import RawHeaders, Reply, StreamReply
+from coatcheck.crash import crash_point
+from coatcheck.domain.errors import (
+    BlobStoreUnavailable,
+    CoatcheckError,
+    IdempotencyKeyRequired,
+    IdempotencyMismatch,
+    OutcomeUnknown,
+)
+from coatcheck.domain.graphs import GRAPH_OPERATIONS, graph_endpoint
+from coatcheck.domain.identity import Scope
+from coatcheck.domain.ids import new_id
+from coatcheck.domain.inputs import StoredInput
+from coatcheck.domain.job import JobView
+from coatcheck.domain.limits import ARCHIVE_BYTES_MAX
+from coatcheck.engine import Ticket
+from coatcheck.surfaces.graphs import words
+from coatcheck.surfaces.graphs.request import AnalysisRequest, encode_request
+from coatcheck.surfaces.graphs.room import UploadRoom
+from coatcheck.surfaces.graphs.scene import Scene, stored_key
+from coatcheck.surfaces.graphs.tail import Tail
+
+_log = logging.getLogger(__name__)
+
+BASE: Final = "/v1/graphs"
+PART: Final = "file"
+UNITS: Final = b"x-usage-units"
+
+
+class Submitting:
+    """The submit routes."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._limits = ArchiveLimits()
+        self._room = UploadRoom()
+
+    async def submit(self, operation: str, call: Call) -> Reply | StreamReply:
+        """POST /v1/graphs/{operation}: a known key is answered before the body is read."""
+        scene, principal = self._scene, call.principal
+        said = read_idempotency_key(call)
+        if said is None:
+            raise IdempotencyKeyRequired(
+                "Send an Idempotency-Key, a UUID for instance: the same request with the same key "
+                "is how a job is polled."
+            )
+        preferences = read_preferences(call)
+        await scene.gate.check_plan(principal)
+        key = stored_key(principal, said)
+        known = await scene.engine.find(key, org=principal.org)
+        if known is not None:
+            return await self._known(operation, call, known, preferences)
+        await scene.gate.check_new_work(principal)
+        job = new_id()
+        ticket: Ticket | None = None
+        async with self._room.entered(principal.org) as has_waited:
+            if has_waited:
+                # Another request with this key may have got in meanwhile.
+                known = await scene.engine.find(key, org=principal.org)
+            if known is None:
+                ticket = await self._take_in(operation, call, job, key)
+        if ticket is None:
+            assert known is not None
+            return await self._known(operation, call, known, preferences)
+        view = await self._look(call, ticket.id, preferences)
+        headers = [*preferences.headers, (UNITS, b"1" if ticket.created else b"0")]
+        if not ticket.created:
+            # Another request with this key was faster; what is the same is told by the content.
+            same = not ticket.mismatch
+            headers += self._replayed(same=same, preferences=preferences)
+        return await scene.voice.reply(view, [(b"etag", etag(view)), *headers])
+
+    # A key that is known
+
+    async def _known(
+        self, operation: str, call: Call, known: JobView, preferences: Preferences
+    ) -> Reply | StreamReply:
+        """The job as it is. Only who is strict pays for a look at the body, to compare it."""
+        scene = self._scene
+        same = known.endpoint == graph_endpoint(operation)
+        if same and preferences.strict:
+            same = await self._is_same(call, known)
+        headers = [
+            *preferences.headers,
+            *self._replayed(same=same, preferences=preferences),
+            (UNITS, b"0"),
+        ]
+        view = known
+        if preferences.wait is not None and not known.terminal:
+            view = await scene.answers.held(known.id, known.org, preferences.wait)
+        return await scene.voice.reply(view, [(b"etag", etag(view)), *headers])
+
+    async def _is_same(self, call: Call, known: JobView) -> bool:
+        digest = hashlib.sha256()
+        async for piece in multipart.file_part(call, PART, ARCHIVE_BYTES_MAX):
+            digest.update(piece)
+        record = await self._scene.engine.input_of(known.id, org=known.org)
+        return record is not None and record.sha256 == digest.digest()
+
+    @staticmethod
+    def _replayed(*, same: bool, preferences: Preferences) -> RawHeaders:
+        headers = [(b"idempotent-replayed", b"true")]
+        if not same:
+            if preferences.strict:
+                raise IdempotencyMismatch(
+                    "The idempotency key is known, and came with another operation or archive then."
+                )
+            headers.append((b"idempotency-mismatch", b"true"))
+        return headers
+
+    # A key that is new
+
+    async def _take_in(self, operation: str, call: Call, job: UUID, key: str) -> Ticket:
+        """Store the archive, then the job. Whatever goes wrong, no archive stays without a job."""
+        scene = self._scene
+        blob_key = await scene.engine.new_input_key(job)
+        began = time.monotonic()
+        stored = await store_pieces(scene.blobs, blob_key, self._checked(call))
+        crash_point("submit.blob_stored")
+        try:
+            # Its time to live is counted from its first byte.
+            age = time.monotonic() - began
+            ticket = await self._hand_in(operation, call, job, key, stored, age)
+        except OutcomeUnknown:
+            # The job may be there. If it is not, the sweeper finds an archive without one.
+            raise
+        except CoatcheckError:
+            await self._drop(stored)
+            raise
+        if not ticket.created:
+            crash_point("submit.loser_before_delete")
+            await self._drop(stored)
+        return ticket
+
+    async def _checked(self, call: Call) -> AsyncIterator[bytes]:
+        """The archive's bytes. Raises at their end if its directory is not one to be trusted."""
+        tail = Tail(self._limits.directory_bytes)
+        async for piece in tail.watch(multipart.file_part(call, PART, ARCHIVE_BYTES_MAX)):
+            crash_point("submit.uploading")
+            yield piece
+        # Of thousands of files it takes a while, in which others are to be answered.
+        await asyncio.to_thread(read_directory, tail.kept, tail.size, self._limits)
+
+    async def _hand_in(
+        self,
+        operation: str,
+        call: Call,
+        job: UUID,
+        key: str,
+        stored: StoredPieces,
+        age_seconds: float,
+    ) -> Ticket:
+        principal = call.principal
+        request = AnalysisRequest(stored.key, stored.pieces, stored.size, stored.sha256.hex())
+        return await self._scene.engine.submit_with_input(
+            graph_endpoint(operation),
+            encode_request(request),
+            StoredInput(stored.key, stored.size, stored.pieces, stored.sha256, age_seconds),
+            job_id=job,
+            org=principal.org,
+            owner=principal.owner,
+            idempotency_key=key,
+            request_id=call.request_id,
+        )
+
+    async def _drop(self, stored: StoredPieces) -> None:
+        """Delete an archive that has no job. If that fails, the sweeper will."""
+        try:
+            await delete_pieces(self._scene.blobs, stored.key)
+        except BlobStoreUnavailable:
+            _log.warning("an archive without a job is left to the sweeper")
+
+    async def _look(self, call: Call, job_id: str, preferences: Preferences) -> JobView:
+        scene, org = self._scene, call.principal.org
+        if preferences.wait is None:
+            return await scene.engine.get(job_id, org=org)
+        return await scene.answers.held(job_id, org, preferences.wait)
+
+
+def operations(scene: Scene) -> list[Operation]:
+    submitting = Submitting(scene)
+    return [
+        Operation(
+            methods=("POST",),
+            path=f"{BASE}/{operation}",
+            name=f"{operation}_graph",
+            summary=_SUMMARIES[operation],
+            description="Send the same request with the same key again to poll: it is answered "
+            "before its body is read.",
+            handler=partial(submitting.submit, operation),
+            access=Scope.SUBMIT,
+            tag="graphs",
+            parameters=(*IDEMPOTENCY_PARAMETERS, *WAIT_PARAMETERS),
+            body=RequestBody(
+                "A form with one part `file`: a zip of source code, to 500 MB.",
+                schema=_FORM,
+                media_type=multipart.MEDIA_TYPE,
+            ),
+            answers=(_UNDER_WAY, ENDED, PAYMENT, _REJECTED),
+        )
+        for operation in GRAPH_OPERATIONS
+    ]
+
+
+_SUMMARIES: Final = {
+    "dependency": "Which files import which, and which external modules.",
+    "call": "Which functions call which.",
+    "domain": "What parts the code falls into, and what belongs to each.",
+    "parse": "Files, classes, functions and types.",
+    "supermodel": "All of it in one graph.",
+}
+_FORM: Final = {
+    "type": "object",
+    "properties": {PART: {"type": "string", "contentMediaType": "application/zip"}},
+    "required": [PART],
+    "additionalProperties": False,
+}
+_HEADERS: Final = TICKET_HEADERS | {
+    "X-API-Version": "The version of this API.",
+    "X-Usage-Units": "What this request was metered as: 1 for new work, 0 for a poll.",
+}
+_UNDER_WAY: Final = Answer(
+    HTTPStatus.ACCEPTED, "The job is safe, and has not ended.", words.Envelope, headers=_HEADERS
+)
+ENDED: Final = Answer(
+    HTTPStatus.OK, "The job has completed, or failed.", words.Completed, headers=_HEADERS
+)
+PAYMENT: Final = Answer(
+    HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
+)
+_REJECTED: Final = Answer(
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    "The archive is not one to be trusted (`archive_rejected`), or the idempotency key is known "
+    "with another request, and the caller was strict.",
+    Problem,
+    MEDIA_TYPE,
+)

@@ -1,0 +1,21 @@
+"""The routes of the graphs surface, put together."""
+
+from __future__ import annotations
+
+from coatcheck.control.operations import Operation
+from coatcheck.control.parts import Parts
+from coatcheck.surfaces.graphs import reading, submitting
+from coatcheck.surfaces.graphs.scene import Scene
+from coatcheck.surfaces.graphs.voice import GraphsVoice
+
+
+def operations(parts: Parts) -> list[Operation]:
+    """Every route of the surface, on the control plane's parts."""
+    scene = Scene(
+        settings=parts.settings,
+        engine=parts.engine,
+        gate=parts.gate,
+        answers=parts.answers,
+        voice=GraphsVoice(parts.engine, parts.settings.graphs_retry_after_seconds),
+    )
+    return [*submitting.operations(scene), *reading.operations(scene)]

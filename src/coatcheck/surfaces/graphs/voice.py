@@ -1,0 +1,128 @@
+"""Shows jobs as the graphs surface does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from coatcheck.control.job_answers import JobUrls
+from coatcheck.control.reply import JSON, RawHeaders, Reply, StreamReply, json_reply
+from coatcheck.domain.errors import BlobStoreUnavailable, JobNotFound
+from coatcheck.domain.graphs import GRAPH_ENDPOINTS
+from coatcheck.domain.job import JobView
+from coatcheck.domain.states import State
+from coatcheck.engine import Engine
+from coatcheck.surfaces.graphs import words
+
+BASE: Final = "/v1/graphs/jobs/"
+API_VERSION: Final = (b"x-api-version", b"1")
+RESULT_ARTIFACT: Final = "result.json"
+"""A result that is too large for a row is this artifact of its job."""
+RESULT_INLINE_BYTES_MAX: Final = 1024 * 1024
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class StoredResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the row of a completed job holds: the result itself, or that it is an artifact."""
+
+    inline: msgspec.Raw = msgspec.Raw(b"")
+    artifact: str = ""
+
+
+_decode_stored: Final = msgspec.json.Decoder(StoredResult).decode
+
+
+class GraphsVoice:
+    """What the surface's jobs look like, and the answers that show them."""
+
+    def __init__(self, engine: Engine, retry_after: Mapping[str, int]) -> None:
+        self._engine = engine
+        self._retry_after = retry_after
+
+    def urls(self, job_id: str) -> JobUrls:
+        poll = BASE + job_id
+        return JobUrls(poll, poll + "/events", poll + "/cancel")
+
+    async def job(self, view: JobView) -> words.Envelope:
+        """The envelope. A result is in it only if the row has it: the others are fetched by URL."""
+        stored = _stored(view)
+        if stored is None:
+            return self._envelope(view)
+        if stored.artifact:
+            return msgspec.structs.replace(self._envelope(view), result_url=self.urls(view.id).poll)
+        return msgspec.structs.replace(self._envelope(view), result=stored.inline)
+
+    async def reply(self, view: JobView, headers: RawHeaders) -> Reply | StreamReply:
+        """200 with the whole job once it has ended; until then 202, saying when to ask again."""
+        headers = [*headers, *self.urls(view.id).headers(), API_VERSION]
+        if not view.terminal:
+            seconds = self._retry_after[GRAPH_ENDPOINTS[view.endpoint]]
+            headers.append((b"retry-after", b"%d" % seconds))
+            return json_reply(self._envelope(view), HTTPStatus.ACCEPTED, headers)
+        stored = _stored(view)
+        if stored is None or not stored.artifact:
+            return json_reply(await self.job(view), HTTPStatus.OK, headers)
+        pieces = await self._with_artifact(view, stored.artifact)
+        return StreamReply(HTTPStatus.OK, pieces, [JSON, *headers])
+
+    async def _with_artifact(self, view: JobView, name: str) -> AsyncIterator[bytes]:
+        """The envelope around a result that is streamed from the blob store."""
+        for artifact in await self._engine.artifacts(view.id, org=view.org):
+            if artifact.name == name:
+                break
+        else:
+            raise JobNotFound("its retention has ended")
+        opening = _encode(self._envelope(view)).removesuffix(b"}") + b',"result":'
+        stream = self._engine.read_artifact(artifact)
+        try:
+            # Before the answer begins: after its head there is no way to say that it is not there.
+            first = await anext(stream)
+        except FileNotFoundError as error:
+            await self._engine.get(view.id, org=view.org)  # pruned just now: then this raises
+            raise BlobStoreUnavailable("the blob of a result is gone") from error
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield opening + first
+            async for piece in stream:
+                yield piece
+            yield b"}"
+
+        return pieces()
+
+    def _envelope(self, view: JobView) -> words.Envelope:
+        operation = GRAPH_ENDPOINTS[view.endpoint]
+        urls = self.urls(view.id)
+        return words.Envelope(
+            status=words.STATUSES[view.state],
+            job_id=view.id,
+            terminal=view.terminal,
+            operation=operation,
+            urls=words.Urls(*urls, urls.poll + "/receipt"),
+            retry_after=None if view.terminal else self._retry_after[operation],
+            cancel_requested=view.state is State.CANCEL_REQUESTED,
+            progress=_progress(view),
+            error=_error(view),
+            error_code=view.error_code if view.terminal else None,
+        )
+
+
+def _stored(view: JobView) -> StoredResult | None:
+    if view.state is not State.COMPLETED or view.result is None:
+        return None
+    return _decode_stored(view.result)
+
+
+def _error(view: JobView) -> str | None:
+    if view.state not in (State.FAILED, State.CANCELLED):
+        return None
+    return view.error_message or view.error_code or "the job failed"
+
+
+def _progress(view: JobView) -> words.Progress | None:
+    if view.progress is None:
+        return None
+    return words.Progress(round(view.progress, 6), view.progress_note)

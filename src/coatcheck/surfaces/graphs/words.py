@@ -1,0 +1,162 @@
+"""What the graphs surface's answers look like: the words of its contract, from the engine's."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.domain.states import State
+
+_PENDING: Final = "pending"
+_PROCESSING: Final = "processing"
+_FAILED: Final = "failed"
+
+STATUSES: Final = {
+    State.STAGED: _PENDING,
+    State.QUEUED: _PENDING,
+    State.DISPATCHING: _PROCESSING,
+    State.PROCESSING: _PROCESSING,
+    State.FINALIZING: _PROCESSING,
+    State.RETRYING: _PROCESSING,
+    State.CANCEL_REQUESTED: _PROCESSING,
+    State.COMPLETED: "completed",
+    State.FAILED: _FAILED,
+    State.CANCELLED: _FAILED,
+}
+
+
+class Progress(msgspec.Struct, frozen=True, rename="camel"):
+    """How far the analysis is, from 0 to 1, and in words: files parsed of all."""
+
+    fraction: float
+    note: str | None
+
+
+class Urls(msgspec.Struct, frozen=True):
+    """Where the job is read, followed, cancelled, and where its deletion receipt is."""
+
+    poll: str
+    events: str
+    cancel: str
+    receipt: str
+
+
+class Envelope(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A job. ``result`` is there once it has completed, ``error`` if it has failed.
+
+    An event has no room for a large result: it says by ``resultUrl`` where that is.
+    """
+
+    status: str
+    job_id: str
+    terminal: bool
+    operation: str
+    urls: Urls
+    retry_after: int | None = None
+    cancel_requested: bool = False
+    progress: Progress | None = None
+    error: str | None = None
+    error_code: str | None = None
+    result_url: str | None = None
+    result: Any = msgspec.UNSET
+
+
+class GraphNode(msgspec.Struct, frozen=True):
+    """Labels: Directory, File, Class, Function, Type, Module (external)."""
+
+    id: str
+    labels: list[str]
+    properties: dict[str, Any]
+
+
+class GraphRelationship(msgspec.Struct, frozen=True, rename="camel"):
+    """Types: contains, declares, imports, calls, inherits."""
+
+    id: str
+    type: str
+    start_node: str
+    end_node: str
+    properties: dict[str, Any]
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """What there is, and how it hangs together."""
+
+    nodes: list[GraphNode]
+    relationships: list[GraphRelationship]
+
+
+class Calls(msgspec.Struct, frozen=True, rename="camel"):
+    """What became of the calls: resolved to a definition, leading out of the archive, or neither.
+
+    ``resolvedRate`` is the share of the first among those that do not lead out.
+    """
+
+    total: int
+    resolved: int
+    external: int
+    unresolved: int
+    resolved_rate: float
+
+
+class Stats(msgspec.Struct, frozen=True, rename="camel"):
+    """What was found, and what was not."""
+
+    node_count: int
+    relationship_count: int
+    node_types: dict[str, int]
+    relationship_types: dict[str, int]
+    files_processed: int
+    files_failed: int
+    files_failed_by_reason: dict[str, int]
+    files_skipped: int
+    files_skipped_by_reason: dict[str, int]
+    files_with_syntax_errors: int
+    classes: int
+    functions: int
+    types: int
+    calls: Calls
+    processing_time_ms: int
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """What was analysed, and when."""
+
+    analysis_start_time: datetime
+    analysis_end_time: datetime
+    file_count: int
+    languages: list[str]
+
+
+class GraphResult(msgspec.Struct, frozen=True, rename="camel"):
+    """The result. Paths, names, signatures and line numbers; never source text."""
+
+    generated_at: datetime
+    message: str
+    stats: Stats
+    metadata: Metadata
+    graph: Graph
+    domains: list[dict[str, Any]] | None = None
+    file_assignments: list[dict[str, Any]] | None = None
+    function_assignments: list[dict[str, Any]] | None = None
+
+
+class Completed(msgspec.Struct, frozen=True, rename="camel"):
+    """For the OpenAPI document: an envelope whose job has ended."""
+
+    status: str
+    job_id: str
+    terminal: bool
+    operation: str
+    urls: Urls
+    result: GraphResult | None = None
+    error: str | None = None
+    error_code: str | None = None
+
+
+class ArchiveForm(msgspec.Struct, frozen=True):
+    """A form with one part: ``file``, a zip of the source code."""
+
+    file: bytes

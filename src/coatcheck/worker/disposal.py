@@ -1,0 +1,83 @@
+"""Deletes a job's input as soon as the end of the job is committed.
+
+Nobody waits for it, and nothing depends on it: what a worker that dies, or a store that is away,
+leaves undone is done by the forgetter a second later (upkeep/forgetter.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import TracebackType
+from typing import Final, Self
+from uuid import UUID
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.inputs import Mechanism
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.engine.shredder import Shredder
+from coatcheck.settings import Settings
+from coatcheck.store import inputs
+from coatcheck.store.line import PINNED_PLANS, Line
+
+_log = logging.getLogger(__name__)
+_JOBS_WAITING_MAX: Final = 1_000
+"""More are left to the forgetter."""
+_DRAIN_SECONDS_MAX: Final = 10.0
+
+
+class InputDisposal:
+    """Told of ended jobs, deletes their inputs in the background. A context manager, around the
+    worker's whole run: leaving it waits for what is under way.
+
+    >>> async with InputDisposal(settings, blobs) as disposal:
+    ...     await Worker(settings, services, on_ended={"graphs.post__call": disposal.ended}).run()
+    """
+
+    def __init__(self, settings: Settings, blobs: BlobContainer) -> None:
+        self._line = Line(
+            settings.database_url, name="worker disposal", server_settings=PINNED_PLANS
+        )
+        self._shredder = Shredder(self._line, blobs)
+        self._waiting: list[tuple[str, UUID]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._task is not None:
+            _, late = await asyncio.wait([self._task], timeout=_DRAIN_SECONDS_MAX)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self._line.close()
+
+    def ended(self, job: ClaimedJob) -> None:
+        """The end of ``job`` is committed."""
+        if len(self._waiting) >= _JOBS_WAITING_MAX:
+            return
+        self._waiting.append((job.org, job.uuid))
+        if self._task is None:
+            self._task = asyncio.create_task(self._dispose(), name="worker disposal")
+
+    async def _dispose(self) -> None:
+        try:
+            while self._waiting:
+                jobs, self._waiting = self._waiting, []
+                copies = await inputs.open_blobs(self._line, jobs)
+                await self._shredder.shred([(copy, Mechanism.WORKER) for copy in copies])
+        except (DatabaseUnavailable, OutcomeUnknown) as error:
+            self._waiting.clear()
+            _log.info("inputs of ended jobs are left to the upkeep: %s", error)
+        except Exception:  # noqa: BLE001 - a defect here must not show in the job, which has ended
+            self._waiting.clear()
+            _log.exception("inputs of ended jobs are left to the upkeep")
+        finally:
+            self._task = None

@@ -1,0 +1,93 @@
+"""A server that takes uploads, and forms to send to it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from coatcheck.control.call import Call
+from coatcheck.control.dispatch import Dispatcher
+from coatcheck.control.multipart import file_part
+from coatcheck.control.operations import Answer, Operation
+from coatcheck.control.protocol import Bounds
+from coatcheck.control.reply import RawHeaders, Reply, json_reply
+from coatcheck.control.server import Server, listen
+from tests.http.limits.wire import GUARD_SECONDS, Site
+
+FILE_BYTES_MAX = 32 * 1024 * 1024
+BOUNDARY = b"----a boundary 7f31c5"
+DISPOSITION = b'Content-Disposition: form-data; name="file"; filename="code.zip"\r\n'
+
+
+def form(
+    content: bytes, *, boundary: bytes = BOUNDARY, headers: bytes = DISPOSITION, after: bytes = b""
+) -> bytes:
+    """One part, and what comes after the form."""
+    return b"--%s\r\n%s\r\n%s\r\n--%s--\r\n%s" % (boundary, headers, content, boundary, after)
+
+
+def head(*, length: int | None, boundary: bytes = BOUNDARY, more: bytes = b"") -> bytes:
+    """The request's head; chunked, if the length is not known."""
+    size = b"transfer-encoding: chunked" if length is None else b"content-length: %d" % length
+    return (
+        b"POST /upload HTTP/1.1\r\nhost: a\r\n"
+        b'content-type: multipart/form-data; boundary="%s"\r\n%s\r\n%s\r\n' % (boundary, size, more)
+    )
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def taken(content: bytes) -> dict[str, object]:
+    """What the server says of a file that it took."""
+    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+@asynccontextmanager
+async def upload_site(
+    *,
+    bytes_max: int = FILE_BYTES_MAX,
+    bounds: Bounds | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> AsyncIterator[Site]:
+    """Takes a part ``file`` at /upload, keeps nothing of it, and looks at every piece's arrival."""
+
+    async def upload(call: Call) -> Reply:
+        digest, size = hashlib.sha256(), 0
+        async for piece in file_part(call, "file", bytes_max):
+            digest.update(piece)
+            size += len(piece)
+            look()
+        return json_reply({"size": size, "sha256": digest.hexdigest()})
+
+    served = Site()
+    answers = [Answer(HTTPStatus.OK, "done")]
+    operations = [
+        Operation(["POST"], "/upload", "upload", "Upload.", upload, answers, "test"),
+        Operation(["GET"], "/here", "here", "Here.", served.here, answers, "test"),
+    ]
+    server = Server(
+        Dispatcher(operations, _admit),
+        drain_seconds=GUARD_SECONDS,
+        draining=served.draining,
+        bounds=bounds,
+    )
+    listening = listen("127.0.0.1", 0)
+    served.port = listening.getsockname()[1]
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        yield served
+    finally:
+        server.stop()
+        await serving
+
+
+async def _admit(call: Call, operation: Operation) -> RawHeaders:
+    raise AssertionError("every route is open")

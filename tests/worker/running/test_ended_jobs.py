@@ -1,0 +1,184 @@
+"""Who asked for it is told of each job whose end is committed, and an input goes at once then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from coatcheck import FailJob, Job, RetryLater, Service, State, Ticket
+from coatcheck.blobs import BlobContainer
+from coatcheck.blobs.pieces import store_pieces
+from coatcheck.domain.ids import new_id
+from coatcheck.domain.inputs import InputRecord, Mechanism, StoredInput
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.worker import disposal as disposal_module
+from coatcheck.worker.disposal import InputDisposal
+from tests.waiting import eventually_async
+from tests.worker.workshop import Workshop
+
+ENDED = "lab.post__end"
+OTHER = "lab.post__other"
+
+
+def a_service() -> Service:
+    service = Service("lab")
+
+    @service.post("/end")
+    async def end(job: Job, how: str) -> str:
+        match how:
+            case "fail":
+                raise FailJob("as asked")
+            case "retry" if job.attempt == 1:
+                raise RetryLater(0)
+            case "wait":
+                await asyncio.Event().wait()
+        return how
+
+    @service.post("/other")
+    async def other() -> None: ...
+
+    return service
+
+
+@pytest.mark.parametrize("how", ["return", "fail", "retry"])
+async def test_who_asked_is_told_once_of_each_end_and_of_no_other_endpoints(
+    workshop: Workshop, how: str
+) -> None:
+    told: list[tuple[ClaimedJob, State]] = []
+    ends = {"return": State.COMPLETED, "fail": State.FAILED, "retry": State.COMPLETED}
+    looks: list[asyncio.Task[None]] = []
+
+    async def look(job: ClaimedJob) -> None:
+        told.append((job, (await workshop.engine.get(ticket.id)).state))
+
+    def ended(job: ClaimedJob) -> None:
+        looks.append(asyncio.create_task(look(job)))
+
+    workshop.start_upkeep()
+    ticket = await workshop.engine.submit(ENDED, {"how": how})
+    other = await workshop.engine.submit(OTHER)
+    worker = await workshop.start_worker(a_service(), on_ended={ENDED: ended})
+    await workshop.end_of(ticket)
+    await workshop.end_of(other)
+    await workshop.drain(worker)
+    await asyncio.gather(*looks)
+    assert [(job.uuid, state) for job, state in told] == [(ticket.uuid, ends[how])]
+
+
+async def test_a_cancelled_job_is_told_of_too(workshop: Workshop) -> None:
+    told: list[ClaimedJob] = []
+    worker = await workshop.start_worker(a_service(), on_ended={ENDED: told.append})
+    ticket = await workshop.engine.submit(ENDED, {"how": "wait"})
+    await workshop.until_state(ticket, State.PROCESSING)
+    await workshop.engine.cancel(ticket.id)
+    await workshop.end_of(ticket)
+    await workshop.drain(worker)
+    assert [job.uuid for job in told] == [ticket.uuid]
+
+
+async def test_a_job_that_was_taken_away_is_not_told_of(workshop: Workshop) -> None:
+    told: list[ClaimedJob] = []
+    service = Service("lab")
+    gate = asyncio.Event()
+
+    @service.post("/end")
+    async def end() -> None:
+        await gate.wait()
+
+    worker = await workshop.start_worker(service, on_ended={ENDED: told.append}, drain_seconds=30)
+    ticket = await workshop.engine.submit(ENDED)
+    await workshop.until_state(ticket, State.PROCESSING)
+    await workshop.take_away(ticket)
+    gate.set()
+    await workshop.drain(worker)
+    assert told == []
+
+
+# Inputs
+
+
+async def content() -> AsyncIterator[bytes]:
+    yield b"what a customer sent"
+
+
+async def hand_in(workshop: Workshop, how: str) -> Ticket:
+    job = new_id()
+    engine = workshop.engine
+    stored = await store_pieces(engine.blobs, await engine.new_input_key(job), content())
+    return await engine.submit_with_input(
+        ENDED,
+        {"how": how},
+        StoredInput(stored.key, stored.size, stored.pieces, stored.sha256),
+        job_id=job,
+    )
+
+
+def blobs_in(workshop: Workshop) -> list[Path]:
+    return [path for path in (workshop.folder / "blobs").rglob("*") if path.is_file()]
+
+
+async def record_of(workshop: Workshop, ticket: Ticket) -> InputRecord:
+    record = await workshop.engine.input_of(ticket.id)
+    assert record is not None
+    return record
+
+
+@pytest.mark.parametrize("how", ["return", "fail"])
+async def test_the_worker_deletes_the_input_of_a_job_it_has_ended(
+    workshop: Workshop, how: str
+) -> None:
+    ticket = await hand_in(workshop, how)
+    assert blobs_in(workshop)
+    async with InputDisposal(workshop.settings(), workshop.engine.blobs) as disposal:
+        worker = await workshop.start_worker(a_service(), on_ended={ENDED: disposal.ended})
+        await workshop.end_of(ticket)
+        await workshop.drain(worker)
+    assert blobs_in(workshop) == []
+    record = await record_of(workshop, ticket)
+    assert record.complete
+    assert [copy.mechanism for copy in record.copies] == [Mechanism.WORKER, Mechanism.END_OF_JOB]
+
+
+async def test_a_store_that_fails_does_not_show_in_the_job_and_is_left_to_the_upkeep(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = asyncio.Event()
+    failing = BlobContainer.open(workshop.settings().blob_url)
+
+    async def delete(_: list[str]) -> None:
+        tried.set()
+        raise OSError
+
+    monkeypatch.setattr(failing, "delete", delete)
+    ticket = await hand_in(workshop, "return")
+    async with InputDisposal(workshop.settings(), failing) as disposal:
+        await workshop.start_worker(a_service(), on_ended={ENDED: disposal.ended})
+        assert (await workshop.end_of(ticket)).state is State.COMPLETED
+        await tried.wait()
+    assert not (await record_of(workshop, ticket)).complete
+    workshop.start_upkeep()
+
+    async def complete() -> bool:
+        return (await record_of(workshop, ticket)).complete
+
+    await eventually_async(complete, "the upkeep has deleted it")
+    assert blobs_in(workshop) == []
+
+
+async def test_more_ended_jobs_than_can_wait_are_left_to_the_upkeep(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disposal_module, "_JOBS_WAITING_MAX", 2)
+    tickets = [await hand_in(workshop, "return") for _ in range(3)]
+    async with InputDisposal(workshop.settings(), workshop.engine.blobs) as disposal:
+        told: list[ClaimedJob] = []
+        worker = await workshop.start_worker(a_service(), on_ended={ENDED: told.append})
+        await workshop.end_of_all(tickets)
+        await workshop.drain(worker)
+        for job in told:
+            disposal.ended(job)
+    complete = [(await record_of(workshop, ticket)).complete for ticket in tickets]
+    assert (complete.count(True), len(blobs_in(workshop))) == (2, 1)
