@@ -34,6 +34,19 @@ class Seen:
         """(caller, callee), wherever."""
         return {(caller, callee) for caller, callee, _line in self.calls}
 
+    @property
+    def places(self) -> set[tuple[str, int, str, int]]:
+        """(path and line of the call, path and line of what it runs): overloads have one name."""
+        return {
+            (path, call.line, call.callee.path, call.callee.declaration.line)
+            for path, calls in self.resolution.calls.items()
+            for call in calls
+        }
+
+    def runs(self, path: str, line: int) -> set[int]:
+        """The lines of what the calls on a line run."""
+        return {to for origin, at, _, to in self.places if (origin, at) == (path, line)}
+
     def facts(self, path: str) -> FileFacts:
         return self.resolution.project.files[path]
 

@@ -276,3 +276,81 @@ def test_any_text_gives_facts_whose_lines_are_in_range(source: str) -> None:
     assert all(1 <= one.line <= one.end_line <= facts.lines for one in facts.declarations)
     assert all(1 <= call.line <= facts.lines for call in facts.calls)
     assert all(isinstance(call.callee, Ref) for call in facts.calls)
+
+
+def test_a_condition_does_not_take_a_name_from_the_standard_library() -> None:
+    seen = analysed(
+        {
+            "a.c": '#include <stdio.h>\n#include "compat.h"\n'
+            "void run(char *text) { snprintf(text, 1, text); }\n"
+            "void again(char *text) { vsnprintf(text, 1, text, 0); }\n",
+            "compat.h": "#ifndef COMPAT_H\n#define COMPAT_H\n#ifdef _MSC_VER\n"
+            "#define snprintf own_snprintf\n"
+            "int own_snprintf(char *text, int size, const char *format);\n"
+            "int vsnprintf(char *text, int size, const char *format, void *rest) { return 0; }\n"
+            "#endif\n#endif\n",
+        }
+    )
+    assert seen.calls == set()
+    assert (seen.counts.external, seen.counts.unresolved) == (2, 0)
+
+
+def test_of_functions_and_macros_in_several_branches_none_is_certain() -> None:
+    for other in ("int pick(void) { return 2; }", "#define pick() 2", "#define pick other"):
+        seen = analysed(
+            {
+                "a.c": f"#if FAST\nint pick(void) {{ return 1; }}\n#else\n{other}\n#endif\n"
+                "int run(void) { return pick(); }\n"
+            }
+        )
+        assert seen.calls == set(), other
+        assert "a.c:pick" in seen.declared
+
+
+def test_a_prototype_leads_to_itself_if_the_preprocessor_chooses_what_defines_it() -> None:
+    seen = analysed(
+        {
+            "pick.h": "int pick(void);\n",
+            "pick.c": '#include "pick.h"\n#ifdef FAST\nint pick(void) { return 1; }\n#endif\n'
+            "#ifndef FAST\nint pick(void) { return 2; }\n#endif\n",
+            "a.c": '#include "pick.h"\nint run(void) { return pick(); }\n',
+        }
+    )
+    assert seen.calls == {("a.c:run", "pick.h:pick", 2)}
+
+
+def test_a_macro_under_a_condition_is_certain_under_that_condition_alone() -> None:
+    seen = analysed(
+        {
+            "trace.h": "#ifdef TRACE\n#define trace(x) record(x)\n"
+            "static void inside(void) { trace(1); }\n#endif\n"
+            "static void outside(void) { trace(2); }\n",
+            "a.c": '#include <trace/all.h>\n#include "trace.h"\nvoid run(void) { trace(3); }\n',
+        }
+    )
+    assert seen.calls == {("trace.h:inside", "trace.h:trace", 3)}
+    assert seen.counts.unresolved == 2
+
+
+def test_the_guard_of_a_header_and_what_is_for_c_plus_plus_alone_are_no_conditions() -> None:
+    for opening in ("#ifndef A_H", "#if !defined(A_H)"):
+        seen = analysed(
+            {
+                "a.h": f'{opening}\n#define A_H\n#ifdef __cplusplus\nextern "C" {{\n#endif\n'
+                "#define twice(x) ((x) + (x))\n#define again twice\nint once(int x);\n"
+                "#ifdef __cplusplus\n}\n#endif\n#endif\n",
+                "a.c": '#include "a.h"\nint once(int x) { return again(twice(x)); }\n'
+                "int run(void) { return once(1); }\n",
+            }
+        )
+        assert seen.calls == {
+            ("a.c:once", "a.h:twice", 2),
+            ("a.c:run", "a.c:once", 3),
+        }, opening
+
+
+def test_a_function_under_a_condition_that_nothing_rivals_is_found() -> None:
+    seen = analysed(
+        {"a.c": "#ifdef TEST\nvoid only(void) {}\nvoid run(void) { only(); }\n#endif\n"}
+    )
+    assert seen.calls == {("a.c:run", "a.c:only", 3)}

@@ -319,3 +319,112 @@ def test_any_text_gives_facts_whose_lines_are_in_range(source: str) -> None:
 def test_any_order_of_the_words_of_the_language_gives_facts(words: list[str]) -> None:
     facts = parsed("a.h", " ".join(words))
     assert facts.lines == 1
+
+
+def test_the_number_of_arguments_tells_overloads_apart() -> None:
+    seen = analysed(
+        {
+            "a.h": """#pragma once
+class Base {
+public:
+    Base();
+    Base(int a, int b = 2);
+    void log(const char *format, ...);
+    void log(void) { }
+};
+int parse(int a);
+int parse(int a, int b);
+""",
+            "a.cpp": """#include "a.h"
+Base::Base() : Base(1) { }
+Base::Base(int a, int b) { log(); }
+void Base::log(const char *format, ...) { }
+int parse(int a) { return parse(a, 1); }
+int parse(int a, int b) { Base made(a, b); Base{}; return a; }
+""",
+            "b.cpp": """#include "a.h"
+class Heir : public Base {
+    Heir() : Base(1, 2) { log("x", 1, 2); new Base(); }
+};
+int use(int a) { return parse(a); }
+""",
+        }
+    )
+
+    assert {
+        ("a.cpp", 2, "a.cpp", 3),  # by the default value in the header
+        ("a.cpp", 3, "a.h", 7),
+        ("a.cpp", 5, "a.cpp", 6),
+        ("a.cpp", 6, "a.cpp", 3),
+        ("a.cpp", 6, "a.cpp", 2),
+        ("b.cpp", 3, "a.cpp", 3),
+        ("b.cpp", 3, "a.cpp", 4),
+        ("b.cpp", 3, "a.cpp", 2),
+        ("b.cpp", 5, "a.cpp", 5),
+    } == seen.places
+    assert seen.counts.unresolved == 0
+
+
+def test_overloads_that_take_as_many_are_not_guessed() -> None:
+    seen = analysed(
+        {
+            "a.cpp": """struct Value {
+    Value() { }
+    Value(int a) { }
+    Value(const char *a) { }
+    int &get() { return a; }
+    const int &get() const { return a; }
+    int a;
+};
+template <class... T> void pass(T... all) { take(all...); }
+void take(int a) { }
+void take(int a, int b) { }
+void use(Value &v) { Value one(1); v.get(); pass(1, 2); }
+"""
+        }
+    )
+
+    assert seen.places == {("a.cpp", 12, "a.cpp", 9)}
+    assert seen.counts.unresolved == 3
+
+
+def test_a_promise_is_kept_by_the_overload_that_takes_as_many() -> None:
+    seen = analysed(
+        {
+            "a.h": """#pragma once
+class Reader {
+public:
+    void read(int a);
+    virtual void read(int a, int b) = 0;
+};
+""",
+            "a.cpp": """#include "a.h"
+void Reader::read(int a) { read(a, 1); }
+""",
+        }
+    )
+
+    assert seen.places == {("a.cpp", 2, "a.h", 5)}
+
+
+def test_what_a_header_has_for_c_plus_plus_and_for_c_is_told_apart() -> None:
+    for condition in ("#ifdef __cplusplus", "#if defined(__cplusplus)"):
+        seen = analysed(
+            {
+                "env.h": "struct Table { int size; };\n"
+                "class Wrapped {\npublic:\n    int size() { return 1; }\n};\n"
+                f"{condition}\ntypedef Wrapped Env;\n#else\ntypedef Table *Env;\n#endif\n",
+                "a.cpp": '#include "env.h"\nint run(Env *env) { return env->size(); }\n',
+            }
+        )
+        assert seen.calls == {("a.cpp:run", "env.h:Wrapped.size", 2)}, condition
+
+
+def test_overloads_are_not_rivals_because_one_of_them_is_under_a_condition() -> None:
+    seen = analysed(
+        {
+            "a.cpp": "void put(int a) {}\n#ifdef WIDE\nvoid put(int a, int b) {}\n#endif\n"
+            "void run() { put(1); }\n"
+        }
+    )
+    assert seen.calls == {("a.cpp:run", "a.cpp:put", 5)}

@@ -390,6 +390,130 @@ def test_code_nested_without_end_and_broken_code_give_what_can_be_made_out() -> 
     assert "Good" in {one.name for one in broken.declarations}
 
 
+def test_the_number_of_arguments_tells_overloads_apart() -> None:
+    seen = analysed(
+        {
+            "A.cs": """class A {
+    public A() : this(1) { }
+    public A(int a) { }
+    static A() { }
+    void F() { F(1); F(1, 2); F(1, 2, 3, 4); new A(); A made = new(1); }
+    void F(int a, int b = 2) { }
+    void F(int a, int b, int c, params int[] more) { }
+}
+class B : A {
+    B() : base(1) { }
+    B(int a) : base() { }
+}
+"""
+        }
+    )
+
+    assert seen.runs("A.cs", 2) == {3}
+    assert seen.runs("A.cs", 5) == {2, 3, 6, 7}
+    assert seen.runs("A.cs", 10) == {3}
+    assert seen.runs("A.cs", 11) == {2}
+    assert seen.counts.unresolved == 0
+
+
+def test_overloads_that_take_as_many_are_not_guessed() -> None:
+    seen = analysed(
+        {
+            "A.cs": """partial class A {
+    void F(int a) { }
+    void G() { F(1); }
+}
+""",
+            "B.cs": """partial class A {
+    void F(string a) { }
+}
+""",
+        }
+    )
+
+    assert seen.places == set()
+    assert seen.counts.unresolved == 1
+
+
+def test_what_is_written_for_an_interface_or_for_a_type_is_another_function() -> None:
+    seen = analysed(
+        {
+            "A.cs": """interface I { void F(); }
+partial class A : I {
+    void I.F() { }
+    public void F() { }
+    T Get<T>(string a) => default;
+    string Get(string a) => a;
+    partial void Later(int a);
+    partial void Later(int a) { }
+    void Go() { F(); Get("x"); Later(1); }
+}
+"""
+        }
+    )
+
+    assert seen.runs("A.cs", 9) == {4, 8}
+    assert seen.counts.unresolved == 1  # whether a T or a string, types alone tell
+
+
+def test_parts_of_a_class_overload_each_other() -> None:
+    seen = analysed(
+        {
+            "A.cs": "partial class A { void F(int a) { } void G() { F(1, 2); } }",
+            "B.cs": "partial class A {\n void F(int a, int b) { }\n}",
+        }
+    )
+
+    assert seen.places == {("A.cs", 1, "B.cs", 2)}
+
+
+def test_what_an_extension_extends_is_not_counted_among_its_arguments() -> None:
+    seen = analysed(
+        {
+            "A.cs": """class A {
+    public void Own(int a, int b) { }
+    void Go() {
+        this.Add(1);
+        this.Add(1, 2);
+        this.Own(1);
+        X.Add(this, 1);
+    }
+}
+static class X {
+    public static void Add(this A a, int b) { }
+    public static void Add(this A a, int b, int c) { }
+    public static void Own(this A a, int b) { }
+}
+"""
+        }
+    )
+
+    assert seen.runs("A.cs", 4) == {11}
+    assert seen.runs("A.cs", 5) == {12}
+    assert seen.runs("A.cs", 6) == {13}
+    assert seen.runs("A.cs", 7) == {11}
+
+
+def test_a_struct_and_a_class_with_parameters_have_constructors_that_they_do_not_declare() -> None:
+    seen = analysed(
+        {
+            "A.cs": """struct S {
+    public S(int a) { }
+    static S Make() => new S();
+    static S Make(int a) => new S(a);
+}
+class C(int a, int b) {
+    C() : this(1, 2) { }
+}
+"""
+        }
+    )
+
+    assert seen.runs("A.cs", 3) == {1}
+    assert seen.runs("A.cs", 4) == {2}
+    assert seen.runs("A.cs", 7) == {6}
+
+
 WORDS = (
     "class A { } ( ) < > . , ; new this base using static namespace * ? : => [ ] \" ' // /* */ "
     "enum record interface int var x Foo = is as case switch foreach in try catch ?. ! :: global "

@@ -366,3 +366,49 @@ _WORDS = st.lists(st.sampled_from(_VOCABULARY.split()), max_size=40).map(" ".joi
 @given(st.one_of(st.text(), _WORDS))
 def test_any_text_has_facts(source: str) -> None:
     assert parsed("a.go", source.encode("utf-8", "replace")).language == "go"
+
+
+def _resolved_in_body(body: str, outside: str = "") -> set[tuple[str, str]]:
+    source = (
+        "package a\n\ntype T struct{}\n\nfunc (t *T) Run() {}\nfunc one() {}\nfunc two() {}\n"
+        f"func make() *T {{ return nil }}\n{outside}\nfunc run(x bool) {{\n{body}\n}}\n"
+    )
+    seen = analysed({"go.mod": "module example.org/a\n", "a.go": source})
+    return {callee for callee in seen.callees if callee[0] == "a.go:run"}
+
+
+def test_which_function_a_variable_holds_is_not_known_once_it_is_assigned_to() -> None:
+    assert _resolved_in_body("f := one\nf()") == {("a.go:run", "a.go:one")}
+    for body in (
+        "f := one\nif x {\nf = two\n}\nf()",
+        "f := one\nfor {\nf()\nf = two\n}",
+        "f := one\ngo func() {\nf = two\n}()\nf()",
+        "f := one\nf, y := two, 1\nf()\n_ = y",
+        "f := one\nfor _, f = range all {\n}\nf()",
+        "f := one\ng := f\nf = two\ng()",
+        "f := func() {}\nif x {\nf = two\n}\nf()",
+    ):
+        assert _resolved_in_body(body) == set(), body
+
+
+def test_a_variable_that_is_assigned_to_keeps_its_type() -> None:
+    assert _resolved_in_body("t := make()\nt = other()\nt.Run()") == {
+        ("a.go:run", "a.go:make"),
+        ("a.go:run", "a.go:T.Run"),
+    }
+
+
+def test_a_function_in_a_variable_of_the_package_is_not_known_once_it_is_assigned_to() -> None:
+    for declared in ("var f = one", "var f = func() {}"):
+        assert _resolved_in_body("f()", declared)
+        assert not _resolved_in_body("f()", f"{declared}\nfunc set() {{ f = two }}"), declared
+
+
+def test_functions_in_variables_of_one_name_are_not_taken_for_each_other() -> None:
+    seen = analysed(
+        {
+            "a.go": "package a\n\nfunc run(x bool) {\n\tif x {\n\t\tf := func() {}\n\t\tf()\n"
+            "\t} else {\n\t\tf := func() {}\n\t\tf()\n\t}\n}\n"
+        }
+    )
+    assert {line for _, _, line in seen.calls} == {6}

@@ -200,6 +200,24 @@ def overloads_of_one_java_method(n: int) -> Sources:
     return {"a.java": "class A {" + "".join("void f(int a) { f(1); }" for _ in range(n)) + "}"}
 
 
+def overloads_of_one_cpp_method_that_are_promised_and_defined(n: int) -> Sources:
+    promised = "".join(f"void f(T{at} a);\n" for at in range(n))
+    defined = "".join(f"void A::f(T{at} a) {{ f(a); }}\n" for at in range(n))
+    return {"a.cpp": f"class A {{ {promised} }};\n{defined}"}
+
+
+def csharp_extensions_of_one_class(n: int) -> Sources:
+    extensions = "".join(f"static void F(this A a, T{at} b) {{ a.F(b); }}\n" for at in range(n))
+    return {"a.cs": f"class A {{ }}\nstatic class X {{ {extensions} }}"}
+
+
+def java_overloads_that_are_inherited_through_many_classes(n: int) -> Sources:
+    methods = "void f(int a) { f(1, 2); } void f(int a, int b) { }"
+    return {
+        "a.java": "\n".join(f"class A{at} extends A{at + 1} {{ {methods} }}" for at in range(n))
+    }
+
+
 CASES: dict[Callable[[int], Sources], Callable[[int], int]] = {
     csharp_classes_that_inherit_in_a_ring: lambda n: n,
     typescript_classes_that_inherit_in_a_ring_of_files: lambda n: n,
@@ -217,7 +235,10 @@ CASES: dict[Callable[[int], Sources], Callable[[int], int]] = {
     rust_crates_in_one_archive: lambda n: n,
     copies_of_one_npm_package: lambda n: n,
     ruby_files_of_one_name: lambda n: n,
-    overloads_of_one_java_method: lambda n: n,
+    overloads_of_one_java_method: lambda _: 0,  # of so many, none is certain
+    overloads_of_one_cpp_method_that_are_promised_and_defined: lambda _: 0,
+    csharp_extensions_of_one_class: lambda _: 0,
+    java_overloads_that_are_inherited_through_many_classes: lambda n: n,
 }
 """How many calls are resolved, by the size."""
 

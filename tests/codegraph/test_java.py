@@ -376,6 +376,115 @@ def test_code_nested_without_end_and_broken_code_give_what_can_be_made_out() -> 
     assert "A.good" in {one.qualified for one in broken.declarations}
 
 
+def test_the_number_of_arguments_tells_overloads_apart() -> None:
+    seen = analysed(
+        {
+            "K.java": """class K {
+    K() { this(1); }
+    K(int a) { }
+    void go() { go(1); go(1, 2, 3, 4); new K(); new K(/* one */ 2); }
+    void go(int a) { }
+    void go(int a, int b, int... more) { }
+}
+"""
+        }
+    )
+
+    assert seen.runs("K.java", 2) == {3}  # and not itself
+    assert seen.runs("K.java", 4) == {2, 3, 5, 6}
+    assert seen.counts.unresolved == 0
+
+
+def test_overloads_that_take_as_many_are_not_guessed() -> None:
+    seen = analysed(
+        {
+            "A.java": """class A {
+    void f(int a) { }
+    void f(String a) { }
+    A f(int a, int b) { return this; }
+    B f(int a, String b) { return null; }
+    A g() { return this; }
+    A g(int a) { return this; }
+    void go() { f(1); f(null); f(1, 2); f(1, 2).g(); g(1).g(); }
+}
+class B { void g() { } }
+"""
+        }
+    )
+
+    # What `f(1, 2)` gives is not known, but both of `g` give an A.
+    assert seen.runs("A.java", 8) == {6, 7}
+    assert seen.counts.resolved == 2
+    assert seen.counts.unresolved == 5
+
+
+def test_overloads_that_do_not_fit_leave_the_call_to_those_of_the_base() -> None:
+    seen = analysed(
+        {
+            "A.java": """class A {
+    void f(int a, int b) { }
+    void f(int a) { }
+    void one(int a) { }
+}
+class B extends A {
+    B() { super(); this.f(1, 2); f(1); f(); one(); super.f(1); }
+    void f() { }
+    @Override void f(int a) { }
+    void one(String a, int b) { }
+}
+"""
+        }
+    )
+
+    # `one()` fits none of them: the nearest is meant.
+    assert seen.runs("A.java", 7) == {1, 2, 3, 8, 9, 10}
+    assert seen.counts.unresolved == 0
+
+
+def test_a_record_has_a_constructor_that_it_does_not_declare() -> None:
+    seen = analysed(
+        {
+            "R.java": """record R(int a, int b) {
+    R(int a) { this(a, 0); }
+}
+record S(int a, int b) {
+    S { }
+    S(int a) { this(a, 0); }
+}
+record T(int a) {
+    T(int given) { this.a = given; }
+    T() { this(1); }
+}
+"""
+        }
+    )
+
+    assert seen.runs("R.java", 2) == {1}
+    assert seen.runs("R.java", 6) == {5}
+    assert seen.runs("R.java", 10) == {9}
+
+
+def test_what_an_object_of_a_class_of_its_own_does_is_not_what_its_base_does() -> None:
+    seen = analysed(
+        {
+            "A.java": """class A {
+    void x() { }
+    void go() {
+        new A() { void x() { } }.x();
+        var a = new A() { void x() { } };
+        a.x();
+        new A().x();
+    }
+}
+"""
+        }
+    )
+
+    assert seen.runs("A.java", 4) == {1}  # the constructor alone
+    assert seen.runs("A.java", 6) == set()
+    assert seen.runs("A.java", 7) == {1, 2}
+
+
 WORDS = (
     "class A { } ( ) < > . , ; new this super import static package * ? : -> @ \" ' // /* */ "
     "enum record interface int var x foo = instanceof case switch for try catch extends \n"

@@ -484,3 +484,60 @@ def test_the_names_of_deeply_nested_functions_stay_small() -> None:
     facts = parsed("a.js", "function inner() { " * 3_000 + "}" * 3_000)
     assert len(facts.declarations) == 3_000
     assert max(len(one.qualified) for one in facts.declarations) <= 1_000
+
+
+def test_of_two_functions_of_one_name_the_last_is_meant_from_the_beginning() -> None:
+    seen = analysed({"a.js": "f();\nfunction f() {}\nfunction f() { return 1; }\nf();\n"})
+    calls = [(call.line, call.callee.declaration.line) for call in seen.resolution.calls["a.js"]]
+    assert calls == [(1, 3), (4, 3)]
+
+
+def test_what_a_variable_holds_is_not_known_once_it_gets_another_value() -> None:
+    source = "class A { m() {} }\nfunction one() {}\nfunction two() {}\nfunction run(x) {\n"
+    for body, expected in (
+        ("let f = one; f();", {"a.js:one"}),
+        ("let f = one; f = one; f();", {"a.js:one"}),
+        ("let f = one; f = null; f();", {"a.js:one"}),
+        ("let f; f = one; f();", {"a.js:one"}),
+        ("let f = one; if (x) f = two; f();", set()),
+        ("let f = one; while (x) { f(); f = two; }", set()),
+        ("let f; f = one; f = x ? one : two; f();", set()),
+        ("let f = one; x.then(() => { f = two; }); f();", set()),
+        ("let f = one; [f] = x; f();", set()),
+        ("let f = one; f ||= x; f();", set()),
+        ("let f = () => {}; if (x) f = () => 1; f();", set()),
+        ("function f() {} if (x) f = two; f();", set()),
+        ("var f = function () {}; var f = function () {}; f();", set()),
+        ("let a = new A(); a = x; a.m();", {"a.js:A"}),
+        ("one = two; one();", set()),
+    ):
+        seen = analysed({"a.js": f"{source}{body}\n}}\n"})
+        assert {callee for _, callee in seen.callees} == expected, body
+
+
+def test_which_function_a_field_or_an_export_holds_is_not_known_once_it_gets_another_one() -> None:
+    functions = "function one() {}\nfunction two() {}\n"
+    for body, expected in (
+        ("class A { constructor() { this.f = one; } go() { this.f(); } }", {"a.js:one"}),
+        (
+            "class A { constructor() { this.f = one; } s() { this.f = two; } go() { this.f(); } }",
+            set(),
+        ),
+        ("exports.f = one;\nexports.f();", {"a.js:one"}),
+        ("exports.f = one;\nif (x) exports.f = two;\nexports.f();", set()),
+    ):
+        seen = analysed({"a.js": f"{functions}{body}\n"})
+        assert {callee for _, callee in seen.callees} == expected, body
+
+
+def test_a_module_that_exports_one_of_two_things_means_none_of_them() -> None:
+    seen = analysed(
+        {
+            "index.js": "if (x) { module.exports = require('./a'); }\n"
+            "else { module.exports = require('./b'); }\n",
+            "a.js": "exports.f = function () {};\n",
+            "b.js": "exports.f = function () {};\n",
+            "main.js": "const lib = require('./index');\nlib.f();\n",
+        }
+    )
+    assert seen.calls == set()

@@ -293,3 +293,15 @@ def test_no_text_is_too_much(text: str) -> None:
         assert 1 <= declaration.line <= declaration.end_line <= facts.lines
     assert all(1 <= call.line <= facts.lines for call in facts.calls)
     analysed({"a.php": source})
+
+
+def test_of_functions_and_classes_that_a_condition_chooses_from_none_is_certain() -> None:
+    seen = analysed(
+        {
+            "a.php": "<?php\nif ($x) {\n  function f() {}\n  class A { function m() {} }\n"
+            "} else {\n  function f() {}\n  class A { function m() {} }\n}\n"
+            "function run() { f(); $a = new A(); $a->m(); }\n"
+            "if (!function_exists('g')) {\n  function g() {}\n}\ng();\n"
+        }
+    )
+    assert seen.calls == {("a.php", "a.php:g", 13)}

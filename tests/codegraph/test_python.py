@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from textwrap import indent
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -474,3 +475,66 @@ def test_a_folder_without_an_init_is_a_package_only_for_what_is_in_it() -> None:
         ("a.py", "space/deep/two.py"),
         ("a.py", "build"),
     }
+
+
+def test_of_two_functions_of_one_name_the_last_is_meant() -> None:
+    seen = analysed(
+        {
+            "a.py": "def f():\n    pass\n\nf()\n\ndef run():\n    f()\n\n"
+            "def f():\n    pass\n\nf()\n\n"
+            "class A:\n    def m(self):\n        pass\n    def m(self):\n        pass\n"
+            "    def go(self):\n        self.m()\n"
+        }
+    )
+    calls = [(call.line, call.callee.declaration.line) for call in seen.resolution.calls["a.py"]]
+    assert calls == [(7, 9), (12, 9), (20, 17)]  # what line 4 calls was replaced later
+
+
+def test_of_functions_that_a_condition_chooses_from_none_is_certain() -> None:
+    one, two = "    def f():\n        pass\n", "    def f():\n        return 1\n"
+    for chosen in (
+        f"if x:\n{one}else:\n{two}",
+        f"try:\n{one}except NameError:\n{two}",
+        f"def f():\n    pass\n\nif x:\n{two}",
+        f"if x:\n{one}else:\n    f = other\n",
+        f"match x:\n    case 1:\n{indent(one, '    ')}    case _:\n{indent(two, '    ')}",
+    ):
+        source = f"def other():\n    pass\n\n{chosen}\ndef run():\n    f()\n"
+        seen = analysed({"a.py": source, "b.py": "from a import f\n\nf()\n"})
+        assert seen.calls == set(), chosen
+        assert "a.py:f" in seen.declared
+
+
+def test_of_methods_and_inner_functions_that_a_condition_chooses_from_none_is_certain() -> None:
+    f = "        def f(*a):\n            pass\n"
+    chosen = f"if x:\n{f}    else:\n{f}"
+    for source in (
+        f"class A(B):\n    {chosen}\n    def go(self):\n        self.f()\n",
+        f"def go():\n    {chosen}\n    f()\n",
+    ):
+        seen = analysed({"a.py": f"class B:\n    def f(self):\n        pass\n\n{source}"})
+        assert seen.calls == set(), source
+
+
+def test_a_function_under_a_condition_that_nothing_rivals_is_found() -> None:
+    seen = analysed(
+        {
+            "a.py": "if x:\n    def f():\n        pass\n\ndef g():\n    pass\n\n"
+            "g = cached(g)\n\nif y:\n    class A:\n        def m(self):\n            f()\n\n"
+            "def run():\n    f()\n    g()\n"
+        }
+    )
+    assert seen.calls == {
+        ("a.py:A.m", "a.py:f", 13),
+        ("a.py:run", "a.py:f", 16),
+        ("a.py:run", "a.py:g", 17),
+    }
+
+
+def test_a_variable_that_a_function_gives_another_value_is_not_known() -> None:
+    source = "def one():\n    pass\n\nh = one\n\ndef run():\n    h()\n"
+    assert ("a.py:run", "a.py:one") in analysed({"a.py": source}).callees
+    for assigned in ("h = two", "one = two"):
+        name = assigned.split()[0]
+        changed = f"{source}\ndef change(two):\n    global {name}\n    {assigned}\n"
+        assert analysed({"a.py": changed}).calls == set(), assigned

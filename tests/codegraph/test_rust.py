@@ -378,3 +378,56 @@ _WORDS = st.lists(st.sampled_from(_VOCABULARY.split()), max_size=40).map(" ".joi
 @given(st.one_of(st.text(), _WORDS))
 def test_any_text_has_facts(source: str) -> None:
     assert parsed("src/lib.rs", source.encode("utf-8", "replace")).language == "rust"
+
+
+def test_of_items_that_cfg_chooses_from_none_is_certain() -> None:
+    for one, other, call in (
+        ("fn pick() {}", "fn pick() {}", "pick()"),
+        ("mod pick { pub fn it() {} }", "mod pick { pub fn it() {} }", "pick::it()"),
+        ("struct Pick;", "struct Pick { size: u8 }", "Pick { size: 1 }"),
+        ("macro_rules! pick { () => {} }", "macro_rules! pick { () => { 1 } }", "pick!()"),
+    ):
+        seen = analysed(
+            {
+                "src/lib.rs": f"#[cfg(unix)]\n{one}\n#[cfg(not(unix))]\n// otherwise\n"
+                f"#[inline]\n{other}\nfn run() {{ {call}; }}\n"
+            }
+        )
+        assert seen.calls == set(), call
+        assert seen.counts.unresolved == 1
+
+
+def test_of_methods_that_cfg_chooses_from_none_is_certain() -> None:
+    for methods in (
+        "impl T {\n#[cfg(unix)]\nfn pick(&self) {}\n#[cfg(windows)]\nfn pick(&self) {}\n}",
+        "#[cfg(unix)]\nimpl T { fn pick(&self) {} }\n#[cfg(windows)]\nimpl T { fn pick(&self) {} }",
+    ):
+        seen = analysed({"src/lib.rs": f"struct T;\n{methods}\nfn run(t: &T) {{ t.pick(); }}\n"})
+        assert seen.calls == set(), methods
+
+
+def test_an_item_under_cfg_that_nothing_rivals_is_found() -> None:
+    seen = analysed({"src/lib.rs": "#[cfg(unix)]\nfn pick() {}\nfn run() { pick(); }\n"})
+    assert seen.calls == {("src/lib.rs:run", "src/lib.rs:pick", 3)}
+
+
+def test_a_function_of_several_traits_is_not_guessed_but_one_of_the_type_itself_is_meant() -> None:
+    source = (
+        "struct T;\nimpl From<A> for T { fn from(a: A) -> T { T } }\n"
+        "impl From<B> for T { fn from(b: B) -> T { T } }\n"
+        "impl Show for T { fn show(&self) {} }\nimpl T { fn show(&self) {} }\n"
+        "fn run(t: &T) {\n    T::from(1);\n    t.show();\n}\n"
+    )
+    seen = analysed({"src/lib.rs": source})
+    assert [(caller, line) for caller, _, line in seen.calls] == [("src/lib.rs:run", 8)]
+    (call,) = seen.resolution.calls["src/lib.rs"]
+    assert call.callee.declaration.line == 5
+
+
+def test_which_function_a_mutable_variable_holds_is_not_known() -> None:
+    for body, expected in (
+        ("let f = one; f();", 1),
+        ("let mut f = one; if x { f = two; } f();", 0),
+    ):
+        source = f"fn one() {{}}\nfn two() {{}}\nfn run(x: bool) {{ {body} }}\n"
+        assert len(analysed({"src/lib.rs": source}).calls) == expected

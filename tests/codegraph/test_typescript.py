@@ -316,3 +316,18 @@ export function setup() { store = new Store(); }
         }
     )
     assert ("b.ts", "a.ts:Store.get", 2) in seen.calls
+
+
+def test_which_function_a_variable_holds_is_not_known_once_it_gets_another_one() -> None:
+    source = (
+        "class A { m(): void {} }\nfunction one() {}\nfunction two() {}\nfunction run(x: any) {\n"
+    )
+    for body, expected in (
+        ("let f = one; f();", {"a.ts:one"}),
+        ("let f = one; if (x) f = two; f();", set()),
+        # The type of a variable is that which is stated, or that of its first value.
+        ("let a: A = x; a = x.other; a.m();", {"a.ts:A.m"}),
+        ("let a = new A(); a = x; a.m();", {"a.ts:A", "a.ts:A.m"}),
+    ):
+        seen = analysed({"a.ts": f"{source}{body}\n}}\n"})
+        assert {callee for _, callee in seen.callees} == expected, body

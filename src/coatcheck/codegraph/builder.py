@@ -119,6 +119,7 @@ class Builder:
         static: bool = False,
         forward: bool = False,
         partial: bool = False,
+        parameters: tuple[int, int] | None = None,
     ) -> int:
         """Note a declaration; returns its index. Walk its insides within ``inside(index)``."""
         if kind == "namespace" and not _is_module_name(name):
@@ -144,6 +145,7 @@ class Builder:
                 static,
                 forward,
                 partial,
+                parameters,
             )
         )
         return len(self.facts.declarations) - 1
@@ -164,8 +166,8 @@ class Builder:
             Import(line_of(node), module, tuple(bindings), kind, exported, self.here)
         )
 
-    def call(self, node: Node, callee: Ref) -> None:
-        self.facts.calls.append(Call(line_of(node), self.here, callee))
+    def call(self, node: Node, callee: Ref, arguments: int = -1) -> None:
+        self.facts.calls.append(Call(line_of(node), self.here, callee, arguments))
 
     def variable(self, name: str, type_or_value: Ref) -> None:
         """A variable or parameter of the innermost function, or of the file, and what it holds.

@@ -47,4 +47,16 @@ class Package:
     names: tuple[str, ...] = ()
 
 
-Entity = Declared | Instance | Module | Package | Outside
+@dataclass(frozen=True, slots=True)
+class Overloads:
+    """Functions of one name: which of them a call runs, its arguments have to tell.
+
+    ``levels`` are those of a class, then those of what it extends, and so on; ``extensions`` the
+    same for functions that are declared elsewhere and called as methods.
+    """
+
+    levels: tuple[tuple[Declared, ...], ...]
+    extensions: tuple[tuple[Declared, ...], ...] = ()
+
+
+Entity = Declared | Instance | Module | Package | Outside | Overloads

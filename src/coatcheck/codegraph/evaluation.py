@@ -2,8 +2,9 @@
 
 Only what is certain counts. A name that two declarations claim with equal right means nothing, and
 so does everything that is reached through it. Declarations of one name in one place are an
-exception: those are overloads or redefinitions of one thing, and the first stands for all of them
-(the last, in languages where it replaces the others).
+exception: those are redefinitions of one thing, and the first stands for all of them (the last, in
+languages where it replaces the others). Overloads are not one thing: the number of a call's
+arguments has to tell which of them it runs, and the call is not resolved if it does not.
 
 Code that refers to itself in circles, or in chains without end, is legal input: whatever is being
 evaluated already means nothing when it is met again, and so does what lies too deep.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from coatcheck.codegraph.choices import Choices
-from coatcheck.codegraph.entities import Declared, Entity, Instance, Module, Package
+from coatcheck.codegraph.entities import Declared, Entity, Instance, Module, Overloads, Package
 from coatcheck.codegraph.facts import FILE, Ref
 from coatcheck.codegraph.forward import definitions
 from coatcheck.codegraph.language import Inside, Language, Outside
@@ -25,6 +26,7 @@ from coatcheck.codegraph.names import FileNames
 from coatcheck.codegraph.neighbourhood import Neighbourhood
 from coatcheck.codegraph.parts import WholeMembers, holders_of, parts_of
 from coatcheck.codegraph.project import Project
+from coatcheck.codegraph.shapes import is_overloadable, levels_of, shape_of
 from coatcheck.codegraph.stars import Stars
 
 _DEPTH_MAX: Final = 40
@@ -69,7 +71,7 @@ class Evaluator:
         self._forget()
         self._find_receivers()
         self._definitions.update(definitions(self.files.values(), self._owners))
-        self._choices.definitions = self._definitions
+        self._choices.know(self._definitions)
 
     def _forget(self) -> None:
         self._found: dict[_Name, Entity | None] = {}
@@ -77,6 +79,9 @@ class Evaluator:
         self._held: dict[tuple[str, int, str], Entity | None] = {}
         self._targets: dict[tuple[str, int], Entity | None] = {}
         self._agreed: dict[tuple[int, str, bool, bool], tuple[Sequence[str], Entity | None]] = {}
+        self._constructors: dict[Declared, Declared | Overloads | None] = {}
+        self._inside_and_outside: dict[tuple[Declared, str], list[Declared]] = {}
+        self._without_functions: dict[tuple[Declared, str], list[Declared]] = {}
         self.lineages.forget()
         self._stars.forget()
 
@@ -130,8 +135,11 @@ class Evaluator:
         finally:
             self._depth -= 1
 
-    def callee(self, path: str, scope: int, ref: Ref) -> Entity | None:
-        """What a call runs: a function, a class if it declares no constructor, or the outside."""
+    def callee(self, path: str, scope: int, ref: Ref, arguments: int = -1) -> Entity | None:
+        """What a call runs: a function, a class if it declares no constructor, or the outside.
+
+        ``arguments`` is how many it is given, -1 if that is not known.
+        """
         if len(self._exported) > _EXPORTED_MAX:
             self._exported.clear()
         entity = self._walk(path, scope, ref)
@@ -140,33 +148,51 @@ class Evaluator:
         if isinstance(entity, Instance):
             # Only `this(...)` and `super(...)` run a constructor of what they name.
             entity = entity.of if ref.base in ("self", "super") and not ref.steps else None
+        if isinstance(entity, Overloads):
+            entity = self._choices.chosen(entity, arguments, path)
         if not isinstance(entity, Declared):
             return entity if isinstance(entity, Outside) else None
-        return self._called(entity)
+        return self._called(entity, arguments, path)
 
-    def _called(self, entity: Declared) -> Entity | None:
+    def _called(self, entity: Declared, arguments: int, asker: str) -> Entity | None:
         match entity.declaration.kind:
             case "class":
-                return (
-                    self._definitions.get(entity, entity)
-                    if (constructor := self._constructor(entity)) is None
-                    else self._definitions.get(constructor, constructor)
-                )
+                made_by: Declared | Overloads | None = self._constructor(entity) or entity
+                if isinstance(made_by, Overloads):
+                    made_by = self._choices.chosen(made_by, arguments, asker)
+                return None if made_by is None else self._definitions.get(made_by, made_by)
             case "type":
                 stands_for = self.instance_of(entity)
                 if isinstance(stands_for, Instance) and stands_for.of is not entity:
-                    return self._called(stands_for.of)
+                    return self._called(stands_for.of, arguments, asker)
                 return stands_for if isinstance(stands_for, Outside) else entity
             case "namespace":
                 return None
             case "function":
                 return self._definitions.get(entity, entity)
 
-    def _constructor(self, of: Declared) -> Declared | None:
+    def _constructor(self, of: Declared) -> Declared | Overloads | None:
+        if of not in self._constructors:
+            self._constructors[of] = self._find_constructor(of)
+        return self._constructors[of]
+
+    def _find_constructor(self, of: Declared) -> Declared | Overloads | None:
         for pattern in self.files[of.path].language.constructors:
-            candidates = self._own_members(of, pattern.replace("{}", of.declaration.name))
-            found = self._choices.one_of(candidates, False, True, of.path) if candidates else None
-            if found is not None and found.declaration.kind == "function":
+            candidates = [
+                one
+                for one in self._own_members(of, pattern.replace("{}", of.declaration.name))
+                # What prepares a class is not what makes an object of it.
+                if not (one.declaration.static and is_overloadable(one))
+            ]
+            if not candidates:
+                continue
+            found = self._choices.one_of(candidates, False, True, of.path)
+            if isinstance(found, Declared) and found.declaration.kind != "function":
+                continue
+            levels = levels_of(found)
+            if levels and of.declaration.parameters is not None:
+                return Overloads(((*levels[0], of),))
+            if found is not None:
                 return found
         return None
 
@@ -189,7 +215,7 @@ class Evaluator:
             if not steps:
                 above = self.lineages.of(around)[1:]
                 return above[0].instance if above else self.lineages.outside_base(around)
-            entity = self._inherited(around, steps[0].name, path)
+            entity = self._inherited(around, steps[0].name, steps[0].called, path)
             at = 1
         else:
             return None
@@ -220,10 +246,27 @@ class Evaluator:
             case Module() | Package():
                 value = self._module_value(entity)
                 return None if value is None else self.value_of_call(value)
+            case Overloads():
+                return self._value_of_overloads(entity)
             case Outside():
                 return entity
             case Instance():
                 return None
+
+    def _value_of_overloads(self, overloads: Overloads) -> Entity | None:
+        """What calling any of them gives, if that is the same. One that is overridden is not
+        called."""
+        shapes: set[str] = set()
+        value: Entity | None = None
+        for level in (*overloads.levels, *overloads.extensions):
+            called = [one for one in level if shape_of(one) not in shapes]
+            for one in called:
+                given = self.value_of_call(one)
+                if given is None or (shapes and given != value):
+                    return None
+                shapes.add(shape_of(one))
+                value = given
+        return value
 
     def instance_of(self, entity: Entity | None) -> Entity | None:
         """An object of a type."""
@@ -273,7 +316,8 @@ class Evaluator:
             local = None if as_type else declaration.locals.get(name)
             if local is not None and not self._is_pending(names.path, index, name):
                 entity = self._held_by(names.path, index, name, local)
-                if not called or names.language.calls_variables or isinstance(entity, Declared):
+                is_callable = isinstance(entity, Declared | Overloads)
+                if not called or names.language.calls_variables or is_callable:
                     return True, entity
             candidates = names.members(index).get(name)
             if candidates:
@@ -288,6 +332,8 @@ class Evaluator:
             )
             if entity is not None:
                 return True, entity
+            if declaration.kind == "namespace" and declaration.fields.get(name) == _UNKNOWN:
+                return True, None
         if index in names.imported and name in names.imported[index]:
             return True, self._imported(names, index, name, as_type)
         entity = self._starred(names, index, name, as_type)
@@ -365,6 +411,8 @@ class Evaluator:
         self, names: FileNames, name: str, as_type: bool, called: bool
     ) -> Entity | None:
         """What a file itself declares for others to see."""
+        if names.facts.variables.get(name) == _UNKNOWN:
+            return None  # and something else, perhaps
         candidates = names.members().get(name)
         if candidates:
             return self._choices.one_of(candidates, as_type, called, names.path)
@@ -482,11 +530,15 @@ class Evaluator:
                 return self._member_of_module(of.path, name, as_type)
             case Package():
                 return self._member_of_package(of, name, as_type, called, asker, language)
+            case Overloads():
+                return None
             case Instance():
                 entity = self._member_of_class(of.of, name, as_type, called, asker)
-                if isinstance(entity, Declared) and entity.declaration.static and called:
-                    # An object does not have what its class has for itself.
-                    return self._extension(of.of, name, asker) or entity
+                if isinstance(entity, Overloads) and entity.extensions:
+                    own = [one for level in entity.levels for one in level]
+                    if all(one.declaration.static for one in own):
+                        # An object does not have what its class has for itself.
+                        return Overloads((), entity.extensions)
                 return entity
             case Declared():
                 if of.declaration.kind == "type":
@@ -579,19 +631,25 @@ class Evaluator:
         self, of: Declared, name: str, as_type: bool, called: bool, asker: str
     ) -> Entity | None:
         found, entity = self._member_within(of, name, as_type, called, asker)
-        if found:
-            return entity
         of = self._whole.get(of, of)
-        extension = self._extension(of, name, asker) if called else None
-        return self.lineages.outside_base(of) if extension is None else extension
+        extensions = self._extensions_of(of, name) if called else ()
+        if not found:
+            return Overloads((), extensions) if extensions else self.lineages.outside_base(of)
+        levels = levels_of(entity)
+        return Overloads(levels, extensions) if levels and extensions else entity
 
-    def _extension(self, of: Declared, name: str, asker: str) -> Declared | None:
-        """A function that is declared elsewhere to be called as a method."""
-        for ancestor in self.lineages.of(self._whole.get(of, of)) if self._extensions else ():
-            extensions = self._extensions.get(ancestor, {}).get(name)
+    def _extensions_of(self, of: Declared, name: str) -> tuple[tuple[Declared, ...], ...]:
+        """The functions that are declared elsewhere to be called as methods."""
+        if not self._extensions:
+            return ()
+        levels: list[tuple[Declared, ...]] = []
+        for ancestor in self.lineages.of(of):
+            extensions = self._extensions.get(ancestor, {}).get(name, ())
+            if len(extensions) > _OVERLOADS_MAX:
+                return (*levels, ())  # of so many, none is certain
             if extensions:
-                return self._choices.one_of(extensions, False, True, asker)
-        return None
+                levels.append(tuple(extensions))
+        return tuple(levels)
 
     def _member_within(
         self, of: Declared, name: str, as_type: bool, called: bool, asker: str
@@ -599,8 +657,12 @@ class Evaluator:
         """Whether a class of the archive says of itself that it has a member, and which."""
         of = self._whole.get(of, of)
         holders = self._holders.get(name, _NOBODY)
-        lineage = [one for one in self.lineages.of(of) if one in holders] if holders else ()
-        searches: tuple[Callable[[Declared, str, str, bool], Entity | None], ...] = (
+        lineage = [one for one in self.lineages.of(of) if one in holders] if holders else []
+        for at, ancestor in enumerate(lineage):
+            if _is_one_of_several(ancestor, name):
+                del lineage[at + 1 :]
+                break
+        searches: tuple[_Search, ...] = (
             (self._own_member, self._field)
             if called or as_type
             else (self._field, self._own_member)
@@ -610,34 +672,47 @@ class Evaluator:
             # Where members need no name before them, a field may have the name of its type.
             searches = (self._own_member,)
         for search in searches:
-            for ancestor in lineage:
-                entity = search(ancestor, name, asker, as_type)
-                if entity is not None:
-                    return True, None if entity is _OPAQUE else entity
+            entity = _first(search, lineage, name, asker, as_type, called)
+            if entity is not None:
+                return True, None if entity is _OPAQUE else entity
         if called and self._names_constructor(of, name):
             return True, of
         return False, None
 
     def _own_member(
         self, of: Declared, name: str, asker: str, as_type: bool = False
-    ) -> Declared | None:
+    ) -> Declared | Overloads | None:
         """What a class declares itself, inside of it or elsewhere in its name."""
         candidates = self._own_members(of, name)
         if (as_type and self.files[of.path].language.implicit_self) or (
             name == of.declaration.name and self._names_constructor(of, name)
         ):
             # Neither a method nor a constructor hides a class of its name.
-            candidates = [one for one in candidates if one.declaration.kind != "function"]
+            key = (of, name)
+            if key not in self._without_functions:
+                self._without_functions[key] = [
+                    one for one in candidates if one.declaration.kind != "function"
+                ]
+            candidates = self._without_functions[key]
         return self._choices.one_of(candidates, as_type, True, asker) if candidates else None
 
     def _own_members(self, of: Declared, name: str) -> list[Declared]:
+        members = (
+            self._whole_members.of(of, self._parts[of])
+            if of in self._parts
+            else self.files[of.path].members(of.index)
+        )
+        inside = members.get(name, [])
         outside = self._outside_members.get(of)
-        if outside is not None and name in outside:
-            # In the class is its promise, outside of it the function itself.
+        if outside is None or name not in outside:
+            return inside
+        # In the class is its promise, outside of it the function itself; or another of its name.
+        if not any(map(is_overloadable, inside)):
             return outside[name]
-        if of not in self._parts:
-            return self.files[of.path].members(of.index).get(name, [])
-        return self._whole_members.of(of, self._parts[of]).get(name, [])
+        key = (of, name)
+        if key not in self._inside_and_outside:
+            self._inside_and_outside[key] = [*outside[name], *inside]
+        return self._inside_and_outside[key]
 
     def _field(self, of: Declared, name: str, asker: str, as_type: bool = False) -> Entity | None:
         del asker, as_type
@@ -650,18 +725,19 @@ class Evaluator:
         entity = self._held_by(part.path, part.index, name, ref)
         return _OPAQUE if entity is None else entity
 
-    def _inherited(self, of: Declared, name: str, asker: str) -> Entity | None:
+    def _inherited(self, of: Declared, name: str, called: bool, asker: str) -> Entity | None:
         above = self.lineages.of(of)[1:]
         holders = self._holders.get(name, _NOBODY)
-        for ancestor in above if holders else ():
-            if ancestor not in holders:
-                continue
-            entity = self._own_member(ancestor, name, asker) or self._field(ancestor, name, asker)
-            if entity is not None:
-                return None if entity is _OPAQUE else entity
+        lineage = [one for one in above if one in holders] if holders else ()
+        entity = _first(self._member_or_field, lineage, name, asker, False, called)
+        if entity is not None:
+            return None if entity is _OPAQUE else entity
         if above and self._names_constructor(above[0], name):
             return above[0]
         return self.lineages.outside_base(of)
+
+    def _member_or_field(self, of: Declared, name: str, asker: str, as_type: bool) -> Entity | None:
+        return self._own_member(of, name, asker, as_type) or self._field(of, name, asker, as_type)
 
     def _names_constructor(self, of: Declared, name: str) -> bool:
         patterns = self.files[of.path].language.constructors
@@ -708,6 +784,45 @@ class Evaluator:
         return None
 
 
+_Search = Callable[[Declared, str, str, bool], Entity | None]
+"""Finds a member of a class by its name, for a file that asks for it, as a type or not."""
+
+
+def _first(
+    search: _Search,
+    lineage: Iterable[Declared],
+    name: str,
+    asker: str,
+    as_type: bool,
+    called: bool,
+) -> Entity | None:
+    """What the first of a lineage has by a name; overloads that are called, what all of it has."""
+    levels: list[tuple[Declared, ...]] = []
+    gathered = 0
+    for ancestor in lineage:
+        entity = search(ancestor, name, asker, as_type)
+        own = levels_of(entity) if called else ()
+        levels += own
+        gathered += sum(map(len, own))
+        if entity is not None and not own:
+            return Overloads(tuple(levels)) if levels else entity
+        if gathered > _OVERLOADS_MAX:
+            break
+    if len(levels) == 1 and len(levels[0]) == 1:
+        return levels[0][0]
+    return Overloads(tuple(levels)) if levels else None
+
+
+_OVERLOADS_MAX: Final = 100
+"""Of one lineage: what is further up than so many is left out."""
+
+
+def _is_one_of_several(of: Declared, name: str) -> bool:
+    """Whether a class has members of a name that a condition chooses from (``rivals.py``)."""
+    held = of.declaration.fields.get(name)
+    return held is not None and held.base == "opaque" and bool(held.steps)
+
+
 _REEXPORTING_FILES_MAX: Final = 50
 """Above that, what the files of a package re-export is not looked for: they would all be asked."""
 
@@ -718,6 +833,9 @@ _AGREEING_FILES_FEW: Final = 20
 
 _PENDING: Final = Package(("<pending>",))
 """Stands in the place of what is being evaluated."""
+
+_UNKNOWN: Final = Ref("opaque", ())
+"""What is held by a name that is there, and of which no more is known."""
 
 _OPAQUE: Final = Package(("<opaque>",))
 """A field that is there, and of which no more is known."""

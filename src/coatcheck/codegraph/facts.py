@@ -69,7 +69,10 @@ class Declaration(msgspec.Struct, array_like=True):
     one is known to exist, and hides what has its name further out. ``forward`` says that it is
     declared here and defined elsewhere (a prototype in C, a method without a body in a C++ class).
     ``partial`` declarations of one qualified name in one package are one thing, in whatever files
-    (C#, Ruby, the namespaces of C++).
+    (C#, Ruby, the namespaces of C++). ``parameters`` is how many arguments a function takes, at
+    least and at most (-1: any number), the receiver of an extension method not counted; of a
+    class, what the constructor takes that it has without declaring one. None, where a name stands
+    for one function whatever it is given.
     """
 
     kind: Kind
@@ -87,6 +90,7 @@ class Declaration(msgspec.Struct, array_like=True):
     static: bool = False
     forward: bool = False
     partial: bool = False
+    parameters: tuple[int, int] | None = None
 
 
 class Binding(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -118,12 +122,14 @@ class Import(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Call(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A call on ``line``, inside the function or class with the index ``caller``, or FILE.
 
-    The last step of ``callee`` is what is called.
+    The last step of ``callee`` is what is called, with so many ``arguments``: -1 if only running
+    tells (``f(*all)``), or if no function of the language is told from another by them.
     """
 
     line: int
     caller: int
     callee: Ref
+    arguments: int = -1
 
 
 class FileFacts(msgspec.Struct, array_like=True):

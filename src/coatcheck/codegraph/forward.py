@@ -8,24 +8,25 @@ is the one that is nearest by its folders, and none if several are as near.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from coatcheck.codegraph.entities import Declared, Module
-from coatcheck.codegraph.facts import FILE
+from coatcheck.codegraph.facts import FILE, Ref
 from coatcheck.codegraph.names import FileNames
 from coatcheck.codegraph.namespaces import nearest
+from coatcheck.codegraph.shapes import is_overloadable, shape_of
 
 _MACRO: Final = "#define"
 _FAMILY: Final = {"cpp": "c"}
 """A header of C may promise what C++ defines. Other languages keep to themselves."""
 
-_DEFINITIONS_MAX: Final = 100
-"""Of one name, in files other than that of the promise: of more, none is certain."""
+_NOWHERE: Final = Ref("opaque", ())
+"""The receiver of what its name does not lead to."""
 
-_PARAMETER_NAME: Final = re.compile(r"(?<=[\s*&>])\w+(?=\s*(?:\[\s*\]\s*)*(?:,|\)$))")
-_SPACE: Final = re.compile(r"\s+")
+_DEFINITIONS_MAX: Final = 100
+"""Of one name, if overloaded or in files other than that of the promise: of more, none is certain.
+"""
 
 
 def definitions(
@@ -62,6 +63,8 @@ def definitions(
             everywhere = by_name.get((languages[promise.path], declaration.qualified), ())
             if len(everywhere) <= _DEFINITIONS_MAX:
                 candidates = [one for one in everywhere if _may_be(promise, owner, one)]
+        if is_overloadable(promise) and len(candidates) > _DEFINITIONS_MAX:
+            continue
         definition = _only(promise, candidates)
         if definition is not None:
             found[promise] = definition
@@ -75,20 +78,26 @@ def _may_be(promise: Declared, owner: Declared | None, definition: Declared) -> 
 
 
 def _only(promise: Declared, candidates: list[Declared]) -> Declared | None:
+    candidates = [one for one in candidates if _take_as_many(promise, one)]
     if len(candidates) > 1:
         candidates = [one for one in candidates if one.path == promise.path] or candidates
     if len(candidates) > 1:
-        shape = _shape(promise)
-        candidates = [one for one in candidates if _shape(one) == shape] or candidates
+        shape = shape_of(promise)
+        alike = [one for one in candidates if shape_of(one) == shape]
+        overloaded = is_overloadable(promise) and len({shape_of(one) for one in candidates}) > 1
+        if overloaded and not alike:
+            return None  # it may be any of them: one type can be written in several ways
+        candidates = alike or candidates
     if len(candidates) > 1:
         near = nearest({one.path for one in candidates}, promise.path)
         candidates = [one for one in candidates if one.path in near]
+    if len(candidates) > 1 and any(one.declaration.receiver == _NOWHERE for one in candidates):
+        return None  # the preprocessor chooses one of them
     paths = {one.path for one in candidates}
-    # Several in one file are those that the preprocessor chooses from.
     return candidates[0] if len(paths) == 1 else None
 
 
-def _shape(declared: Declared) -> str:
-    """The types of a function's parameters, by which overloads are told apart."""
-    _, _, parameters = declared.declaration.signature.partition("(")
-    return _SPACE.sub("", _PARAMETER_NAME.sub("", parameters))
+def _take_as_many(promise: Declared, definition: Declared) -> bool:
+    """Whether both have as many parameters. Which of these can be left out, one alone says."""
+    promised, defined = promise.declaration.parameters, definition.declaration.parameters
+    return promised is None or defined is None or promised[1] == defined[1]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coatcheck.codegraph.entities import Declared, Entity, Instance, Module, Package
+from coatcheck.codegraph.entities import Declared, Entity, Instance, Module, Overloads, Package
 from coatcheck.codegraph.evaluation import Evaluator
 from coatcheck.codegraph.facts import IMPLIED
 from coatcheck.codegraph.language import Outside
@@ -91,12 +91,12 @@ def resolve(project: Project) -> Resolution:
 
 def _calls(evaluator: Evaluator, names: FileNames, counts: CallCounts) -> list[ResolvedCall]:
     found: list[ResolvedCall] = []
-    known: dict[tuple[int, int], Entity | None] = {}
+    known: dict[tuple[int, int, int], Entity | None] = {}
     for call in names.facts.calls:
         # Equal references of a project are one object, and quicker told apart by that.
-        key = (call.caller, id(call.callee))
+        key = (call.caller, id(call.callee), call.arguments)
         if key not in known:
-            known[key] = evaluator.callee(names.path, call.caller, call.callee)
+            known[key] = evaluator.callee(names.path, call.caller, call.callee, call.arguments)
         callee = known[key]
         if isinstance(callee, Declared):
             counts.resolved += 1
@@ -154,6 +154,8 @@ def _imported_paths(
             return (target.path,)
         case Instance():
             return (target.of.path,)
+        case Overloads():
+            return dict.fromkeys(one.path for level in target.levels for one in level)
         case Module():
             submodules = [entity.path for entity in bound if isinstance(entity, Module)]
             if submodules and len(submodules) == len(bound):

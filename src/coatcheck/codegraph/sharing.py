@@ -15,7 +15,8 @@ class Sharing:
         """The same facts, changed in place to hold no reference twice."""
         share = self._known.setdefault
         facts.calls = [
-            Call(call.line, call.caller, share(call.callee, call.callee)) for call in facts.calls
+            Call(call.line, call.caller, share(call.callee, call.callee), call.arguments)
+            for call in facts.calls
         ]
         for declaration in facts.declarations:
             for held in (declaration.locals, declaration.fields):

@@ -95,6 +95,17 @@ def test_what_python_and_the_system_provide_is_external() -> None:
     assert hiredis().counts.external > 600
 
 
+def test_what_a_condition_may_leave_out_is_not_taken_for_what_the_system_provides() -> None:
+    # win32.h: #ifdef _MSC_VER, #define snprintf c99_snprintf
+    lines = {(caller.split(":")[0], line) for caller, _, line in hiredis().calls}
+    assert not {(f"{LIB}/read.c", line) for line in (106, 107, 115)} & lines
+    assert not {(f"{LIB}/net.c", line) for line in (591, 614)} & lines
+    # So it is with the sockets of Windows, and with assert where NDEBUG is defined.
+    callees = {callee for _, callee in hiredis().callees}
+    assert not {f"{LIB}/sockcompat.h:close", f"{LIB}/win32.h:strerror_r"} & callees
+    assert f"{ASYNC}:assert" not in callees
+
+
 def test_includes_lead_to_headers_of_the_archive_or_out_of_it() -> None:
     assert {
         (HIREDIS, f"{LIB}/hiredis.h"),
@@ -111,4 +122,4 @@ def test_includes_lead_to_headers_of_the_archive_or_out_of_it() -> None:
 
 
 def test_most_calls_that_do_not_leave_the_archive_are_resolved() -> None:
-    assert hiredis().counts.resolved_rate > 0.9
+    assert hiredis().counts.resolved_rate > 0.85

@@ -33,7 +33,6 @@ def test_methods_that_headers_declare_are_found_where_they_are_defined() -> None
 
 def test_methods_that_are_defined_in_headers_are_found_there() -> None:
     assert {
-        (f"{ARRAY}.JPArray", f"{HEADERS}/jp_value.h:JPValue.getValue", 27),
         (f"{ARRAY}.JPArray", f"{HEADERS}/jp_value.h:JPValue.getClass", 29),
         (f"{ARRAY}.JPArray", f"{FRAME}.outer", 30),
         (f"{ARRAY}.JPArray", f"{HEADERS}/jp_array.h:JPArray.getJava", 49),
@@ -43,6 +42,27 @@ def test_methods_that_are_defined_in_headers_are_found_there() -> None:
         (f"{ARRAY}.setRange", f"{ARRAY_CLASS}.getComponentType", 82),
         (f"{ARRAY}.setRange", "python/include/jp_pythontypes.h:JPPySequence.use", 83),
     } <= jpype().calls
+
+
+def test_the_number_of_arguments_tells_overloads_apart() -> None:
+    hints = f"{COMMON}/jp_classhints.cpp"
+
+    assert {
+        (f"{COMMON}/jp_booleantype.cpp", 224, hints, 31),  # JPMatch(frame, object)
+        (f"{COMMON}/jp_typefactory.cpp", 181, f"{COMMON}/jp_class.cpp", 32),  # not JPClass(a, b)
+        ("python/pyjp_array.cpp", 306, f"{COMMON}/jp_array.cpp", 161),  # JPArrayView(array, all)
+    } <= jpype().places
+
+
+def test_overloads_that_take_as_many_are_not_guessed() -> None:
+    header = f"{HEADERS}/jp_value.h"
+
+    # JPValue(this, v): of a jvalue, or of a jobject; never the one that takes nothing.
+    assert jpype().runs(f"{COMMON}/jp_arrayclass.cpp", 98) == set()
+    # getValue() is there twice, once for what is const.
+    assert f"{header}:JPValue.getValue" in jpype().declared
+    array = f"{COMMON}/jp_array.cpp"
+    assert not any((path, line, to) == (array, 27, header) for path, line, to, _ in jpype().places)
 
 
 def test_macros_are_called() -> None:
@@ -96,4 +116,5 @@ def test_includes_lead_to_headers_in_other_folders_or_out_of_the_archive() -> No
 
 
 def test_most_calls_that_do_not_leave_the_archive_are_resolved() -> None:
-    assert jpype().counts.resolved_rate > 0.9
+    # JP_TRACE, JP_PY_TRY and their like are there twice: which is meant, the preprocessor decides.
+    assert jpype().counts.resolved_rate > 0.7

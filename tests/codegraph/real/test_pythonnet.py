@@ -29,7 +29,6 @@ def test_calls_lead_to_the_methods_that_they_run() -> None:
     conversions = f"{CODECS}/PyObjectConversions.cs:PyObjectConversions"
 
     assert {
-        (f"{LIST}.PyList", f"{SEQUENCE}.PySequence", 16),
         (f"{LIST}.FromObject", f"{LIST}.IsListType", 29),
         (f"{LIST}.PyList", f"{LIST}.FromObject", 44),
         (f"{LIST}.PyList", f"{RUNTIME}.PyList_New", 52),
@@ -39,17 +38,40 @@ def test_calls_lead_to_the_methods_that_they_run() -> None:
         (f"{LIST}.FromArray", f"{NEW}.Steal", 66),
         (f"{LIST}.AsList", f"{NEW}Extensions.IsNull", 104),  # not the static one of NewReference
         (f"{LIST}.AsList", LAST, 106),
-        (f"{LIST}.AsList", f"{LIST}.PyList", 108),
         (f"{ITER}.GetIter", f"{RUNTIME}.PyObject_GetIter", 56),
         (f"{ITER}.GetIter", f"{NEW}.Steal", 58),
         (f"{ITER}.Dispose", f"{TYPES}/PyObject.cs:PyObject.Dispose", 64),
         (f"{ITER}.MoveNext", f"{SRC}/Exceptions.cs:Exceptions.ErrorOccurred", 72),
-        (f"{SEQUENCE}.PySequence", f"{TYPES}/PyIterable.cs:PyIterable.PyIterable", 16),
+        (f"{SEQUENCE}.PySequence", f"{TYPES}/PyIterable.cs:PyIterable.PyIterable", 18),
         (f"{SEQUENCE}.FromObject", f"{SEQUENCE}.IsSequenceType", 29),
         (f"{ENCODERS}.TryEncode", f"{ENCODERS}Extensions.GetEncoders", 35),
         (f"{decoders}.TryDecode", f"{decoders}Extensions.GetDecoder", 37),
         (f"{conversions}.RegisterEncoder", f"{ENCODERS}.Add", 31),
     } <= pythonnet().calls
+
+
+def test_the_number_of_arguments_tells_overloads_apart() -> None:
+    converter = f"{SRC}/Converter.cs"
+
+    assert {
+        (converter, 99, converter, 120),  # ToPython(value, type), by one that takes a value alone
+        (f"{TYPES}/PyList.cs", 23, f"{TYPES}/PySequence.cs", 18),  # base(info, context)
+        (f"{TYPES}/PySequence.cs", 18, f"{TYPES}/PyIterable.cs", 13),
+    } <= pythonnet().places
+    assert (converter, 99, converter, 98) not in pythonnet().places
+
+
+def test_overloads_that_take_as_many_are_not_guessed() -> None:
+    lists = f"{TYPES}/PyList.cs"
+    sequences = f"{TYPES}/PySequence.cs"
+
+    # base(reference): of one that is borrowed, of one that is stolen, or of a PyObject.
+    assert pythonnet().runs(lists, 16) == set()
+    assert pythonnet().runs(sequences, 16) == set()
+    # new PyList(op.Steal()): four take one argument.
+    assert not any(
+        (path, line, to) == (lists, 108, lists) for path, line, to, _ in pythonnet().places
+    )
 
 
 def test_usings_lead_to_files_or_to_namespaces_outside() -> None:
@@ -87,5 +109,5 @@ def test_calls_of_what_is_elsewhere_lead_nowhere() -> None:
 
 
 def test_most_calls_within_are_resolved() -> None:
-    assert pythonnet().counts.resolved > 4_000
-    assert pythonnet().counts.resolved_rate > 0.85
+    assert pythonnet().counts.resolved > 3_600
+    assert pythonnet().counts.resolved_rate > 0.75  # of the others, most are overloads

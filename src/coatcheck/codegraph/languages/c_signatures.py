@@ -26,7 +26,14 @@ _SPACED: Final = re.compile(r"\s+")
 def signature_of(result: str, declarator: Declarator) -> str:
     """``int parse(const char *text, size_t length)``: no default value, no literal, no body."""
     listed = _parameters_of(declarator.function)
-    return f"{result} {declarator.marks}{declarator.name}({listed})".strip()
+    written = f"{result} {declarator.marks}{declarator.name}({listed})".strip()
+    return " ".join([written, *_qualifiers_of(declarator.function)])
+
+
+def _qualifiers_of(function: Node | None) -> list[str]:
+    """What a method says of its object: ``const``, by which two of one name may differ."""
+    after = [] if function is None else function.named_children
+    return [name_of(each) for each in after if each.type in ("type_qualifier", "ref_qualifier")]
 
 
 def lambda_signature(name: str, node: Node) -> str:

@@ -11,6 +11,8 @@ from tree_sitter import Node
 from coatcheck.codegraph.builder import Builder, name_of, named, text
 from coatcheck.codegraph.extraction import UNKNOWN, Extraction, Handler
 from coatcheck.codegraph.facts import FILE, Ref, Step
+from coatcheck.codegraph.languages.c_arguments import arguments_in, parameters_of
+from coatcheck.codegraph.languages.c_conditions import CConditions
 from coatcheck.codegraph.languages.c_declarators import (
     Declarator,
     declarator_of,
@@ -65,6 +67,7 @@ class Walk:
         self._plus_plus = plus_plus
         self._smart_pointers: set[str] = set()
         self._template_parameters: tuple[str, ...] = ()
+        self._conditions = CConditions(builder.facts, plus_plus=plus_plus)
         handlers: dict[str, Handler] = {
             "alias_declaration": self._alias,
             "call_expression": self._call,
@@ -84,6 +87,7 @@ class Walk:
             "preproc_elif": self._conditional,
             "preproc_function_def": self._macro,
             "preproc_if": self._conditional,
+            "preproc_ifdef": self._conditional,
             "preproc_include": self._include,
             "template_declaration": self._template,
             "type_definition": self._typedef,
@@ -95,6 +99,7 @@ class Walk:
 
     def run(self, root: Node) -> None:
         self._walk.walk(root.named_children)
+        self._conditions.settle()
 
     # The preprocessor
 
@@ -109,17 +114,23 @@ class Walk:
         """A macro with parameters is called as a function is."""
         name = name_of(node.child_by_field_name("name"))
         parameters = without_literals(text(node.child_by_field_name("parameters")))
-        self._builder.declare("function", name, node, signature=f"#define {name}{parameters}")
+        index = self._builder.declare(
+            "function", name, node, signature=f"#define {name}{parameters}"
+        )
+        self._conditions.macro(index, node)
         return _NOTHING
 
     def _macro_name(self, node: Node) -> Sequence[Node]:
         """``#define allocate my_malloc`` gives another name to something."""
         value = text(node.child_by_field_name("value")).strip()
         if self._builder.here == FILE and _NAME.fullmatch(value):
-            self._walk.local(name_of(node.child_by_field_name("name")), named(value))
+            name = name_of(node.child_by_field_name("name"))
+            if not self._conditions.renamed(name, node):
+                self._walk.local(name, named(value))
         return _NOTHING
 
     def _conditional(self, node: Node) -> Sequence[Node]:
+        self._conditions.enter(node)
         condition = node.child_by_field_name("condition")
         return [child for child in node.named_children if child != condition]
 
@@ -184,6 +195,7 @@ class Walk:
             if child.type == "base_class_clause":
                 bases += filter(None, (type_of(base) for base in child.named_children))
         index = self._builder.declare("class", name, node, bases=bases)
+        self._conditions.declared(index, node)
         self._walk.inside(index, body.named_children, self._bounds())
 
     def _typedef(self, node: Node) -> Sequence[Node]:
@@ -212,7 +224,8 @@ class Walk:
 
     def _declare_type(self, name: str, node: Node, meant: Ref | None) -> None:
         stands_for = None if meant is None else Ref(meant.base, meant.steps, True)
-        self._builder.declare("type", name, node, returns=stands_for)
+        index = self._builder.declare("type", name, node, returns=stands_for)
+        self._conditions.declared(index, node)
 
     def _friend(self, node: Node) -> Sequence[Node]:
         return [child for child in node.named_children if child.type == "function_definition"]
@@ -246,6 +259,7 @@ class Walk:
             return node.named_children
         written = node.child_by_field_name("type")
         index = self._declare_function(node, declared, written)
+        self._conditions.declared(index, node)
         inside = [child for child in node.named_children if child != written]
         self._walk.inside(index, inside, self._bounds())
         return [] if written is None else [written]
@@ -262,6 +276,7 @@ class Walk:
             returns=result_type(node, declared, written),
             static=_is_static(node),
             forward=forward,
+            parameters=parameters_of(declared.function) if self._plus_plus else None,
         )
         declared_here = self._builder.facts.declarations[index]
         if declared.scope and declared_here.parent != FILE:
@@ -313,7 +328,11 @@ class Walk:
         if self._plus_plus and looks_constructed and not declared.is_indirect:
             callee = None if is_smart_pointer(written) else constructed(written)
             if callee is not None and self._builder.innermost("function") is not None:
-                self._builder.call(node, self._here(callee))
+                written_so = declared.function
+                given = (
+                    value if written_so is None else written_so.child_by_field_name("parameters")
+                )
+                self._builder.call(node, self._here(callee), arguments_in(given))
         return [] if value is None else [value]
 
     def _variable(self, declared: Declarator, written: Node | None, value: Node | None) -> None:
@@ -357,7 +376,8 @@ class Walk:
             if self._is_of_pointer(function):
                 callee = Ref("opaque", callee.steps[-1:])
             if callee.steps:
-                self._builder.call(last or node, self._here(callee))
+                given = arguments_in(node.child_by_field_name("arguments"))
+                self._builder.call(last or node, self._here(callee), given)
         return node.named_children
 
     def _is_of_pointer(self, function: Node) -> bool:
@@ -376,13 +396,15 @@ class Walk:
     def _new(self, node: Node) -> Sequence[Node]:
         callee = constructed(node.child_by_field_name("type"))
         if callee is not None:
-            self._builder.call(node, self._here(callee))
+            given = arguments_in(node.child_by_field_name("arguments"))
+            self._builder.call(node, self._here(callee), given)
         return node.named_children
 
     def _literal_of_class(self, node: Node) -> Sequence[Node]:
         callee = constructed(node.child_by_field_name("type")) if self._plus_plus else None
         if callee is not None:
-            self._builder.call(node, self._here(callee))
+            given = arguments_in(node.child_by_field_name("value"))
+            self._builder.call(node, self._here(callee), given)
         return node.named_children
 
     def _field_initializer(self, node: Node) -> Sequence[Node]:
@@ -395,7 +417,7 @@ class Walk:
             owner = self._builder.innermost("class")
             bases = [] if owner is None else [_names(base) for base in owner.bases]
             if names in bases or names == own or len(names) > 1:
-                self._builder.call(node, named(*names, called=True))
+                self._builder.call(node, named(*names, called=True), arguments_in(children[-1]))
         return children
 
     def _here(self, written: Ref) -> Ref:

@@ -147,7 +147,13 @@ class CSharpExtraction(Extraction):
             elif child.type == "parameter_list":
                 parameters = child
         index = self.builder.declare(
-            "class", name, node, signature=name, bases=bases, partial="partial" in _modifiers(node)
+            "class",
+            name,
+            node,
+            signature=name,
+            bases=bases,
+            partial="partial" in _modifiers(node),
+            parameters=_implied(node, parameters),
         )
         if parameters is not None:
             fields = self.builder.facts.declarations[index].fields
@@ -156,7 +162,7 @@ class CSharpExtraction(Extraction):
                 fields[name_of(parameter.child_by_field_name("name"))] = held or UNKNOWN
         if given and bases:
             with self.builder.inside(index):
-                self.builder.call(given[0], constructing(bases[0]))
+                self.builder.call(given[0], constructing(bases[0]), _counted(given[0]))
         body = node.child_by_field_name("body")
         self.inside(index, [*given, *([] if body is None else body.named_children)], bounds)
         return ()
@@ -192,18 +198,23 @@ class CSharpExtraction(Extraction):
     # Members
 
     def _method(self, node: Node) -> Sequence[Node]:
-        name = name_of(node.child_by_field_name("name"))
+        # What is written for an interface is not called by its own name: `void I.F() { }`.
+        name = f"{_interface_of(node)}{name_of(node.child_by_field_name('name'))}"
         field = "returns" if node.type == "method_declaration" else "type"
         bounds = self._bounds_of(node)
-        static = "static" in _modifiers(node)
+        modifiers = _modifiers(node)
+        static = "static" in modifiers
+        receiver = self._extended(node, bounds) if static else None
         index = self.builder.declare(
             "function",
             name,
             node,
             signature=_signature(node, name, field),
-            receiver=self._extended(node, bounds) if static else None,
+            receiver=receiver,
             returns=self.type_of(node.child_by_field_name(field), bounds),
             static=static,
+            forward="partial" in modifiers and node.child_by_field_name("body") is None,
+            parameters=_taken_by(node.child_by_field_name("parameters"), receiver is not None),
         )
         self._insides(index, node, bounds)
         return ()
@@ -226,6 +237,8 @@ class CSharpExtraction(Extraction):
             node,
             signature=_signature(node, name, ""),
             returns=named(name if around is None else around.name, is_type=True),
+            static="static" in _modifiers(node),
+            parameters=_taken_by(node.child_by_field_name("parameters")),
         )
         self._insides(index, node, {})
         return ()
@@ -332,7 +345,7 @@ class CSharpExtraction(Extraction):
             return ()
         if value.type != "implicit_object_creation_expression" or held is None:
             return (value,)
-        self.builder.call(value, constructing(held))
+        self.builder.call(value, constructing(held), _arguments(value))
         return value.named_children
 
     def _parameters(self, node: Node) -> Sequence[Node]:
@@ -376,11 +389,11 @@ class CSharpExtraction(Extraction):
         place = function
         if function is not None and function.type == "member_access_expression":
             place = function.child_by_field_name("name")
-        self.builder.call(node if place is None else place, self.value(node))
+        self.builder.call(node if place is None else place, self.value(node), _arguments(node))
         return node.named_children
 
     def _creation(self, node: Node) -> Sequence[Node]:
-        self.builder.call(node, self.value(node))
+        self.builder.call(node, self.value(node), _arguments(node))
         return node.named_children
 
     def _unnamed_creation(self, node: Node) -> Sequence[Node]:
@@ -398,9 +411,9 @@ class CSharpExtraction(Extraction):
         around = self.builder.innermost("class")
         words = {child.type for child in node.children}
         if "this" in words:
-            self.builder.call(node, Ref("self", ()))
+            self.builder.call(node, Ref("self", ()), _arguments(node))
         elif around is not None and around.bases:
-            self.builder.call(node, constructing(around.bases[0]))
+            self.builder.call(node, constructing(around.bases[0]), _arguments(node))
         return node.named_children
 
     def value(self, node: Node) -> Ref:
@@ -552,6 +565,53 @@ def _declarators(node: Node) -> Iterable[tuple[str, Node | None]]:
                 if child != name and child.type != "bracketed_argument_list"
             ]
             yield name_of(name), values[-1] if values else None
+
+
+def _interface_of(node: Node) -> str:
+    for child in node.named_children:
+        if child.type == "explicit_interface_specifier" and child.named_child_count:
+            return ".".join(_names_in(child.named_children[0])) + "."
+    return ""
+
+
+def _arguments(node: Node) -> int:
+    """How many arguments a call gives: none, if it may leave out even the parentheses."""
+    lists = [child for child in node.named_children if child.type == "argument_list"]
+    return _counted(lists[-1]) if lists else 0
+
+
+def _counted(given: Node) -> int:
+    """How many arguments there are; -1 if that cannot be made out."""
+    kinds = {child.type for child in given.named_children if not child.is_extra}
+    if given.has_error or not kinds <= {"argument"}:
+        return -1
+    return sum(child.type == "argument" for child in given.named_children)
+
+
+def _taken_by(parameters: Node | None, extends: bool = False) -> tuple[int, int]:
+    """How many arguments a method takes, at least and at most; an extension, as a method."""
+    if parameters is None or parameters.has_error:
+        return (0, -1)
+    declared = _parameters_in(parameters)
+    needed = sum(not any(child.type == "=" for child in one.children) for one in declared)
+    takes_more = parameters.child_by_field_name("name") is not None
+    return (needed - extends, -1 if takes_more else len(declared) - extends)
+
+
+def _implied(node: Node, parameters: Node | None) -> tuple[int, int] | None:
+    """What the constructor takes that a class has by its head, or a struct by being one."""
+    if parameters is not None:
+        return _taken_by(parameters)
+    body = node.child_by_field_name("body")
+    if node.type != "struct_declaration" or body is None:
+        return None
+    takes_none = any(
+        member.type == "constructor_declaration"
+        and "static" not in _modifiers(member)
+        and _taken_by(member.child_by_field_name("parameters")) == (0, 0)
+        for member in body.named_children
+    )
+    return None if takes_none else (0, 0)
 
 
 def _parameters_in(node: Node) -> list[Node]:

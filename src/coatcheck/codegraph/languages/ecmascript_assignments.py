@@ -9,15 +9,17 @@ from typing import Final, Literal
 from tree_sitter import Node
 
 from coatcheck.codegraph.builder import name_of
-from coatcheck.codegraph.facts import Binding, Ref, Step
+from coatcheck.codegraph.facts import FILE, Binding, Ref, Step
 from coatcheck.codegraph.languages.ecmascript_chains import chain_of, key_of, specifier_of
 from coatcheck.codegraph.languages.ecmascript_classes import Classes
 from coatcheck.codegraph.languages.ecmascript_functions import FUNCTIONS, Functions
 from coatcheck.codegraph.languages.ecmascript_objects import Objects, holds_functions
 from coatcheck.codegraph.languages.ecmascript_prototypes import Prototypes
-from coatcheck.codegraph.languages.ecmascript_references import EXPORTS, References
+from coatcheck.codegraph.languages.ecmascript_references import EXPORTS, UNKNOWN, References
+from coatcheck.codegraph.languages.ecmascript_scopes import Scope
 from coatcheck.codegraph.languages.ecmascript_types import bound_names, type_ref
 from coatcheck.codegraph.languages.ecmascript_walk import THIS, Walk
+from coatcheck.codegraph.languages.rivals import leave_open
 
 _Kind = Literal["local", "var", "set", "exports", "this", "prototype", "member", "other"]
 
@@ -56,6 +58,7 @@ class Assignments:
         self._classes = classes
         self._objects = objects
         self._later: dict[str, dict[str, Ref]] = {}
+        self._reassigned: set[tuple[int, str]] = set()
 
     # Variables
 
@@ -142,8 +145,18 @@ class Assignments:
             targets.append(self._target(left))
             if left is not None and left.type == "subscript_expression":
                 self._walk.walk([left])
+            elif left is not None and left.type in ("array_pattern", "object_pattern"):
+                for name in bound_names(left):
+                    self._set(name, None)
             value = value.child_by_field_name("right")
         self.assign(targets, value)
+
+    def augmented(self, node: Node) -> None:
+        """``a ||= value``: what it was, or the other."""
+        left = node.child_by_field_name("left")
+        if left is not None and left.type == "identifier":
+            self._set(name_of(left), None)
+        self._walk.children(node)
 
     def _target(self, node: Node | None) -> Target:
         if node is None:
@@ -194,12 +207,12 @@ class Assignments:
         for target in targets:
             if target.kind in ("local", "var"):
                 self._hold(target.name, what, hoisted=target.kind == "var")
-            elif what is None:
-                continue
             elif target.kind == "set":
                 self._set(target.name, what)
+            elif what is None:
+                continue
             elif target.kind == "exports":
-                self._walk.facts.exports.setdefault(target.name, what)
+                self._export(target.name, what)
             elif target.kind == "this" and self._walk.this == THIS:
                 self._prototypes.keep_field(target.name, what)
             elif target.kind == "prototype" and target.owner is not None:
@@ -207,19 +220,63 @@ class Assignments:
             elif target.kind == "member" and target.owner is not None:
                 self._prototypes.keep_member(target.owner, target.name, what)
 
-    def _set(self, name: str, what: Ref) -> None:
-        """A value for a variable that was declared without one, perhaps by a function around."""
-        meaning = self._walk.scopes.meaning(name)
-        place = self._later.get(meaning) if isinstance(meaning, str) else None
-        if place is None or not isinstance(meaning, str):
+    def _set(self, name: str, what: Ref | None) -> None:
+        """A value for a variable that is there, perhaps of a function around.
+
+        It is known if it is the first one, or the same again; of a variable that gets another one,
+        nothing is.
+        """
+        scope = self._walk.scopes.holder(name)
+        meaning = None if scope is None else scope.names[name]
+        if scope is None or not isinstance(meaning, str):
+            return
+        place = self._place_of(meaning)
+        if place is None:
+            place = self._later.get(meaning)
+        if place is None:
+            self._declared_again(scope, name)
             return
         function = self._walk.builder.innermost("function")
-        if function is None or function.locals is place:
-            place.setdefault(meaning, what)
-            return
-        held = self._references.portable(what)
-        if held is not None and held.base == "name":
-            place.setdefault(meaning, held)
+        if what is not None and function is not None and function.locals is not place:
+            what = self._references.portable(what)
+            what = what if what is not None and what.base == "name" else None
+        known = place.setdefault(meaning, what or UNKNOWN)
+        if known != what and not self._references.keeps_type(known):
+            place[meaning] = UNKNOWN
+
+    def _place_of(self, key: str) -> dict[str, Ref] | None:
+        """The variables around that have one which is kept as ``key``."""
+        declarations = self._walk.facts.declarations
+        index = self._walk.builder.here
+        while index != FILE:
+            if key in declarations[index].locals:
+                return declarations[index].locals
+            index = declarations[index].parent
+        variables = self._walk.facts.variables
+        return variables if key in variables else None
+
+    def _declared_again(self, scope: Scope, name: str) -> None:
+        """A function or class gets another value, or a module that was imported does."""
+        declarations = self._walk.facts.declarations
+        here = index = self._walk.builder.here
+        while not self._walk.scopes.declares(scope, index, name):
+            if index == FILE:
+                scope.names[name] = None
+                return
+            index = declarations[index].parent
+        self._reassigned.update(((index, name), (here, name)))
+
+    def conclude(self) -> None:
+        """When the file was walked: let a name that was given to several functions mean none."""
+        leave_open(
+            self._walk.facts,
+            [
+                index
+                for index, declared in enumerate(self._walk.facts.declarations)
+                if (declared.parent, declared.name) in self._reassigned
+                and declared.receiver is None
+            ],
+        )
 
     # By what is assigned
 
@@ -227,6 +284,7 @@ class Assignments:
         first = targets[0]
         rest = targets[1:]
         if first.kind in _VARIABLES:
+            self._note_replaced(first)
             self._walk.declare_name(first.name)
             self._functions.declare(first.name, node)
             self._name_all(rest, self._references.named(first.name))
@@ -244,6 +302,15 @@ class Assignments:
         else:
             self._functions.anonymous(node)
 
+    def _note_replaced(self, target: Target) -> None:
+        """A function or class for a variable that has a value."""
+        scopes = self._walk.scopes
+        scope = scopes.holder(target.name) if target.kind == "set" else None
+        if target.kind == "var" and scopes.has(target.name):
+            scope = scopes.holder(target.name)
+        if scope is not None and scope.names[target.name] not in self._later:
+            self._set(target.name, None)
+
     def _own_function(self, name: str, node: Node) -> None:
         """``this.f = function () {}``: a method of the class around."""
         around = self._walk.builder.innermost("class")
@@ -257,6 +324,7 @@ class Assignments:
         first = targets[0]
         own = name_of(node.child_by_field_name("name"))
         if first.kind in _VARIABLES:
+            self._note_replaced(first)
             name, rest = first.name, targets[1:]
         else:
             name, rest = own or first.name, targets
@@ -292,7 +360,9 @@ class Assignments:
             self._walk.walk([node])
 
     def _export(self, name: str, what: Ref) -> None:
-        self._walk.facts.exports.setdefault(name, what)
+        exports = self._walk.facts.exports
+        if exports.setdefault(name, what) != what:
+            exports[name] = UNKNOWN
 
     def _value(self, targets: list[Target], value: Node) -> None:
         first = targets[0]
@@ -312,6 +382,8 @@ class Assignments:
             self._prototypes.extend(first.owner, made[0])
         else:
             held = None if made is not None else self._references.value(value)
+            if value.type in ("null", "undefined"):
+                targets = [target for target in targets if target.kind != "set"]
             self._name_all(targets, held)
         self._walk.walk([value])
 

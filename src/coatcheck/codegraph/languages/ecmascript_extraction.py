@@ -49,6 +49,7 @@ def extract(path: str, language: str, parser: Parser, source: bytes) -> FileFact
         "abstract_class_declaration": classes.declaration,
         "arrow_function": functions.anonymous,
         "assignment_expression": assignments.assignment,
+        "augmented_assignment_expression": assignments.augmented,
         "call_expression": calls.chain,
         "catch_clause": _catch(walk),
         "class": classes.declaration,
@@ -83,6 +84,7 @@ def extract(path: str, language: str, parser: Parser, source: bytes) -> FileFact
     walk.over(root)
     modules.conclude()
     functions.conclude()
+    assignments.conclude()
     return walk.facts
 
 

@@ -13,6 +13,7 @@ from coatcheck.codegraph.languages.ecmascript_references import References
 from coatcheck.codegraph.languages.ecmascript_scopes import Scope
 from coatcheck.codegraph.languages.ecmascript_types import bound_names, signature, type_ref
 from coatcheck.codegraph.languages.ecmascript_walk import SAME, THIS, Walk
+from coatcheck.codegraph.languages.rivals import hide
 
 FUNCTIONS: Final = frozenset({"arrow_function", "function_expression", "generator_function"})
 """Expressions that are functions."""
@@ -31,6 +32,7 @@ class Functions:
         self._prototypes = prototypes
         self._overloads: dict[tuple[int, str], int] = {}
         self._returned: dict[int, Ref | None] = {}
+        self._declared_in: dict[tuple[Scope, str], int] = {}
 
     # With a name
 
@@ -39,9 +41,20 @@ class Functions:
         name = name_of(node.child_by_field_name("name"))
         if name:
             self._walk.declare_name(name)
-            self.declare(name, node)
+            scope = self._walk.scopes.innermost
+            self._replace(name, scope, self.declare(name, node))
         else:
             self.anonymous(node)
+
+    def _replace(self, name: str, scope: Scope, index: int) -> None:
+        """Of several functions of one name in one block, the last is meant from the beginning."""
+        declarations = self._walk.facts.declarations
+        if declarations[index].name != name:
+            index = declarations[index].parent  # a class, with this as its constructor
+        before = self._declared_in.get((scope, name))
+        if before is not None and before != index:
+            hide(declarations[before])
+        self._declared_in[(scope, name)] = index
 
     def declare(
         self,

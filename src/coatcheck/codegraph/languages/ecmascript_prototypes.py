@@ -10,7 +10,7 @@ from tree_sitter import Node
 from coatcheck.codegraph.builder import text
 from coatcheck.codegraph.facts import Declaration, Ref, Step
 from coatcheck.codegraph.languages.ecmascript_chains import Chain, argument
-from coatcheck.codegraph.languages.ecmascript_references import References
+from coatcheck.codegraph.languages.ecmascript_references import UNKNOWN, References
 from coatcheck.codegraph.languages.ecmascript_walk import Walk
 
 _WITH_PROTOTYPE: Final = re.compile(rb"\b([A-Za-z_$][\w$]{0,99})\.prototype\b")
@@ -71,7 +71,7 @@ class Prototypes:
         """``X.name = what``."""
         declared = self._declared(owner)
         if declared is not None and what.base == "name" and "@" not in what.steps[0].name:
-            declared.fields.setdefault(name, what)
+            self._keep(declared.fields, name, what)
 
     def keep_field(self, name: str, what: Ref) -> None:
         """``this.name = what``."""
@@ -82,10 +82,14 @@ class Prototypes:
         owner = None
         if function is not None and function.receiver is not None:
             owner = self._declared(function.receiver)
+        owner = owner or self._walk.builder.innermost("class")
         if owner is not None:
-            owner.fields.setdefault(name, held)
-        else:
-            self._walk.builder.field(name, held)
+            self._keep(owner.fields, name, held)
+
+    def _keep(self, fields: dict[str, Ref], name: str, what: Ref) -> None:
+        known = fields.setdefault(name, what)
+        if known != what and not self._references.keeps_type(known):
+            fields[name] = UNKNOWN
 
     def _declared(self, ref: Ref) -> Declaration | None:
         """The class or function that a name stands for, if this file has declared it by now."""

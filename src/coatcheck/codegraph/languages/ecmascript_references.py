@@ -15,6 +15,9 @@ from coatcheck.codegraph.languages.ecmascript_walk import EMPTY, Walk
 EXPORTS: Final = Ref("name", (Step("exports"),))
 """What a CommonJS module exports: the file itself, to the rules."""
 
+UNKNOWN: Final = Ref("opaque", ())
+"""The value of what gets one after another."""
+
 _STEPS_MAX: Final = 24
 """Of a reference; what is chained on to more than that is not looked at."""
 
@@ -110,6 +113,12 @@ class References:
         if local is not None:
             return local if len(ref.steps) == 1 and not first.called else None
         return None if "@" in first.name else ref
+
+    def keeps_type(self, held: Ref) -> bool:
+        """Whether what holds this may only get values of the same type: that which is stated, or in
+        TypeScript, that of the first value, if this is no function."""
+        is_typed = self._walk.facts.language != "javascript"
+        return held.is_type or (is_typed and bool(held.steps) and held.steps[-1].called)
 
     # Modules that are named in the midst of code
 

@@ -56,6 +56,14 @@ class Scopes:
         self._renamed += 1
         return f"{name}@{self._renamed}"
 
+    def holder(self, name: str) -> Scope | None:
+        """The innermost scope around that has a name."""
+        return next((scope for scope in reversed(self._scopes) if name in scope.names), None)
+
+    def declares(self, scope: Scope, parent: int, name: str) -> bool:
+        """Whether a name of a scope is that of a declaration inside the declaration ``parent``."""
+        return self._declared.get((parent, name)) is scope
+
     def _of(self, *, hoisted: bool) -> Scope:
         if hoisted:
             for scope in reversed(self._scopes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -11,7 +11,7 @@ import tree_sitter_go
 from tree_sitter import Language, Node, Parser
 
 from coatcheck.codegraph.builder import Builder, name_of, named, text
-from coatcheck.codegraph.facts import Binding, FileFacts, Ref
+from coatcheck.codegraph.facts import FILE, Binding, FileFacts, Ref
 from coatcheck.codegraph.languages.go_references import elements, made, reference, value
 from coatcheck.codegraph.languages.go_types import (
     TypeParameters,
@@ -20,6 +20,7 @@ from coatcheck.codegraph.languages.go_types import (
     type_parameters,
     type_ref,
 )
+from coatcheck.codegraph.languages.rivals import leave_open
 from coatcheck.codegraph.languages.scopes import OPAQUE, Scopes
 from coatcheck.codegraph.languages.spelling import spelled
 from coatcheck.codegraph.words import words
@@ -65,8 +66,10 @@ def extract(path: str, source: bytes) -> FileFacts:
     builder = Builder(path, "go")
     builder.facts.lines = source.count(b"\n") + (not source.endswith(b"\n") and bool(source))
     builder.facts.broken = root.has_error
-    _File(builder).read(root)
+    file = _File(builder)
+    file.read(root)
     _name_receivers(builder.facts)
+    file.settle()
     return builder.facts
 
 
@@ -106,6 +109,7 @@ class _File:
         self._scopes: Scopes | None = None
         self._parameters: TypeParameters = {}
         self._nested = 0
+        self._assigned_outside: set[str] = set()
         self._handlers: Mapping[str, Callable[[Node, Todo], None]] = {
             "package_clause": self._package,
             "import_spec": self._import,
@@ -117,6 +121,7 @@ class _File:
             "var_spec": self._variables,
             "const_spec": self._variables,
             "short_var_declaration": self._short_variables,
+            "assignment_statement": self._assignment,
             "range_clause": self._range,
             "receive_statement": self._receive,
             "type_switch_statement": self._type_switch,
@@ -144,6 +149,26 @@ class _File:
                 handler(item, todo)
             else:
                 todo.extend(reversed(item.named_children))
+
+    def settle(self) -> None:
+        """When the file was walked: a function in a variable of the package to which a function of
+        this file gives another value is not known."""
+        facts = self._builder.facts
+        called = {call.callee.steps[0].name for call in facts.calls if len(call.callee.steps) == 1}
+        assigned = self._assigned_outside & called
+        for name in assigned.intersection(facts.variables):
+            facts.variables[name] = OPAQUE
+        leave_open(
+            facts,
+            [
+                index
+                for index, declared in enumerate(facts.declarations)
+                if declared.name in assigned
+                and declared.parent == FILE
+                and declared.receiver is None
+                and declared.kind == "function"
+            ],
+        )
 
     # Declarations of the file
 
@@ -280,6 +305,8 @@ class _File:
                 self.read(body)
             self._nested -= 1
             scopes.close()
+            if before is None:
+                scopes.settle()
             self._scopes = before
 
     def _declare_parameters(self, node: Node) -> None:
@@ -313,6 +340,8 @@ class _File:
         todo.append(body)
 
     def _leave_scopes(self) -> None:
+        if self._scopes is not None:
+            self._scopes.settle()
         self._scopes = None
 
     def _named_literal(self, name: str, node: Node) -> bool:
@@ -366,7 +395,20 @@ class _File:
         scopes = self._scopes
         # At least one of them is new; the others keep what they have.
         kept = {name for name in names if scopes is not None and scopes.known_in_block(name)}
+        self._reassigned(kept)
         self._assigned(["_" if name in kept else name for name in names], values, todo)
+
+    def _assignment(self, node: Node, todo: Todo) -> None:
+        """``f = g``: what is in a variable already gets another value."""
+        left = node.child_by_field_name("left")
+        targets = left.named_children if left is not None else []
+        self._reassigned(name_of(target) for target in targets if target.type == "identifier")
+        todo.extend(reversed(node.named_children))
+
+    def _reassigned(self, names: Iterable[str]) -> None:
+        for name in names:
+            if self._scopes is None or not self._scopes.assign(name):
+                self._assigned_outside.add(name)
 
     def _assigned(
         self,
@@ -421,6 +463,8 @@ class _File:
             self._give(names[0], None, None, todo)
             for name in names[1:]:
                 self._give(name, over, None, todo)
+        elif not new:
+            self._reassigned(names)
         todo.append(right)
 
     def _receive(self, node: Node, todo: Todo) -> None:
@@ -472,9 +516,10 @@ class _File:
         todo.append(called)
         if called.type == "func_literal":
             return
-        self._builder.call(
-            _last_name(called), reference(node, self._scopes, self._parameters) or OPAQUE
-        )
+        callee = reference(node, self._scopes, self._parameters) or OPAQUE
+        if self._scopes is not None:
+            self._scopes.note_call(callee)
+        self._builder.call(_last_name(called), callee)
 
     def _conversion(self, node: Node, todo: Todo) -> None:
         """``F[int](x)`` reads like the conversion to a generic type."""

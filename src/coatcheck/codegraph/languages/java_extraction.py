@@ -127,7 +127,9 @@ class JavaExtraction(Extraction):
         parameters = node.child_by_field_name("parameters")
         body = node.child_by_field_name("body")
         bounds = self._bounds_of(node)
-        index = self.builder.declare("class", name, node, signature=name, bases=bases)
+        index = self.builder.declare(
+            "class", name, node, signature=name, bases=bases, parameters=_components(node)
+        )
         if parameters is not None:
             fields = self.builder.facts.declarations[index].fields
             for parameter in parameters.named_children:
@@ -156,7 +158,7 @@ class JavaExtraction(Extraction):
         arguments = node.child_by_field_name("arguments")
         body = node.child_by_field_name("body")
         if arguments is not None:
-            self.builder.call(node, named(around.name, called=True))
+            self.builder.call(node, named(around.name, called=True), _arguments(node))
             self.walk(arguments.named_children)
         if body is not None:
             self._anonymous_class(own, body)
@@ -184,6 +186,7 @@ class JavaExtraction(Extraction):
             signature=_signature(node),
             returns=self.type_of(returned, bounds),
             static=_is_static(node),
+            parameters=_taken_by(node),
         )
         self._insides(index, node, bounds)
         return ()
@@ -192,8 +195,11 @@ class JavaExtraction(Extraction):
         around = self.builder.innermost("class")
         name = name_of(node.child_by_field_name("name"))
         own = named(around.name if around is not None else name, is_type=True)
+        is_compact = node.type == "compact_constructor_declaration"
+        record = node.parent.parent if is_compact and node.parent is not None else None
+        taken = _taken_by(node if record is None else record)
         index = self.builder.declare(
-            "function", name, node, signature=_signature(node), returns=own
+            "function", name, node, signature=_signature(node), returns=own, parameters=taken
         )
         self._insides(index, node, self._bounds_of(node))
         return ()
@@ -217,7 +223,7 @@ class JavaExtraction(Extraction):
                 # Before the name is known: what makes the value cannot see it.
                 self.walk((value,))
             if inferred:
-                held = None if value is None else self.value(value)
+                held = None if value is None or _has_body(value) else self.value(value)
             array = declarator.child_by_field_name("dimensions") is not None
             name = name_of(declarator.child_by_field_name("name"))
             self.local(name, None if array else held)
@@ -273,12 +279,13 @@ class JavaExtraction(Extraction):
 
     def _call(self, node: Node) -> Sequence[Node]:
         name = node.child_by_field_name("name")
-        self.builder.call(node if name is None else name, self.value(node))
+        place = node if name is None else name
+        self.builder.call(place, self.value(node), _arguments(node))
         return node.named_children
 
     def _creation(self, node: Node) -> Sequence[Node]:
         made = self.value(node)
-        self.builder.call(node, made)
+        self.builder.call(node, made, _arguments(node))
         body: Node | None = None
         rest: list[Node] = []
         for child in node.named_children:
@@ -298,9 +305,9 @@ class JavaExtraction(Extraction):
         which = node.child_by_field_name("constructor")
         if around is not None and which is not None:
             if which.type == "this":
-                self.builder.call(node, Ref("self", ()))
+                self.builder.call(node, Ref("self", ()), _arguments(node))
             elif around.bases:
-                self.builder.call(node, constructing(around.bases[0]))
+                self.builder.call(node, constructing(around.bases[0]), _arguments(node))
             else:
                 self.builder.call(node, named("Object", called=True))
         return node.named_children
@@ -330,6 +337,8 @@ class JavaExtraction(Extraction):
                     first = at.named_children[0] if at.named_child_count else None
                     if made is None or not made.steps:
                         return Ref("opaque", (Step("new", called=True), *steps[::-1]))
+                    if steps and _has_body(at):  # which may override what is called
+                        return Ref("opaque", tuple(steps[::-1]))
                     steps += [*constructing(made).steps[::-1]]
                     base, at = "name", None
                     if first is not None and first.type in ("identifier", "field_access", "this"):
@@ -428,6 +437,51 @@ def _scoped_type(node: Node) -> list[str]:
 
 def _present(node: Node | None) -> list[Node]:
     return [] if node is None else [node]
+
+
+def _has_body(node: Node) -> bool:
+    """Whether an object is of a class of its own, as in ``new Thread() { ... }``."""
+    return any(child.type == "class_body" for child in node.named_children)
+
+
+def _arguments(node: Node) -> int:
+    """How many arguments a call gives; -1 if that cannot be made out."""
+    given = node.child_by_field_name("arguments")
+    if given is None or given.has_error:
+        return -1
+    return sum(not child.is_extra for child in given.named_children)
+
+
+def _taken_by(node: Node) -> tuple[int, int]:
+    """How many arguments a method takes, at least and at most."""
+    parameters = node.child_by_field_name("parameters")
+    if parameters is None:
+        return (0, 0)
+    if parameters.has_error:
+        return (0, -1)
+    kinds = [child.type for child in parameters.named_children]
+    least = kinds.count("formal_parameter")
+    return (least, -1 if "spread_parameter" in kinds else least)
+
+
+def _components(node: Node) -> tuple[int, int] | None:
+    """What a record is made of, unless it declares the constructor that takes it."""
+    body = node.child_by_field_name("body")
+    if node.type != "record_declaration" or body is None:
+        return None
+    own = _types_written(node)
+    for member in body.named_children:
+        if member.type == "compact_constructor_declaration" or (
+            member.type == "constructor_declaration" and _types_written(member) == own
+        ):
+            return None
+    return _taken_by(node)
+
+
+def _types_written(node: Node) -> list[str]:
+    parameters = node.child_by_field_name("parameters")
+    written = [] if parameters is None else _written(parameters.named_children)
+    return [one.rpartition(" ")[0] for one in written]
 
 
 def _is_static(node: Node) -> bool:

@@ -24,6 +24,7 @@ from coatcheck.codegraph.extraction import (
     type_text,
 )
 from coatcheck.codegraph.facts import Base, Binding, FileFacts, Ref, Step
+from coatcheck.codegraph.languages.rivals import leave_open
 from coatcheck.codegraph.words import words
 
 ROOT: Final = "\\"
@@ -59,7 +60,20 @@ def extract(path: str, source: bytes) -> FileFacts:
     facts = PhpExtraction(path).facts_of(root)
     facts.lines = lines_in(root)
     facts.broken = root.has_error
+    _leave_rivals_open(facts)
     return facts
+
+
+def _leave_rivals_open(facts: FileFacts) -> None:
+    """Nothing can be declared twice, but under conditions of which one holds."""
+    declared: dict[tuple[int, bool, str], list[int]] = {}
+    for index, one in enumerate(facts.declarations):
+        if one.kind != "namespace" and one.receiver is None:
+            key = (one.parent, one.kind == "function", one.name)
+            declared.setdefault(key, []).append(index)
+    for rivals in declared.values():
+        if len(rivals) > 1:
+            leave_open(facts, rivals)
 
 
 class PhpExtraction(Extraction):

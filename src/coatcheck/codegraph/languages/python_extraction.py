@@ -36,6 +36,7 @@ from coatcheck.codegraph.languages.python_references import (
     reference,
     signature,
 )
+from coatcheck.codegraph.languages.python_rivals import PythonRivals
 
 _GRAMMAR: Final = Language(tree_sitter_python.language())
 _PROPERTIES: Final = frozenset({"property", "cached_property", "abstractproperty"})
@@ -81,6 +82,7 @@ class _Walk:
         self.functions = [_Function(None)]
         self.certain_fields: set[tuple[int, str]] = set()
         self.decorators: dict[int, list[Node]] = {}
+        self.rivals = PythonRivals(self.facts)
 
     def over(self, source: bytes) -> FileFacts:
         tree = Parser(_GRAMMAR).parse(source)
@@ -104,6 +106,7 @@ class _Walk:
             else:
                 self._enter(node)
         self._settle_overloads()
+        self.rivals.settle()
         return self.facts
 
     def _settle_overloads(self) -> None:
@@ -162,6 +165,8 @@ class _Walk:
             static=is_method and bool(marks & {"classmethod", "staticmethod"}),
         )
         declared = self.facts.declarations[index]
+        if not declared.forward and not marks & _ACCESSORS:
+            self.rivals.declared(index, node)
         if is_method and marks & _PROPERTIES:
             self.builder.field(declared.name, Ref("self", (Step(declared.name, True),)))
         parameters = node.child_by_field_name("parameters")
@@ -189,6 +194,7 @@ class _Walk:
         ]
         name = name_of(node.child_by_field_name("name"))
         index = self.builder.declare("class", name, node, bases=bases)
+        self.rivals.declared(index, node)
         body = node.child_by_field_name("body")
         if body is not None:
             self.stack.append(_Enter(index, body))
@@ -324,6 +330,8 @@ class _Walk:
             return
         function = self.functions[-1]
         if name in function.elsewhere:
+            if value is not None:
+                self.rivals.assigned_elsewhere(name, value)
             return
         place = self.facts.variables if function.declared is None else function.declared.locals
         if value is None:
@@ -386,6 +394,14 @@ class _Walk:
         if name is not None:
             self._assigned(name, reference(node.child_by_field_name("value")))
         self._later(node.named_children)
+
+    def condition(self, node: Node) -> None:
+        self.rivals.enter(node)
+        self._later(node.named_children)
+
+    def for_(self, node: Node) -> None:
+        self.rivals.enter(node)
+        self.loop(node)
 
     def loop(self, node: Node) -> None:
         left = node.child_by_field_name("left")
@@ -487,7 +503,11 @@ _VISITS: Final[Mapping[str, Callable[[_Walk, Node], None]]] = {
     "call": _Walk.call,
     "assignment": _Walk.assignment,
     "named_expression": _Walk.walrus,
-    "for_statement": _Walk.loop,
+    "for_statement": _Walk.for_,
+    "if_statement": _Walk.condition,
+    "match_statement": _Walk.condition,
+    "try_statement": _Walk.condition,
+    "while_statement": _Walk.condition,
     "for_in_clause": _Walk.loop,
     "lambda": _Walk.lambda_,
     "with_statement": _Walk.with_,

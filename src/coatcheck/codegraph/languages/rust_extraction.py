@@ -14,6 +14,7 @@ from coatcheck.codegraph.builder import Builder, name_of, named, text
 from coatcheck.codegraph.facts import FILE, Binding, FileFacts, Kind, Ref
 from coatcheck.codegraph.languages.rust_patterns import variables
 from coatcheck.codegraph.languages.rust_references import References, made, path
+from coatcheck.codegraph.languages.rust_rivals import RustRivals
 from coatcheck.codegraph.languages.rust_types import HERE, TYPE_MACROS, Holding, Types
 from coatcheck.codegraph.languages.rust_uses import uses
 from coatcheck.codegraph.languages.scopes import OPAQUE, Scopes
@@ -29,7 +30,7 @@ _EMPTY: Final = frozenset(
         """
         identifier field_identifier type_identifier shorthand_field_identifier self super crate
         line_comment block_comment string_literal raw_string_literal char_literal integer_literal
-        float_literal boolean_literal token_tree attribute_item inner_attribute_item
+        float_literal boolean_literal token_tree inner_attribute_item
         visibility_modifier lifetime mutable_specifier scoped_identifier scoped_type_identifier
         generic_type reference_type primitive_type type_arguments tuple_type array_type
         function_type where_clause type_parameters function_modifiers associated_type
@@ -78,6 +79,7 @@ class _File:
         self._deep = 0
         self._implements: list[tuple[int, tuple[str, ...], Ref]] = []
         self._crates: dict[str, Node] = {}
+        self._rivals = RustRivals(builder.facts)
         self._handlers: Mapping[str, Callable[[Node, Todo], None]] = {
             "use_declaration": self._use,
             "extern_crate_declaration": self._extern_crate,
@@ -96,6 +98,7 @@ class _File:
             "static_item": self._static,
             "let_declaration": self._let,
             "let_condition": self._let,
+            "assignment_expression": self._assignment,
             "for_expression": self._for,
             "match_expression": self._match,
             "closure_expression": self._closure,
@@ -107,6 +110,7 @@ class _File:
         self._read(root)
         self._add_implemented()
         self._add_crates()
+        self._rivals.settle()
 
     def _read(self, root: Node) -> None:
         todo: Todo = [root]
@@ -118,6 +122,8 @@ class _File:
                 continue
             kind = item.type
             if kind in _EMPTY:
+                continue
+            if self._rivals.is_attribute(item):
                 continue
             if kind in _BLOCKS and self._scopes is not None:
                 self._scopes.open()
@@ -166,6 +172,7 @@ class _File:
             self._builder.imports(node, where, [Binding(name)], kind=kind, exported=True)
             return
         index = self._builder.declare("namespace", name, node)
+        self._rivals.declared(index)
         modules = self._modules
         self._modules = (*modules, name)
         with self._declaring(index, Types(modules=self._modules)):
@@ -238,7 +245,9 @@ class _File:
         generic = node.child_by_field_name("type_parameters")
         types = self._types.inside(generic, _where(node), own=(name,))
         signature = f"{word} {name}{spelled(generic)}"
-        return self._builder.declare(kind, name, node, signature=signature), types
+        index = self._builder.declare(kind, name, node, signature=signature)
+        self._rivals.declared(index)
+        return index, types
 
     def _impl(self, node: Node, _todo: Todo) -> None:
         body = node.child_by_field_name("body")
@@ -257,9 +266,13 @@ class _File:
         receiver = named(*own, is_type=True) if own else OPAQUE
         before = self._types, self._deep
         self._types, self._deep = types, self._deep + 1
+        is_conditional = self._rivals.is_conditional
         for item in body.named_children:
+            if self._rivals.is_attribute(item):
+                continue
             if item.type in ("function_item", "function_signature_item"):
-                self._declare_function(item, receiver)
+                self._rivals.is_conditional |= is_conditional
+                self._declare_function(item, receiver, is_of_trait=trait is not None)
             elif item.type in ("const_item", "macro_invocation"):
                 self._read(item)
         self._types, self._deep = before
@@ -285,7 +298,9 @@ class _File:
     def _function(self, node: Node, _todo: Todo) -> None:
         self._declare_function(node, None)
 
-    def _declare_function(self, node: Node, receiver: Ref | None) -> None:
+    def _declare_function(
+        self, node: Node, receiver: Ref | None, *, is_of_trait: bool = False
+    ) -> None:
         name = name_of(node.child_by_field_name("name"))
         generic = node.child_by_field_name("type_parameters")
         parameters = node.child_by_field_name("parameters")
@@ -303,6 +318,7 @@ class _File:
         )
         if receiver is not None:
             self._qualify(index, receiver)
+        self._rivals.declared(index, is_of_trait=is_of_trait)
         body = node.child_by_field_name("body")
         if self._deep >= _DECLARATIONS_DEEP_MAX:
             return
@@ -315,6 +331,7 @@ class _File:
             self._declare_parameters(parameters)
             if body is not None:
                 self._read(body)
+        self._scopes.settle()
         self._scopes, self._references = before
 
     def _qualify(self, index: int, receiver: Ref) -> None:
@@ -412,6 +429,13 @@ class _File:
         if value is not None:
             todo.append(value)
 
+    def _assignment(self, node: Node, todo: Todo) -> None:
+        """``f = g``: what is in a variable already gets another value."""
+        left = node.child_by_field_name("left")
+        if left is not None and left.type == "identifier" and self._scopes is not None:
+            self._scopes.assign(name_of(left))
+        todo.extend(reversed(node.named_children))
+
     def _held(self, value: Node | None, held: Ref | None) -> Holding | Ref | None:
         """A struct that is made here is one without a wrapper around it."""
         if value is None or value.type != "struct_expression":
@@ -480,6 +504,8 @@ class _File:
         callee = self._references.callee(node, self._types) or OPAQUE
         if function.type == "scoped_identifier":
             self._note_crate(callee, node)
+        if self._scopes is not None:
+            self._scopes.note_call(callee)
         at = function.child_by_field_name("field") if function.type == "field_expression" else None
         self._builder.call(at or function, callee)
 
@@ -495,7 +521,10 @@ class _File:
 
     def _macro(self, node: Node, _todo: Todo) -> None:
         name = name_of(node.child_by_field_name("name"))
-        self._builder.declare("function", name + "!", node, signature=f"macro_rules! {name}")
+        index = self._builder.declare(
+            "function", name + "!", node, signature=f"macro_rules! {name}"
+        )
+        self._rivals.declared(index)
         if node.text is not None and _MAKES_TYPES.search(node.text):
             properties = self._builder.facts.properties
             properties[TYPE_MACROS] = f"{properties.get(TYPE_MACROS, '')} {name}!".strip()
