@@ -265,3 +265,22 @@ def test_a_temp_folder_has_an_id_of_its_own_that_all_who_share_it_read(tmp_path:
     with TempRoot(tmp_path / "one") as root:
         root.sweep()
     assert {disk_id(tmp_path / "one")} == ids
+
+
+def test_workers_that_start_while_others_sweep_all_get_a_folder(root: Path) -> None:
+    """A sweeper may lock the file of a new lock before its owner does."""
+    stop = threading.Event()
+    with TempRoot(root) as sweeping, ThreadPoolExecutor(5) as threads:
+
+        def sweep() -> None:
+            while not stop.is_set():
+                sweeping.sweep()
+
+        sweepers = [threads.submit(sweep) for _ in range(4)]
+        try:
+            for _ in range(300):
+                TempRoot(root).close()
+        finally:
+            stop.set()
+        for sweeper in sweepers:
+            sweeper.result()

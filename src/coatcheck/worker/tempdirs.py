@@ -48,6 +48,10 @@ class TempRoot:
         self._root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         name = _PREFIX + (boot or secrets.token_hex(8))
         lock = _take_lock(self._root, name)
+        while lock is None and boot is None:
+            # A sweeper saw the file of our lock before we had it, and took it for a dead one's.
+            name = _PREFIX + secrets.token_hex(8)
+            lock = _take_lock(self._root, name)
         if lock is None:
             raise RuntimeError(f"{self._root / name} belongs to a worker that is still alive")
         self._lock: int | None = lock

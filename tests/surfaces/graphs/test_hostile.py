@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,11 +96,12 @@ async def expect_health(house: House) -> None:
 
 def analyses() -> list[psutil.Process]:
     """The processes of analyses that are left, and their parsers."""
-    return [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if any("executors.child" in word for word in process.cmdline())
-    ]
+    left = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if any("executors.child" in word for word in process.cmdline()):
+                left.append(process)
+    return left
 
 
 def show(what: str, cases: Sequence[Hostile]) -> None:
