@@ -65,6 +65,13 @@ def test_a_google_key_file_that_cannot_be_read_says_which_variable_to_look_at(
         BlobContainer.open("gs://bucket/prefix")
 
 
+async def expect_usable(url: str) -> None:
+    container = BlobContainer.open(url)
+    await container.put_whole("a/b", b"x")
+    assert await container.get("a/b") == b"x"
+    assert [key async for page in container.keys_under("a") for key in page] == ["a/b"]
+
+
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"])
 @pytest.mark.parametrize("blob_store", ["s3"], indirect=True)
 async def test_any_of_the_usual_variables_leads_to_a_server_that_speaks_s3(
@@ -72,7 +79,7 @@ async def test_any_of_the_usual_variables_leads_to_a_server_that_speaks_s3(
 ) -> None:
     for variable, value in blob_store.environment.items():
         monkeypatch.setenv(name if variable == "AWS_ENDPOINT_URL" else variable, value)
-    await BlobContainer.open(blob_store.url).probe()
+    await expect_usable(blob_store.url)
 
 
 @pytest.mark.parametrize("name", ["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"])
@@ -84,7 +91,7 @@ async def test_an_azure_account_can_have_an_endpoint_of_its_own(
     monkeypatch.setenv(name, f"{server}/{azure_requests.ACCOUNT}")
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", azure_requests.ACCOUNT)
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", azure_requests.KEY)
-    await BlobContainer.open(blob_store.url).probe()
+    await expect_usable(blob_store.url)
 
 
 @pytest.mark.parametrize("blob_store", ["s3", "azure"], indirect=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -355,16 +356,27 @@ def test_declarations_have_their_kinds_lines_and_signatures_without_literals() -
     ]
 
 
-def test_code_that_nests_without_end_is_read_all_the_same() -> None:
-    deep = 20_000
-    parsed("a.rs", "fn f() { " + "g(" * deep + ")" * deep + "}")
-    parsed("a.rs", "mod a {" * 2_000)
-    parsed("a.rs", "fn a() {" * 2_000)
-    parsed("a.rs", "impl A { fn b() {" * 2_000)
-    parsed("a.rs", "type A = " + "Vec<" * deep + "u8" + ">" * deep + ";")
-    parsed("a.rs", "use " + "a::{" * 2_000 + "b" + "}" * 2_000 + ";")
-    parsed("a.rs", "fn f() { a" + ".b()" * 5_000 + "}")
-    parsed("a.rs", "fn f() { " + "let x = || {" * 2_000 + "}" * 2_000)
+@pytest.mark.parametrize(
+    ("source", "whole", "names", "calls"),
+    [
+        ("fn f() { " + "g(" * 20_000 + ")" * 20_000 + "}", True, ["f"], 20_000),
+        ("type A = " + "Vec<" * 20_000 + "u8" + ">" * 20_000 + ";", True, ["A"], 0),
+        ("fn f() { a" + ".b()" * 5_000 + "}", True, ["f"], 5_000),
+        ("use " + "a::{" * 2_000 + "b" + "}" * 2_000 + ";", True, [], 0),
+        ("mod a {" * 2_000, False, [], 0),
+        ("fn a() {" * 2_000, False, [], 0),
+        ("impl A { fn b() {" * 2_000, False, [], 0),
+        ("fn f() { " + "let x = || {" * 2_000 + "}" * 2_000, False, [], 0),
+    ],
+    ids=["calls", "types", "chain", "uses", "modules", "functions", "impls", "closures"],
+)
+def test_code_that_nests_without_end_is_read_all_the_same(
+    source: str, whole: bool, names: list[str], calls: int
+) -> None:
+    facts = parsed("a.rs", source)
+    assert facts.broken is not whole
+    assert [declaration.name for declaration in facts.declarations] == names
+    assert len(facts.calls) == calls
 
 
 _VOCABULARY = """

@@ -108,6 +108,31 @@ def test_a_worker_ends_well_at_sigterm_and_warns_of_a_misspelt_setting(
         ) in messages(log)
 
 
+def test_a_worker_is_registered_for_archives_only_once_its_services_can_be_called(
+    dsn: str, tmp_path: Path
+) -> None:
+    """`coatcheck up` takes any worker's registration for the sign that all is ready."""
+    with running(
+        "worker",
+        "coatcheck.cli.demo:demo",
+        folder=tmp_path,
+        COATCHECK_DATABASE_URL=dsn,
+        COATCHECK_TEMP_DIR=str(tmp_path / "temp"),
+        COATCHECK_LOG_FORMAT="json",
+    ) as (process, log):
+
+        def both_ready() -> list[list[str]] | None:
+            assert process.poll() is None, log.read_text()
+            whole = log.read_text().rpartition("\n")[0].splitlines()
+            lines = [json.loads(line) for line in whole if line.startswith("{")]
+            told = [line["endpoints"] for line in lines if line["message"] == "worker ready"]
+            return told if len(told) == 2 else None
+
+        services, archives = eventually(both_ready, "both workers are ready")
+        assert "demo.post__echo" in services
+        assert "graphs.post__call" in archives
+
+
 @pytest.mark.parametrize("command", ["serve", "worker", "migrate"])
 def test_without_a_database_each_command_says_so_in_a_line_and_a_hint(
     command: str, tmp_path: Path

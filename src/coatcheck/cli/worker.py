@@ -63,7 +63,8 @@ def _load(targets: list[str]) -> list[Service]:
 async def _work(settings: Settings, services: list[Service], stop: asyncio.Event) -> None:
     await require_schema(settings)
     async with UpstreamExecutor(settings) as upstreams, AsyncExitStack() as closing:
-        agents = [Worker(settings, [*services, upstreams.service])]
+        first = Worker(settings, [*services, upstreams.service])
+        agents = [first]
         if settings.graphs_concurrency:
             graphs = await closing.enter_async_context(GraphExecutor(settings))
             agents.append(graphs.worker())
@@ -76,7 +77,19 @@ async def _work(settings: Settings, services: list[Service], stop: asyncio.Event
         stopper = asyncio.create_task(stop_when_told())
         try:
             async with keeping_up(settings), asyncio.TaskGroup() as working:
-                for agent in agents:
+                working.create_task(first.run())
+                # Who sees any worker of this process registered can already call its services.
+                await _ready_or_stopped(first, stop)
+                for agent in agents[1:]:
                     working.create_task(agent.run())
         finally:
             stopper.cancel()
+
+
+async def _ready_or_stopped(agent: Worker, stop: asyncio.Event) -> None:
+    waits = [asyncio.create_task(event.wait()) for event in (agent.ready, stop)]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

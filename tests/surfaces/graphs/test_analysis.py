@@ -129,6 +129,9 @@ async def test_progress_says_how_many_files_were_parsed(analyst: Analyst) -> Non
     notes = [report.note for report in told]
     assert notes[0] == "0 of 30 files"
     assert "30 of 30 files" in notes
+    fractions = dict(zip(notes, (report.fraction for report in told), strict=True))
+    assert fractions["resolving names"] < fractions["writing the graph"] < 1.0
+    assert told[-1].fraction == 1.0
     assert [report.fraction for report in told] == sorted(report.fraction for report in told)
 
 

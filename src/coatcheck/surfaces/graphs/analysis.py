@@ -26,13 +26,16 @@ from coatcheck.codegraph.project import Project
 from coatcheck.codegraph.resolve import resolve
 from coatcheck.domain.errors import ArchiveRejected, JobSignal, RetryLater
 from coatcheck.job import Job
-from coatcheck.surfaces.graphs.gathering import gather
+from coatcheck.surfaces.graphs.gathering import PARSED, gather
 from coatcheck.surfaces.graphs.parser_process import ParserLimits
 
 REST: Final = "rest.json"
 """The name of the file that the result is written to."""
 DOMAINS: Final = "domains.json"
 """That of the file with its domains, for operations that have any: they may yet be renamed."""
+_RESOLVED: Final = 0.85
+_FOUND: Final = 0.95
+"""How far it is when names are resolved, and domains found; ``PARSED`` is before that."""
 _WITH_DOMAINS: Final = frozenset({"domain", "supermodel"})
 
 
@@ -108,11 +111,12 @@ def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
     limits = ParserLimits(order.file_seconds, order.file_bytes_max, order.memory_mb)
     with ArchiveReader(folder / order.archive) as reader:
         gathered = gather(job, reader, order.parsers, limits)
-    job.progress(1.0, "resolving names")
+    job.progress(PARSED, "resolving names")
     resolution = resolve(Project(gathered.facts()))
     job.check_cancelled()
     assigned = None
     if order.operation in _WITH_DOMAINS:
+        job.progress(_RESOLVED, "finding domains")
         assigned = assign(resolution)
         (folder / DOMAINS).write_bytes(msgspec.json.encode(assigned.domains))
         job.check_cancelled()
@@ -125,6 +129,7 @@ def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
         gathered.failed,
         gathered.skipped,
     )
+    job.progress(_FOUND, "writing the graph")
     result = folder / REST
     with result.open("xb") as out:
         written = write_document(

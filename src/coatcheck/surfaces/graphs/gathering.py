@@ -20,6 +20,8 @@ from coatcheck.surfaces.graphs.parser_wire import NotParsed, Parsed
 from coatcheck.surfaces.graphs.parsers import Done, Parsers
 from coatcheck.surfaces.graphs.work import pieces_of_work
 
+PARSED: Final = 0.6
+"""How far an analysis is when all files are parsed: of a large archive, the rest takes long."""
 _PROGRESS_SECONDS: Final = 0.25
 """How often progress is told, at most."""
 
@@ -103,4 +105,4 @@ class _Progress:
     def _tell(self) -> None:
         self._told_at = time.monotonic()
         share = self._done / self._total if self._total else 1.0
-        self._job.progress(share, f"{self._done} of {self._total} files")
+        self._job.progress(PARSED * share, f"{self._done} of {self._total} files")
