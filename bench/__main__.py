@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 
 from bench import facts, redis_server
+from bench.batches import amounts
+from bench.batches.report import batches_tables, write_batches
 from bench.catalogue import Scenario
 from bench.chart import write_chart
 from bench.contenders import CONTENDERS, REFERENCE
@@ -23,7 +25,9 @@ from bench.results import Results
 from bench.rounds import Rounds
 from bench.sizes import FULL, QUICK
 from bench.stores import Stores
+from bench.targets import OURS
 
+OURS_ALONE = {Scenario.HTTP, Scenario.BATCHES}
 WRK_MISSING = "wrk is not installed and could not be"
 REDIS_MISSING = "redis-server is not installed and could not be"
 
@@ -31,7 +35,7 @@ REDIS_MISSING = "redis-server is not installed and could not be"
 async def run(options: Options, folder: Path) -> Results:
     """One whole run. Everything it starts is ended before it returns, however it ends."""
     lines = ProgressLines()
-    contenders, skipped = _runnable(options.contenders)
+    contenders, skipped = _runnable(_concerned(options))
     for name, reason in skipped.items():
         lines.note(f"not run: {name}: {reason}")
     scenarios = options.scenarios
@@ -54,6 +58,7 @@ async def run(options: Options, folder: Path) -> Results:
             contenders,
             scenarios,
             QUICK if options.quick else FULL,
+            _amounts(options),
             Stores(postgres, redis),
             processes,
             folder,
@@ -73,6 +78,17 @@ async def run(options: Options, folder: Path) -> Results:
     finally:
         await processes.stop_all()
         await postgres.stop()
+
+
+def _amounts(options: Options) -> amounts.Amounts:
+    return amounts.QUICK if options.quick else amounts.FULL
+
+
+def _concerned(options: Options) -> tuple[Contender, ...]:
+    """The contenders that have a turn in the chosen scenarios: some are Coatcheck's alone."""
+    if set(options.scenarios) - OURS_ALONE:
+        return options.contenders
+    return tuple(contender for contender in options.contenders if contender.name == OURS)
 
 
 def _runnable(chosen: tuple[Contender, ...]) -> tuple[list[Contender], dict[str, str]]:
@@ -99,9 +115,20 @@ async def _redis_line(redis: RedisServer | None) -> str | None:
     return f"{await redis.version()}, unix socket, {settings}"
 
 
-def write(results: Results, output: Path) -> None:
-    """Writes the report's three files."""
+def write(results: Results, output: Path, tasks: amounts.Amounts) -> list[str]:
+    """Writes the report's files, as far as there is something to report; their names."""
     output.mkdir(parents=True, exist_ok=True)
+    written = []
+    if results.batches:
+        write_batches(output, results, tasks)
+        written += ["batches.md", "batches.json"]
+    if results.rounds or results.http:
+        _write_latest(results, output)
+        written += ["latest.md", "latest.json", "latest.png"]
+    return written
+
+
+def _write_latest(results: Results, output: Path) -> None:
     contenders = [contender for contender in CONTENDERS if contender.name in results.rounds]
     reference = next(contender for contender in CONTENDERS if contender.name == REFERENCE)
     results.write(output / "latest.json")
@@ -131,10 +158,11 @@ def main() -> int:
     finally:
         shutil.rmtree(folder)
     contenders = [contender for contender in CONTENDERS if contender.name in results.rounds]
-    print(figure_table(results, contenders))
+    tables = [figure_table(results, contenders), batches_tables(results)]
+    print("\n\n".join(each for each in tables if each))
     if options.output is not None:
-        write(results, options.output)
-        print(f"\nwritten to {options.output}: latest.md, latest.json, latest.png")
+        written = write(results, options.output, _amounts(options))
+        print(f"\nwritten to {options.output}: {', '.join(written) or 'nothing'}")
     return 1 if results.failures else 0
 
 

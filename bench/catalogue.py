@@ -14,6 +14,7 @@ class Scenario(StrEnum):
     LATENCY = "latency"
     CLAIM = "claim"
     HTTP = "http"
+    BATCHES = "batches"
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,12 @@ def parse(arguments: Sequence[str]) -> Options:
     rounds = chosen.rounds if chosen.rounds is not None else (1 if chosen.quick else ROUNDS)
     if rounds < 1:
         parser.error("--rounds must be at least 1")
-    partial = chosen.quick or chosen.only is not None or chosen.scenarios is not None
+    scenarios = tuple(
+        Scenario(name) for name in _chosen(parser, "--scenarios", chosen.scenarios, list(Scenario))
+    )
+    # The batches alone are whole: they have a report of their own.
+    is_whole = set(scenarios) in (set(Scenario), {Scenario.BATCHES})
+    partial = chosen.quick or chosen.only is not None or not is_whole
     return Options(
         rounds=rounds,
         contenders=tuple(
@@ -60,10 +65,7 @@ def parse(arguments: Sequence[str]) -> Options:
             for contender in CONTENDERS
             if contender.name in _chosen(parser, "--only", chosen.only, names)
         ),
-        scenarios=tuple(
-            Scenario(name)
-            for name in _chosen(parser, "--scenarios", chosen.scenarios, list(Scenario))
-        ),
+        scenarios=scenarios,
         quick=chosen.quick,
         output=chosen.output or (None if partial else RESULTS),
         folder=chosen.folder,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.batches.memory import Memory
 from bench.catalogue import Figure
 from bench.measure import Spread
 
@@ -22,6 +23,8 @@ class Results:
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
     http: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    batches: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    batches_memory: Memory = field(default_factory=Memory)
     kept: dict[str, dict[str, int]] = field(default_factory=dict)
     failures: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     skipped: dict[str, str] = field(default_factory=dict)

@@ -8,6 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import catalogue
+from bench.batches.amounts import Amounts
+from bench.batches.export_check import ExportWrongError
+from bench.batches.figures import BatchFigure
+from bench.batches.scenario import BatchesRound
 from bench.catalogue import Scenario
 from bench.client_process import ClientFailedError, ClientProcess
 from bench.contenders.contract import Ability, Contender
@@ -47,6 +51,7 @@ class Rounds:
         contenders: Sequence[Contender],
         scenarios: Sequence[Scenario],
         sizes: Sizes,
+        amounts: Amounts,
         stores: Stores,
         processes: Processes,
         folder: Path,
@@ -55,6 +60,7 @@ class Rounds:
         self._contenders = contenders
         self._scenarios = scenarios
         self._sizes = sizes
+        self._amounts = amounts
         self._stores = stores
         self._processes = processes
         self._folder = folder
@@ -83,6 +89,9 @@ class Rounds:
                 if scenario is Scenario.HTTP:
                     await self._http()
                     continue
+                if scenario is Scenario.BATCHES:
+                    await self._batches()
+                    continue
                 for contender in order:
                     clients[contender.name] = await self._turn(scenario, clients[contender.name])
             for client in clients.values():
@@ -102,6 +111,27 @@ class Rounds:
 
     def _add_http(self, figure: HttpFigure, value: float) -> None:
         self.results.http[figure].append(value)
+        self._lines.note(f"    {figure}: {value:,.1f}")
+
+    async def _batches(self) -> None:
+        if not any(contender.name == OURS for contender in self._contenders):
+            return
+        try:
+            await BatchesRound(
+                self._stores.postgres,
+                self._processes,
+                self._folder,
+                self._amounts,
+                self._add_batches,
+                self.results.batches_memory,
+            ).run()
+        except* (*CONTENDER_FAULTS, NotServedError, ExportWrongError) as faults:
+            for fault in faults.exceptions:
+                self.results.failures["batches"].append(str(fault))
+                self._lines.fault("batches", Scenario.BATCHES, fault)
+
+    def _add_batches(self, figure: BatchFigure, value: float) -> None:
+        self.results.batches[figure].append(value)
         self._lines.note(f"    {figure}: {value:,.1f}")
 
     async def _turn(self, scenario: Scenario, client: ClientProcess) -> ClientProcess:
@@ -145,7 +175,7 @@ class Rounds:
                     costs = await claim_history(context)
                     self._add(context, catalogue.CLAIM_EMPTY, costs.empty)
                     self._add(context, catalogue.CLAIM_HISTORY, costs.with_history)
-            case Scenario.HTTP:
+            case Scenario.HTTP | Scenario.BATCHES:
                 raise AssertionError("not a contender's turn")
 
     async def _drain(self, context: Context, figure: catalogue.Figure, workers: int) -> None:

@@ -72,7 +72,7 @@ class HttpRound:
         try:
             async with control_plane(database.address, self._processes) as plane:
                 async with worker(plane, self._processes, progress.environment(0)) as child:
-                    poll_url = await _first_job(plane, child)
+                    poll_url = await first_job(plane, child)
                     await self._with_a_worker(plane, progress)
                 await self._alone(plane, database.address, poll_url)
         finally:
@@ -123,7 +123,7 @@ async def _jobs(connection: asyncpg.Connection) -> int:
     return int(await connection.fetchval("SELECT count(*) FROM jobs"))
 
 
-async def _first_job(plane: ControlPlane, child: Child) -> str:
+async def first_job(plane: ControlPlane, child: Child) -> str:
     """Run one job, once the worker has said what it serves; where its result is found."""
     headers = {"Authorization": f"Bearer {plane.key}", "Prefer": "wait=30"} | JSON
     connection = await Connection.open(plane.port)

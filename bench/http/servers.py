@@ -59,6 +59,7 @@ class ControlPlane:
     port: int
     key: str
     environment: Mapping[str, str]
+    child: Child
 
     @property
     def submit_path(self) -> str:
@@ -70,9 +71,13 @@ class ControlPlane:
 
 
 @asynccontextmanager
-async def control_plane(address: str, processes: Processes) -> AsyncIterator[ControlPlane]:
-    """``coatcheck serve`` at its defaults, with one organisation and one key."""
+async def control_plane(
+    address: str, processes: Processes, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[ControlPlane]:
+    """``coatcheck serve`` with one organisation and one key; at its defaults but for ``settings``,
+    which are the workers', too."""
     environment = {
+        **(settings or {}),
         "COATCHECK_DATABASE_URL": address,
         "COATCHECK_KEY_PEPPER": secrets.token_hex(32),
         "COATCHECK_LOG_LEVEL": "warning",
@@ -87,18 +92,22 @@ async def control_plane(address: str, processes: Processes) -> AsyncIterator[Con
     )
     try:
         await answering(port, child)
-        yield ControlPlane(port, json.loads(made)["key"], environment)
+        yield ControlPlane(port, json.loads(made)["key"], environment, child)
     finally:
         await processes.stop(child)
 
 
 @asynccontextmanager
 async def worker(
-    plane: ControlPlane, processes: Processes, environment: Mapping[str, str]
+    plane: ControlPlane,
+    processes: Processes,
+    environment: Mapping[str, str],
+    *,
+    service: str = _SERVICE,
 ) -> AsyncIterator[Child]:
     """A worker process; what it serves can be called once it is seen in the catalogue."""
     child = await processes.start(
-        "coatcheck-worker", [*_COATCHECK, "worker", _SERVICE], {**plane.environment, **environment}
+        "coatcheck-worker", [*_COATCHECK, "worker", service], {**plane.environment, **environment}
     )
     try:
         yield child

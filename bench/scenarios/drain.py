@@ -77,7 +77,7 @@ async def _drain_once(context: Context, workers: int, jobs: int) -> Drained:
 async def _time_drain(
     context: Context, progress: Progress, children: list[Child], jobs: int
 ) -> Drained:
-    watch = _Watch(progress, children)
+    watch = Watch(progress, children)
     await watch.until(lambda counts: min(counts) > 0)
     start, before = time.perf_counter(), sum(progress.counts())
     await watch.until(lambda counts: sum(counts) >= jobs)
@@ -91,7 +91,7 @@ async def _time_drain(
     return Drained(jobs - before, seconds, kept)
 
 
-class _Watch:
+class Watch:
     """Looks at the workers' counters until something is true, or until nothing moves any more."""
 
     def __init__(self, progress: Progress, children: list[Child]) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import shutil
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import delete_pieces
-from coatcheck.domain.errors import BlobStoreUnavailable
+from coatcheck.domain.errors import BlobChanged, BlobStoreUnavailable
 from tests.blobs.stores import BlobStore
 
 LARGE = os.urandom(11 * 1024 * 1024 + 17)  # more than one part of a store's own long upload
@@ -47,11 +48,96 @@ async def test_what_is_put_whole_comes_back_and_replaces_what_was_there(
     assert await all_keys(container, "a") == ["a/b"]
 
 
+async def read(
+    container: BlobContainer, key: str, start: int = 0, stop: int | None = None
+) -> bytes:
+    return b"".join([chunk async for chunk in container.stream(key, start, stop=stop)])
+
+
+@pytest.mark.parametrize("content", [b"", b"small", LARGE], ids=["empty", "small", "large"])
+async def test_what_comes_as_a_stream_is_stored_as_it_came(
+    container: BlobContainer, content: bytes
+) -> None:
+    stored = await container.put("a/b", in_chunks(content, 700_001))
+    assert (stored.size, stored.sha256) == (len(content), hashlib.sha256(content).digest())
+    assert await container.get("a/b") == content
+
+
+async def in_chunks(content: bytes, size: int) -> AsyncIterator[bytes]:
+    for at in range(0, len(content), size):
+        yield content[at : at + size]
+
+
+@pytest.mark.parametrize("window", [1_000_000, 5 * 1024 * 1024, 64 * 1024 * 1024])
+async def test_a_blob_is_read_from_any_byte_to_any_other(
+    container: BlobContainer, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    monkeypatch.setattr("coatcheck.blobs.container._WINDOW_BYTES", window)
+    await container.put("a/b", LARGE)
+    size = len(LARGE)
+    for start in (0, 1, 1024 * 1024, 5_000_000, size - 1, size, size + 1):
+        assert await read(container, "a/b", start) == LARGE[start:]
+        for stop in (0, 1, 1024 * 1024 + 1, 6_000_001, size, size + 1):
+            assert await read(container, "a/b", start, stop) == LARGE[start:stop]
+
+
+async def test_an_empty_blob_is_read_from_anywhere_as_empty(container: BlobContainer) -> None:
+    await container.put_whole("a/b", b"")
+    for start in (0, 1, 100):
+        assert await read(container, "a/b", start) == b""
+    assert (await container.head("a/b")).size == 0
+
+
+async def test_the_head_of_a_blob_has_its_size_and_what_tells_it_from_another(
+    container: BlobContainer,
+) -> None:
+    await container.put_whole("a/b", b"first")
+    size, etag = await container.head("a/b")
+    assert size == 5
+    assert etag
+    assert await container.head("a/b") == (size, etag)
+    await container.put_whole("a/b", b"other")
+    assert (await container.head("a/b")).etag != etag
+
+
+async def test_of_a_blob_that_was_replaced_not_a_byte_is_taken_for_the_one_that_was_meant(
+    container: BlobContainer,
+) -> None:
+    await container.put_whole("a/b", b"first")
+    etag = (await container.head("a/b")).etag
+    assert b"".join([chunk async for chunk in container.stream("a/b", 2, etag=etag)]) == b"rst"
+    await container.put_whole("a/b", b"other")
+    for start in (0, 2):
+        with pytest.raises(BlobChanged):
+            _ = [chunk async for chunk in container.stream("a/b", start, etag=etag)]
+
+
+@pytest.mark.parametrize("blob_store", ["s3", "azure"], indirect=True)
+async def test_a_blob_that_is_replaced_while_it_is_read_is_not_read_on(
+    container: BlobContainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coatcheck.blobs.container._WINDOW_BYTES", 2 * 1024 * 1024)
+    await container.put("a/b", LARGE)
+    reading = container.stream("a/b")
+    came = [await anext(reading)]
+    await container.put("a/b", LARGE[::-1])
+
+    async def read_on() -> None:
+        came.extend([chunk async for chunk in reading])
+
+    with pytest.raises(BlobChanged):
+        await read_on()
+    assert LARGE.startswith(b"".join(came))
+
+
 async def test_a_blob_that_is_not_there_is_a_clear_error(container: BlobContainer) -> None:
     with pytest.raises(FileNotFoundError, match=r"^there is no such blob$"):
         await container.get("a/missing")
     with pytest.raises(FileNotFoundError):
-        _ = [chunk async for chunk in container.stream("a/missing")]
+        await container.head("a/missing")
+    for start in (0, 7):
+        with pytest.raises(FileNotFoundError):
+            _ = [chunk async for chunk in container.stream("a/missing", start)]
 
 
 async def test_what_is_not_there_does_not_keep_the_others_from_being_deleted(
@@ -192,7 +278,9 @@ class TestAFolder:
             blobs.get("a/b"),
             blobs.delete(["a/b"]),
             delete_pieces(blobs, "a"),
+            blobs.head("a/b"),
             anext(blobs.stream("a/b")),
+            anext(blobs.stream("a/b", 1)),
             anext(blobs.keys_under("a")),
         ):
             with pytest.raises(BlobStoreUnavailable, match="not there"):

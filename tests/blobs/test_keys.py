@@ -3,10 +3,19 @@ from __future__ import annotations
 from coatcheck.blobs.keys import (
     artifact_key,
     artifacts_of,
+    export_key,
+    export_of,
+    exports_of,
     input_key,
     input_of_piece,
     inputs_of,
     job_of,
+    list_key,
+    list_of_piece,
+    lists_of,
+    upload_key,
+    upload_of,
+    uploads_of,
 )
 from coatcheck.domain.ids import new_id
 
@@ -36,3 +45,35 @@ def test_a_key_that_is_not_of_a_piece_belongs_to_no_input() -> None:
     assert input_of_piece(f"{artifact_key(deployment, job)}/00000") is None
     assert input_of_piece("inputs/a/b/c/00000") is None
     assert input_of_piece("") is None
+
+
+def test_a_staged_list_names_its_upload_and_has_one_place() -> None:
+    deployment, upload = new_id(), new_id()
+    key = upload_key(deployment, upload)
+    assert key.startswith(uploads_of(deployment) + "/")
+    assert key == upload_key(deployment, upload)
+    assert upload_of(key) == upload
+    assert upload_of(f"{key}/00000") is None
+    assert upload_of("uploads/a/b") is None
+    assert upload_of(artifact_key(deployment, upload)) is None
+
+
+def test_a_piece_of_a_list_names_the_part_and_the_list_that_it_belongs_to() -> None:
+    deployment, batch, part = new_id(), new_id(), new_id()
+    key = list_key(deployment, batch, part)
+    assert key.startswith(lists_of(deployment) + "/")
+    assert key != list_key(deployment, batch, part)
+    assert list_of_piece(f"{key}/00000") == (part, key)
+    assert list_of_piece(key) is None
+    assert list_of_piece("lists/a/b/c/d/00000") is None
+    assert list_of_piece(f"{input_key(deployment, part)}/x/00000") is None
+
+
+def test_an_export_names_itself_and_every_attempt_has_a_key_of_its_own() -> None:
+    deployment, batch, export = new_id(), new_id(), new_id()
+    key = export_key(deployment, batch, export)
+    assert key.startswith(exports_of(deployment) + "/")
+    assert key != export_key(deployment, batch, export)
+    assert export_of(key) == export
+    assert export_of("exports/a/b/c/d") is None
+    assert export_of(f"{input_key(deployment, export)}/00000") is None

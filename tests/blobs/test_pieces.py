@@ -53,6 +53,19 @@ async def test_a_piece_is_streamed_in_chunks_of_at_most_a_mebibyte(
     assert b"".join(chunks) == content
 
 
+@pytest.mark.parametrize("length", [0, 1, PIECE, 3 * PIECE, 3 * PIECE + 1])
+async def test_a_stream_may_begin_at_any_byte_and_reads_no_piece_before_it(
+    container: BlobContainer, length: int
+) -> None:
+    content = os.urandom(length)
+    stored = await store_pieces(container, KEY, in_chunks(content, 333), piece_bytes=PIECE)
+    for start in (2 * PIECE, 2 * PIECE + 1, 3 * PIECE, 3 * PIECE + 1, 4 * PIECE):
+        for number in range(start // PIECE):
+            await container.delete([f"{KEY}/{number:05}"])
+        chunks = stream_pieces(container, KEY, stored.pieces, start, piece_bytes=PIECE)
+        assert b"".join([chunk async for chunk in chunks]) == content[start:]
+
+
 async def test_a_stream_with_a_piece_gone_is_not_found(container: BlobContainer) -> None:
     stored = await store_pieces(
         container, KEY, in_chunks(b"x" * 3 * PIECE, PIECE), piece_bytes=PIECE

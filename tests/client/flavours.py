@@ -65,8 +65,34 @@ class Flavour:
             return [job async for job in jobs]  # type: ignore[union-attr]
         return await asyncio.to_thread(list, jobs)
 
+    @property
+    def batches(self) -> BatchesFlavour:
+        return BatchesFlavour(self)
+
     async def close(self) -> None:
         if isinstance(self.client, AsyncClient):
             await self.client.aclose()
         else:
             self.client.close()
+
+
+class BatchesFlavour:
+    """``client.batches`` behind the same face."""
+
+    def __init__(self, flavour: Flavour) -> None:
+        self._flavour = flavour
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._flavour.client.batches, name)
+
+        async def run(*args: Any, **options: Any) -> Any:
+            return await self._flavour.do(method, *args, **options)
+
+        return run
+
+    async def all(self, name: str, *args: Any, **options: Any) -> list[Any]:
+        """Everything that a method iterates over."""
+        items = getattr(self._flavour.client.batches, name)(*args, **options)
+        if isinstance(self._flavour.client, AsyncClient):
+            return [item async for item in items]
+        return await asyncio.to_thread(list, items)

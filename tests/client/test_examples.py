@@ -26,6 +26,8 @@ async def env(dsn: str, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     """What a client's program is told: where the server is, and its key."""
     async with House(dsn, tmp_path) as house:
         await house.work(hello, documents)
+        await house.take_in_lists()
+        house.keep_up()
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("COATCHECK_")}
         yield inherited | {
             "COATCHECK_URL": str(house.http.base_url),
@@ -35,8 +37,8 @@ async def env(dsn: str, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
         }
 
 
-async def run(name: str, env: dict[str, str]) -> list[str]:
-    printed = await asyncio.to_thread(output_of, EXAMPLES / name, cwd=REPOSITORY, env=env)
+async def run(name: str, env: dict[str, str], cwd: Path = REPOSITORY) -> list[str]:
+    printed = await asyncio.to_thread(output_of, EXAMPLES / name, cwd=cwd, env=env)
     return printed.splitlines()
 
 
@@ -64,6 +66,18 @@ async def test_many_collects_results_and_failures_and_may_be_started_twice(
     assert lines[2].startswith("rot13: invalid_input: algorithm: ")
     assert lines[3] == "1 failed"
     assert await run("many.py", env) == lines
+
+
+async def test_batch_runs_again_what_failed_and_fetches_the_results(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    assert await run("batch.py", env, tmp_path) == [
+        "completed: 3 of 4 succeeded",
+        "odd: invalid_input",
+        "run 2: 1 failed again",
+        "digests.zip",
+    ]
+    assert (tmp_path / "digests.zip").stat().st_size > 0
 
 
 def test_the_guide_shows_the_programs_as_they_are() -> None:

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.client import AsyncClient, AsyncJob, Client, Job
+from coatcheck.client import (
+    AsyncBatch,
+    AsyncBatches,
+    AsyncClient,
+    AsyncJob,
+    Batch,
+    Batches,
+    Client,
+    Job,
+)
 from tests.markdown import REPOSITORY
 
 SCRIPT = Path("scripts", "generate_sync_client")
@@ -51,7 +60,10 @@ def test_a_change_of_either_is_noticed_and_mended(copy: Path) -> None:
     assert generate(copy, "--check").returncode == 0
 
 
-@pytest.mark.parametrize(("waits", "blocks"), [(AsyncClient, Client), (AsyncJob, Job)])
+@pytest.mark.parametrize(
+    ("waits", "blocks"),
+    [(AsyncClient, Client), (AsyncJob, Job), (AsyncBatches, Batches), (AsyncBatch, Batch)],
+)
 def test_both_have_the_same_methods_with_the_same_arguments(waits: type, blocks: type) -> None:
     def methods(kind: type) -> dict[str, list[str]]:
         return {

@@ -7,7 +7,25 @@ import re
 import pytest
 
 import coatcheck.client
-from coatcheck.client import BatchStatus, Event, Job, JobUrls, Page, Progress, UsageDay
+from coatcheck.client import (
+    Batch,
+    BatchArtifact,
+    BatchBadLine,
+    BatchCounts,
+    Batches,
+    BatchExport,
+    BatchIngest,
+    BatchRun,
+    BatchStatus,
+    BatchTask,
+    DeadLetter,
+    Event,
+    Job,
+    JobUrls,
+    Page,
+    Progress,
+    UsageDay,
+)
 from tests.markdown import REPOSITORY
 
 REFERENCE = (REPOSITORY / "docs" / "reference" / "client.md").read_text()
@@ -25,7 +43,43 @@ def test_every_field_and_method_of_a_job_is_in_the_reference() -> None:
         assert re.search(rf"`(job\.)?{name}\b", REFERENCE), name
 
 
-@pytest.mark.parametrize("kind", [BatchStatus, Event, JobUrls, Page, Progress, UsageDay])
+def test_every_field_and_method_of_a_batch_is_in_the_reference() -> None:
+    members = [name for name, _ in inspect.getmembers(Batch) if not name.startswith("_")]
+    assert {"id", "counts", "wait", "raw"} <= set(members)
+    for name in set(members) - {"learn"}:
+        assert re.search(rf"`{name}\b", REFERENCE), name
+
+
+@pytest.mark.parametrize("name", [name for name in vars(Batches) if not name.startswith("_")])
+def test_every_method_for_batches_is_in_the_reference_with_its_arguments(name: str) -> None:
+    said = re.search(rf"`batches\.{name}\((.*?)\)`", REFERENCE)
+    assert said is not None
+    names = [argument.partition("=")[0].strip() for argument in said[1].split(",")]
+    taken = [
+        each for each in inspect.signature(getattr(Batches, name)).parameters if each != "self"
+    ]
+    assert [each for each in names if each not in ("*", "")] == taken
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        BatchArtifact,
+        BatchBadLine,
+        BatchCounts,
+        BatchExport,
+        BatchIngest,
+        BatchRun,
+        BatchStatus,
+        BatchTask,
+        DeadLetter,
+        Event,
+        JobUrls,
+        Page,
+        Progress,
+        UsageDay,
+    ],
+)
 def test_every_field_of_an_answer_is_in_the_reference(kind: type) -> None:
     names = (
         [field.name for field in dataclasses.fields(kind)]

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from coatcheck.blobs import SignedUrl, UrlSigner
+from coatcheck.blobs.grants import Grants
+from coatcheck.blobs.keys import export_key, upload_key
+from coatcheck.blobs.signing import BLOBS_PATH
 from coatcheck.control.app import create_app
 from coatcheck.control.operations import EVERY_METHOD, Operation
 from coatcheck.domain import api_keys, ids
 from coatcheck.domain.identity import ALL_SCOPES, Scope
+from coatcheck.domain.webhooks import message_id
+from coatcheck.store import uploads, webhooks
 from coatcheck.surfaces.served import SURFACES
+from tests.contract.batch_estate import BatchEstate, open_batch, stuck_batch
 from tests.contract.things_service import things
 from tests.surfaces.graphs.archives import post, zipped
 from tests.surfaces.house import House, bearer
@@ -17,6 +25,7 @@ from tests.waiting import eventually_async
 
 OWN, FOREIGN, ABSENT = "default", "other", "nobody"
 OWNER = "user:dev"
+TOKEN_SECONDS = 3_600
 ARCHIVE = zipped({"a.py": "x = 1\n"})
 HOSTED = "/api/v1/orgs/{org}/workspaces/default/hosted-services/{service}"
 
@@ -41,6 +50,10 @@ class Estate:
     ended_graph_job: Possession
     waiting_graph_job: Possession
     key_id: Possession
+    delivery: Possession
+    blob_token: Possession
+    upload_token: Possession
+    batches: Mapping[str, BatchEstate]
     org: Possession = Possession(OWN, FOREIGN, ABSENT)
     service: Possession = Possession("mine", "theirs", "nothing")
     workspace: Possession = Possession("default", "private", "nowhere")
@@ -71,10 +84,24 @@ class Estate:
                 fresh_id(),
             ),
             key_id=Possession(key_id_of(await house.create_key()), key_id_of(stranger), fresh_id()),
+            delivery=Possession(
+                await delivery(house, OWN), await delivery(house, FOREIGN), f"msg_{fresh_id()}"
+            ),
+            blob_token=await blob_token(house),
+            upload_token=await upload_token(house),
+            batches={
+                OWN: await BatchEstate.built(house, OWN, house.key),
+                FOREIGN: await BatchEstate.built(house, FOREIGN, stranger),
+                ABSENT: BatchEstate.absent(fresh_id()),
+            },
         )
         await estate.register(OWN, "mine", house.key)
         await estate.register(FOREIGN, "theirs", stranger)
         return estate
+
+    def of_batches(self, kind: str) -> Possession:
+        """One of the kinds of things that an organisation has of batches."""
+        return Possession(*(getattr(self.batches[org], kind) for org in (OWN, FOREIGN, ABSENT)))
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -99,6 +126,14 @@ class Estate:
         self.waiting_job = replace(self.waiting_job, own=await waiting_job(self.house, OWN))
         graph_job = await waiting_graph_job(self.house, self.house.key)
         self.waiting_graph_job = replace(self.waiting_graph_job, own=graph_job)
+        stuck, letter = await stuck_batch(self.house, OWN, self.house.key)
+        own = replace(
+            self.batches[OWN],
+            open_batch=await open_batch(self.house, self.house.key),
+            stuck_batch=stuck,
+            dead_letter=letter,
+        )
+        self.batches = {**self.batches, OWN: own}
 
     def operations(self) -> list[tuple[Operation, str]]:
         """Every operation that is served, with each of its methods."""
@@ -129,6 +164,46 @@ def fresh_id() -> str:
     return ids.to_text(ids.new_id())
 
 
+async def blob_token(house: House) -> Possession:
+    """Of a blob; of one that is there, signed by a stranger; of one that is not there."""
+    key = export_key(await house.engine.deployment(), ids.new_id(), ids.new_id())
+    await house.engine.blobs.put(key, b"an export")
+    return Possession(
+        await token_of(house.engine.signer.signed_get(key, TOKEN_SECONDS)),
+        await token_of(stranger_of(house).signed_get(key, TOKEN_SECONDS)),
+        await token_of(house.engine.signer.signed_get(f"{key}x", TOKEN_SECONDS)),
+    )
+
+
+async def upload_token(house: House) -> Possession:
+    """Of an upload; of the same, signed by a stranger; of one that was never made."""
+    upload_id = ids.new_id()
+    deployment = await house.engine.deployment()
+    key, absent = upload_key(deployment, upload_id), upload_key(deployment, ids.new_id())
+    await uploads.create(
+        house.parts.tenants,
+        org=OWN,
+        upload_id=upload_id,
+        owner=OWNER,
+        blob_key=key,
+        life_seconds=TOKEN_SECONDS,
+    )
+    return Possession(
+        await token_of(house.engine.signer.signed_put(key, TOKEN_SECONDS, "text/plain")),
+        await token_of(stranger_of(house).signed_put(key, TOKEN_SECONDS, "text/plain")),
+        await token_of(house.engine.signer.signed_put(absent, TOKEN_SECONDS, "text/plain")),
+    )
+
+
+def stranger_of(house: House) -> UrlSigner:
+    """Who signs for another deployment."""
+    return UrlSigner(house.engine.blobs, Grants("the pepper of another deployment altogether"))
+
+
+async def token_of(signing: Awaitable[SignedUrl]) -> str:
+    return (await signing).url.removeprefix(BLOBS_PATH)
+
+
 def key_id_of(key: str) -> str:
     parsed = api_keys.parse(key.encode())
     assert parsed is not None
@@ -149,6 +224,18 @@ async def waiting_job(house: House, org: str) -> str:
     """A job that no worker takes."""
     ticket = await house.engine.submit("things.post__thing", {}, org=org, owner=OWNER, delay=3_600)
     return ticket.id
+
+
+async def delivery(house: House, org: str) -> str:
+    """The ``webhook-id`` of what nobody is told: there is no deliverer."""
+    ticket = await house.engine.submit(
+        "things.post__thing", {}, org=org, delay=3_600, webhook_url="https://example.com/"
+    )
+    await house.engine.cancel(ticket.id, org=org)
+    (told,) = await webhooks.list_page(
+        house.parts.webhooks, org, after=None, subject=ticket.uuid, status=None, limit=2
+    )
+    return message_id(told.id)
 
 
 async def waiting_graph_job(house: House, key: str) -> str:

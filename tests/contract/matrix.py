@@ -14,6 +14,7 @@ import httpx2
 
 from coatcheck.control.operations import Access, Operation
 from coatcheck.domain.identity import Scope
+from tests.contract.batch_estate import TALK
 from tests.contract.estate import ARCHIVE, Estate, Possession
 from tests.surfaces.graphs.archives import form
 
@@ -75,6 +76,10 @@ def _key(estate: Estate) -> dict[str, Possession]:
     return _org(estate) | {"id": estate.key_id}
 
 
+def _delivery(estate: Estate) -> dict[str, Possession]:
+    return _org(estate) | {"id": estate.delivery}
+
+
 def fixed(value: str) -> Possession:
     """What is nobody's."""
     return Possession(value, value, value)
@@ -86,6 +91,26 @@ def _graph_job(estate: Estate) -> dict[str, Possession]:
 
 def _waiting_graph_job(estate: Estate) -> dict[str, Possession]:
     return {"id": estate.waiting_graph_job}
+
+
+def _batch(kind: str = "batch", **others: str) -> Possessions:
+    """The batch of a kind, and by the names of the path what else there is of batches."""
+    kinds = {"id": kind, **others}
+    return lambda estate: {name: estate.of_batches(kind) for name, kind in kinds.items()}
+
+
+def _read_batch(kind: str = "batch", **others: str) -> Entry:
+    return Entry(scope=Scope.READ, params=_batch(kind, **others), other_user=NOT_FOUND)
+
+
+def _steer_batch(own: int, json: Any = None, kind: str = "open_batch") -> Entry:
+    return Entry(
+        scope=Scope.SUBMIT,
+        own=own,
+        other_user=NOT_FOUND,
+        params=_batch(kind),
+        json=lambda estate: json,
+    )
 
 
 _GRAPH = Entry(
@@ -134,8 +159,16 @@ ENTRIES: Mapping[str, Entry] = {
     "list_api_keys": Entry(scope=Scope.ADMIN, params=_org),
     "get_api_key": Entry(scope=Scope.ADMIN, params=_key),
     "revoke_api_key": Entry(scope=Scope.ADMIN, own=204, other_user=204, params=_key),
+    "webhook_secret": Entry(scope=Scope.ADMIN, params=_org),
+    "rotate_webhook_secret": Entry(scope=Scope.ADMIN, params=_org),
+    "webhook_deliveries": Entry(scope=Scope.ADMIN, params=_org),
+    "webhook_delivery": Entry(scope=Scope.ADMIN, params=_delivery),
+    "replay_webhook_delivery": Entry(scope=Scope.ADMIN, own=202, other_user=202, params=_delivery),
     # Open, because Stripe has no key of ours; its signature is what counts.
     "stripe_webhook": Entry(own=400, json=lambda _: {}),
+    # Open, too: who has the URL may use it.
+    "fetch_blob": Entry(params=lambda estate: {"token": estate.blob_token}),
+    "put_blob": Entry(own=201, params=lambda estate: {"token": estate.upload_token}),
     "dependency_graph": _GRAPH,
     "call_graph": _GRAPH,
     "domain_graph": _GRAPH,
@@ -146,6 +179,28 @@ ENTRIES: Mapping[str, Entry] = {
     "cancel_graph_job": Entry(scope=Scope.SUBMIT, params=_waiting_graph_job, other_user=NOT_FOUND),
     "deletion_receipt": Entry(scope=Scope.READ, params=_graph_job, other_user=NOT_FOUND),
     "receipt_keys": Entry(),
+    "submit_batch": Entry(scope=Scope.SUBMIT, own=202, other_user=202, json=lambda _: TALK),
+    "batches": Entry(scope=Scope.READ),
+    "batch": _read_batch(),
+    # One that has ended: another's events go on.
+    "batch_events": _read_batch("stuck_batch"),
+    "batch_bad_lines": _read_batch(),
+    "batch_tasks": _read_batch(),
+    "batch_task": _read_batch(task_id="task"),
+    "batch_task_result": _read_batch(task_id="task"),
+    "add_batch_tasks": _steer_batch(202, {"tasks": [{}]}),
+    "close_batch": _steer_batch(200),
+    "cancel_batch": _steer_batch(202),
+    # It goes on; whose it is not, is not told that.
+    "rerun_batch": _steer_batch(409),
+    "delete_batch": _steer_batch(204),
+    "create_upload": Entry(scope=Scope.SUBMIT, own=201, other_user=201),
+    "create_export": _steer_batch(202, kind="batch"),
+    "exports": _read_batch(),
+    "export": _read_batch(export_id="export"),
+    "dead_letters": Entry(scope=Scope.READ),
+    # An admin's, whosever the batch is.
+    "redrive": Entry(scope=Scope.SUBMIT, own=202, other_user=202, params=_batch("dead_letter")),
     "remove_service": Entry(scope=Scope.ADMIN, own=204, other_user=204, params=_hosted),
 }
 

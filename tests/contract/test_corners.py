@@ -115,7 +115,7 @@ ODD_HEADERS = (
     b"X-HSL-Target-Method:",
     b"X-HSL-Target-Method: \xff",
     b"X-HSL-Target-Method: BREW",
-    b"Prefer: wait=99999999999, wait=, ;;;=, respond-async=\xff",
+    b"Prefer: wait=0, wait=99999999999, wait=, ;;;=, respond-async=\xff",
     b'Prefer: wait="',
     b"If-None-Match: \xff, *, W/",
     b"Last-Event-ID: -1",

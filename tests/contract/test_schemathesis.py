@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from string import Template
 
-from tests.contract.estate import Estate
+from tests.contract.estate import OWN, Estate
 from tests.surfaces.house import bearer
 
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
@@ -60,12 +60,23 @@ async def test_whatever_a_stranger_sends_is_answered_as_documented(
 
 async def run(estate: Estate, folder: Path, *options: str) -> None:
     """Run Schemathesis on the estate's server. Fails with its report if it finds anything."""
+    # Whoever waits for a batch is answered once it has ended.
+    await estate.house.take_in_lists()
+    estate.house.keep_up()
     configuration = folder / "schemathesis.toml"
     configuration.write_text(
         Template(CONFIGURATION.read_text()).substitute(
             job=estate.ended_job.own,
             graph_job=estate.ended_graph_job.own,
             key_id=estate.key_id.own,
+            blob_token=estate.blob_token.own,
+            upload_token=estate.upload_token.own,
+            batch=estate.batches[OWN].batch,
+            open_batch=estate.batches[OWN].open_batch,
+            stuck_batch=estate.batches[OWN].stuck_batch,
+            task=estate.batches[OWN].task,
+            export=estate.batches[OWN].export,
+            dead_letter=estate.batches[OWN].dead_letter,
         )
     )
     process = await asyncio.create_subprocess_exec(

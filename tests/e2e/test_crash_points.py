@@ -1,7 +1,8 @@
 """Kills a process at every crash point there is, then asks the invariants of what is left.
 
 Those of jobs that are handed in with an input have a sweep of their own (test_input_crash_points),
-and so have those of archives (canary/test_canary).
+and so have those of archives (canary/test_canary), webhooks (test_webhook_crash_points) and batches
+(test_batch_crash_points, test_ingest_crash_points, test_removal_crash_points).
 
 `pytest -s` shows one line a point. The clock (invariant L) is in faults/test_worker_clock.py, and
 PostgreSQL itself dies in faults/test_lost_commits.py.
@@ -27,7 +28,11 @@ from tests.e2e.faults import history, invariants
 from tests.e2e.faults.crash_scenarios import SCENARIOS, Scenario, Submission
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.services import lab
+from tests.e2e.test_batch_crash_points import BATCH_POINTS
+from tests.e2e.test_ingest_crash_points import INGEST_POINTS
 from tests.e2e.test_input_crash_points import INPUT_POINTS
+from tests.e2e.test_removal_crash_points import EXPORT_POINTS, REMOVAL_POINTS
+from tests.e2e.test_webhook_crash_points import WEBHOOK_POINTS
 from tests.waiting import eventually_async
 
 KILLED = 137
@@ -43,9 +48,12 @@ async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
 def test_every_crash_point_has_a_scenario_and_a_place_in_the_code() -> None:
     sources = Path(coatcheck.__file__).parent.rglob("*.py")
     code = "\n".join(path.read_text() for path in sources if path.name != "crash.py")
-    named = set(re.findall(r'"([a-z_]+\.[a-z_]+)"', code))
+    named = set(re.findall(r'"([a-z_]+\.[a-z0-9_]+)"', code))
 
-    assert set(SCENARIOS) | set(INPUT_POINTS) | ARCHIVE_POINTS == CRASH_POINTS
+    elsewhere = ARCHIVE_POINTS.union(
+        INPUT_POINTS, WEBHOOK_POINTS, BATCH_POINTS, INGEST_POINTS, EXPORT_POINTS, REMOVAL_POINTS
+    )
+    assert elsewhere.union(SCENARIOS) == CRASH_POINTS
     assert named >= CRASH_POINTS
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Up
+from tests.e2e.conftest import Up, free_port
 from tests.e2e.test_up import StartUp
 from tests.markdown import pages
 from tests.waiting import LIMIT_SECONDS
@@ -20,7 +20,7 @@ DOCUMENTED_DATA = ".coatcheck"
 
 
 def commands(guide: str) -> list[str]:
-    (page,) = [page for page in pages("docs") if page.path.stem == guide]
+    (page,) = [page for page in pages("docs/how-to") if page.path.stem == guide]
     return [block.text for block in page.blocks("sh")]
 
 
@@ -80,3 +80,57 @@ def test_every_command_of_the_guide_to_graphs_works(start_up: StartUp, tmp_path:
     assert call["jobId"] == again["jobId"] == job
     assert everything["result"]["domains"]
     assert job in verified
+
+
+@pytest.mark.slow
+def test_every_command_of_the_guide_to_webhooks_works(start_up: StartUp, tmp_path: Path) -> None:
+    receiving = free_port()
+    up = start_up(COATCHECK_EGRESS_ALLOW=f"127.0.0.1:{receiving}")
+    up.wait_until_ready()
+    (page,) = [page for page in pages("docs") if page.path.parts[-2:] == ("how-to", "webhooks.md")]
+    (program,) = page.blocks("python")
+    (tmp_path / "receiver.py").write_text(program.text.replace("9000", str(receiving)))
+    ends = "trap 'kill $(jobs -p)' EXIT\n"
+    waits = "until {}; do sleep 0.1; done\n"
+    noted = waits.format('curl -s "$ORG/webhooks/deliveries" -H "$AUTH" | grep -q delivered')
+    named, secret, started, handed_in, shown, replayed, rotated = (
+        block.text.replace("9000", str(receiving)) for block in page.blocks("sh")
+    )
+    steps = [ends + named, secret, started, handed_in + noted, shown, replayed]
+    steps += [waits.format("[ $(wc -l < told.txt) -ge 2 ]"), rotated]
+    *_, logged, again, _, new = answers(up, tmp_path, steps)
+    (delivery,) = json.loads(logged)["items"]
+    assert (delivery["event"], delivery["status"]) == ("job.completed", "delivered")
+    assert json.loads(again)["id"] == delivery["id"]
+    told = (tmp_path / "told.txt").read_text().splitlines()
+    assert told == [f"job.completed {delivery['job_id']}"] * 2
+    assert set(json.loads(new)) == {"secret", "previous", "previous_expires_at"}
+
+
+@pytest.mark.slow
+def test_every_command_of_the_guide_to_batches_works(start_up: StartUp, tmp_path: Path) -> None:
+    up = start_up()
+    up.wait_until_ready()
+    steps = commands("run-a-batch")
+    _, small, tasks, long, staged, followed, rerun, exported, opened, deleted = answers(
+        up, tmp_path, steps
+    )
+    job = json.loads(small)
+    assert (job["status"], job["counts"]["succeeded"], job["counts"]["failed"]) == (
+        "completed",
+        2,
+        1,
+    )
+    page, failed = (json.loads(answer) for answer in tasks.split("\n")[:2])
+    assert [task["custom_id"] for task in page["items"]] == [None, "second"]
+    assert [task["index"] for task in failed["items"]] == [2]
+    counts, bad_lines = long.strip().split("\n")
+    assert "'succeeded': 1999" in counts
+    assert [line["line"] for line in json.loads(bad_lines)["items"]] == [1501]
+    assert staged.strip() == "completed"
+    assert "event: end" in followed
+    assert "'total': 1," in rerun
+    assert "results.ndjson" in exported
+    assert "'succeeded': 1," in opened
+    status, gone = deleted.strip().split("\n")
+    assert (status, json.loads(gone)["code"]) == ("204", "job_not_found")

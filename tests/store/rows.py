@@ -95,7 +95,8 @@ async def put_queue(
     await connection.execute(
         """
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, owner, payload, run_at)
-        SELECT $1, gen_random_uuid(), $2::text::job_lane, 3, $3, $4, $6, '{}',
+        SELECT $1, overlay(gen_random_uuid()::text PLACING '0190' FROM 1)::uuid,
+               $2::text::job_lane, 3, $3, $4, $6, '{}',
                now() - interval '1 hour' + n * interval '1 microsecond'
         FROM generate_series(1, $5::integer) AS n
         """,
@@ -115,7 +116,8 @@ async def put_flows(
     await connection.execute(
         """
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload)
-        SELECT CASE $1 WHEN '' THEN 'org ' || f ELSE $1 END, gen_random_uuid(), 'standard', 3, $2,
+        SELECT CASE $1 WHEN '' THEN 'org ' || f ELSE $1 END,
+               overlay(gen_random_uuid()::text PLACING '0190' FROM 1)::uuid, 'standard', 3, $2,
                CASE $1 WHEN '' THEN '' ELSE 'flow ' || f END, '{}'
         FROM generate_series(1, $3::integer) AS f, generate_series(1, $4::integer) AS n
         """,

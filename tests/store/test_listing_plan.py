@@ -33,15 +33,20 @@ async def engine(dsn: str, tmp_path: Path) -> AsyncIterator[Engine]:
 
 
 async def put_ended(connection: Connection, count: int, **columns: str) -> None:
-    """Newer jobs of others: with random ids, that come after those of today."""
+    """Newer jobs of others: with ids that come after those of today so far."""
     row = {"owner": "user:bob", "endpoint": ENDPOINT, "flow": "", **columns}
     async with unguarded(connection):
         await connection.execute(
             """
             INSERT INTO jobs (org_id, id, lane, state, failures_max, endpoint, flow, owner,
                               finished_at, expires_at)
-            SELECT $1, overlay(gen_random_uuid()::text PLACING 'ffff' FROM 1)::uuid, 'standard',
-                   'completed', 3, $2, $3, $4, now(), now() + interval '1 day'
+            SELECT $1,
+                   overlay(
+                       replace(gen_random_uuid()::text, '-', '') PLACING
+                       lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint + 3600000), 12, '0')
+                       FROM 1
+                   )::uuid,
+                   'standard', 'completed', 3, $2, $3, $4, now(), now() + interval '1 day'
             FROM generate_series(1, $5::integer)
             """,
             ORG,

@@ -20,6 +20,7 @@ from tests.store.claimer import Claimer
 from tests.store.edge_guard import Connection, unguarded
 from tests.store.plans import explain
 from tests.store.rows import ENDPOINT, HOLDER_BOOT, ORG, put_job, put_queue
+from tests.store.run_rows import let_pass, put_run
 
 ACK_SECONDS = DEFAULT_POLICIES[Lane.STANDARD].ack_seconds
 WAITING = (State.QUEUED, State.RETRYING, State.STAGED)
@@ -187,6 +188,36 @@ async def test_what_is_held_under_other_limits_does_not_count(
     await put_job(connection, State.PROCESSING, flow="f", org_id="other")
     await put_job(connection, State.COMPLETED, flow="f")
     assert await reason_of(line, job) is None
+
+
+async def test_a_full_or_stopped_run_is_a_reason(
+    line: Line, connection: Connection, worker: Claimer
+) -> None:
+    run = await put_run(connection, 0, concurrency=2)
+    job = await put_old(connection, State.QUEUED, flow=f"{run.hex}/key")
+    await put_job(connection, State.PROCESSING, flow=f"{run.hex}/other")
+    assert await reason_of(line, job) is None
+    await put_job(connection, State.DISPATCHING, flow=run.hex)
+    assert await reason_of(line, job) == "concurrency_limit"
+
+
+# rate_limit
+
+
+@pytest.mark.parametrize("rate", ["per_second", "key_per_second"])
+async def test_a_run_or_a_key_that_waits_for_its_rate_is_a_reason(
+    line: Line, connection: Connection, worker: Claimer, rate: str
+) -> None:
+    run = await put_run(connection, 1, keys=["a", "b"], **{rate: 0.01})
+    fresh = await put_job(connection, State.QUEUED, flow=f"{run.hex}/a")
+    await worker.claim_limited(5)
+    waits = await put_old(connection, State.QUEUED, flow=f"{run.hex}/a")
+    assert await reason_of(line, waits) == "rate_limit"
+    assert await reason_of(line, fresh) is None, "it has not waited for long"
+    other = await put_old(connection, State.QUEUED, flow=f"{run.hex}/c")
+    assert await reason_of(line, other) == ("rate_limit" if rate == "per_second" else None)
+    await let_pass(connection, 100)
+    assert await reason_of(line, waits) is None
 
 
 # target_unreachable

@@ -50,10 +50,10 @@ async def test_a_roll_up_changes_nothing_that_a_reader_sees(
 ) -> None:
     await complete(connection, worker, 3)
     before = await used(worker.line)
-    assert await usage.roll_up(bookkeeping, ROWS_MAX) == 3
+    assert (await usage.roll_up(bookkeeping, ROWS_MAX)).deltas == 3
     assert await used(worker.line) == before
     await complete(connection, worker, 2)
-    assert await usage.roll_up(bookkeeping, ROWS_MAX) == 2
+    assert (await usage.roll_up(bookkeeping, ROWS_MAX)).deltas == 2
     (row,) = await used(worker.line)
     assert (row.completed, row.attempts) == (5, 5)
     assert row.run_seconds == pytest.approx(2.5)
@@ -64,7 +64,7 @@ async def test_a_roll_up_takes_no_more_than_its_chunk(
     connection: Connection, worker: Claimer, bookkeeping: Line
 ) -> None:
     await complete(connection, worker, 5)
-    assert [await usage.roll_up(bookkeeping, 2) for _ in range(4)] == [2, 2, 1, 0]
+    assert [(await usage.roll_up(bookkeeping, 2)).deltas for _ in range(4)] == [2, 2, 1, 0]
     assert (await used(worker.line))[0].completed == 5
 
 
@@ -77,7 +77,7 @@ async def test_a_finish_goes_on_while_a_roll_up_is_under_way_and_neither_loses_a
         await finish_beside(worker)
         assert (await used(bookkeeping))[0].completed == 3
     assert (await used(bookkeeping))[0].completed == 3
-    assert await usage.roll_up(bookkeeping, ROWS_MAX) == 1
+    assert (await usage.roll_up(bookkeeping, ROWS_MAX)).deltas == 1
     assert (await used(bookkeeping))[0].completed == 3
 
 
@@ -94,8 +94,8 @@ async def test_a_roll_up_that_meets_an_unfinished_finish_leaves_it_for_the_next(
     job = await put_job(connection, State.QUEUED)
     async with connection.transaction():
         await connection.fetch(sql("jobs/cancel"), job.org, job.uuid, 60)
-        assert await usage.roll_up(bookkeeping, ROWS_MAX) == 1
-    assert await usage.roll_up(bookkeeping, ROWS_MAX) == 1
+        assert (await usage.roll_up(bookkeeping, ROWS_MAX)).deltas == 1
+    assert (await usage.roll_up(bookkeeping, ROWS_MAX)).deltas == 1
     (row,) = await used(worker.line)
     assert (row.completed, row.cancelled) == (1, 1)
 
@@ -110,7 +110,7 @@ async def test_two_roll_ups_at_once_count_nothing_twice(
         await finish_beside(worker)
         rival = asyncio.create_task(usage.roll_up(bookkeeping, ROWS_MAX))
         await until_blocked(connection, "coatcheck bookkeeping")
-    assert await rival == 1
+    assert (await rival).deltas == 1
     (row,) = await used(worker.line)
     assert row.completed == 3
     assert (await rows_in(connection, "usage"), await rows_in(connection, "usage_deltas")) == (1, 0)
@@ -126,7 +126,7 @@ async def test_a_roll_up_that_dies_leaves_everything_as_it_was(
     await connection.fetchval(sql("usage/roll_up"), ROWS_MAX)
     await undone.rollback()
     assert await used(worker.line) == before
-    assert await usage.roll_up(bookkeeping, ROWS_MAX) == 2
+    assert (await usage.roll_up(bookkeeping, ROWS_MAX)).deltas == 2
     assert await used(worker.line) == before
 
 

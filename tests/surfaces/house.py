@@ -25,6 +25,7 @@ from coatcheck.domain.tenants import OrgLimits
 from coatcheck.settings.egress_allow import parse_allow
 from coatcheck.store import tenants
 from coatcheck.store.line import Line
+from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
 from coatcheck.surfaces.graphs.executor import GraphExecutor
 from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES
@@ -125,6 +126,11 @@ class House:
         """A worker for the archives of the graphs surface."""
         graphs = await self._closing.enter_async_context(GraphExecutor(self.settings))
         return await self._hire(graphs.worker())
+
+    async def take_in_lists(self) -> Worker:
+        """A worker for the lists and exports of the batches surface."""
+        batches = await self._closing.enter_async_context(BatchExecutor(self.settings))
+        return await self._hire(batches.worker())
 
     async def _hire(self, worker: Worker) -> Worker:
         task = asyncio.create_task(worker.run())

@@ -56,6 +56,7 @@ def test_the_querys_wait_goes_first_and_is_no_preference() -> None:
     preferences = read_preferences(a_call(("Prefer", "wait=5, respond-async"), query="wait=7"))
     assert preferences == Preferences(7.0, respond_async=True, applied=("respond-async",))
     assert read_preferences(a_call(query="wait=600")) == Preferences(60.0)
+    assert read_preferences(a_call(query=f"wait={10**300}.0")) == Preferences(60.0)
     assert read_preferences(a_call(query="%77ait=7")) == Preferences(7.0)
 
 

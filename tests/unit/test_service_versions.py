@@ -54,7 +54,9 @@ def test_a_version_is_a_whole_number() -> None:
         Service("docs", "2")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["gateway", "Gateway", "graphs", "coatcheck", "coatcheck-tools"])
+@pytest.mark.parametrize(
+    "name", ["gateway", "Gateway", "graphs", "scrape", "coatcheck", "coatcheck-tools"]
+)
 def test_names_of_coatchecks_own_services_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="kept for Coatcheck's own"):
         Service(name)

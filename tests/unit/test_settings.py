@@ -14,6 +14,7 @@ from coatcheck.settings import SETTINGS, Settings, check_environment, likely_typ
 from coatcheck.settings.egress_allow import AllowRule
 from coatcheck.settings.issuers import TokenIssuer
 from coatcheck.settings.reference import markdown
+from coatcheck.settings.scrape_gateway import ScrapeGateway
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DATABASE = {"COATCHECK_DATABASE_URL": "postgresql://me:hunter2@db.example/coatcheck"}
@@ -83,6 +84,9 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         GRAPHS_LLM_URL="https://llm.example/v1",
         GRAPHS_LLM_MODEL="small",
         GRAPHS_LLM_KEY="sk-x",
+        SCRAPE_GATEWAY="http://proxy:3128",
+        SCRAPE_BYTES_MAX="1000",
+        BATCH_SMALL_TASKS="10",
     )
     names = [field.name for field in dataclasses.fields(Settings)]
     assert {n: getattr(settings, n) for n in names if not n.startswith("lane")} == {
@@ -110,6 +114,9 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "jwt_issuers": (PARTNER,),
         "stripe_webhook_secret": "whsec_x",
         "archive_ttl_seconds": 600,
+        "scrape_gateway": ScrapeGateway("proxy", "http://proxy:3128"),
+        "scrape_bytes_max": 1000,
+        "batch_small_tasks": 10,
         "graphs_concurrency": 2,
         "graphs_memory_mb": 512,
         "graphs_retry_after_seconds": {
@@ -199,6 +206,11 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("GRAPHS_LLM_URL", "https://llm.example/v1?key=1"),
         ("GRAPHS_LLM_MODEL", "a b"),
         ("GRAPHS_LLM_KEY", "a b"),
+        ("SCRAPE_GATEWAY", "https://proxy:3128"),
+        ("SCRAPE_BYTES_MAX", "0"),
+        ("SCRAPE_BYTES_MAX", "1073741825"),
+        ("BATCH_SMALL_TASKS", "-1"),
+        ("BATCH_SMALL_TASKS", "10001"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(name: str, value: str) -> None:
@@ -239,6 +251,7 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
         ("JWT_ISSUERS", issuers % ', "kind": "hunter"'),
         ("STRIPE_WEBHOOK_SECRET", "hunter2"),
         ("GRAPHS_LLM_KEY", "hunter2 hunter2"),
+        ("SCRAPE_GATEWAY", "http://me:hunter2@proxy"),
     ):
         assert "hunter2" not in refusal(**{name: value})
     good = read(
@@ -250,6 +263,7 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
         JWT_ISSUERS=issuers % "",
         STRIPE_WEBHOOK_SECRET="whsec_hunter2",
         GRAPHS_LLM_KEY="hunter2",
+        SCRAPE_GATEWAY="http://me:hunter2@proxy:3128",
     )
     assert "hunter2" not in repr(good)
 

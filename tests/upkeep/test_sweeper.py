@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import artifact_key, input_key
+from coatcheck.blobs.keys import artifact_key, export_key, input_key, list_key, upload_key
 from coatcheck.blobs.pieces import store_pieces
+from coatcheck.control.call import LIST_SECONDS_MAX
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import HeldCopy, Mechanism
-from coatcheck.store import inputs, reports
+from coatcheck.store import inputs, reports, uploads
 from coatcheck.store.line import Line
-from coatcheck.upkeep.sweeper import ARTIFACT_GRACE, INPUT_GRACE, Sweeper
+from coatcheck.upkeep.sweeper import ARTIFACT_GRACE, INPUT_GRACE, LIST_GRACE, Sweeper
+from tests.store.batch_blobs import put_export, put_part
 from tests.store.input_rows import put_input
 
 
@@ -146,3 +148,69 @@ def age(folder: Path, by: timedelta) -> None:
     for path in folder.iterdir():
         written = path.stat().st_mtime - by.total_seconds()
         os.utime(path, (written, written))
+
+
+# What batches are made of, and make
+
+
+async def test_a_staged_list_goes_when_nobody_answers_for_it_and_its_row_when_its_time_is_up(
+    line: Line, blobs: BlobContainer
+) -> None:
+    deployment = await reports.deployment(line)
+    left: dict[str, str] = {}
+    for kind, life_seconds in {"waiting": 3600.0, "expired": -3600.0, "never made": None}.items():
+        upload_id = new_id()
+        left[kind] = upload_key(deployment, upload_id)
+        await blobs.put(left[kind], b"[]")
+        if life_seconds is not None:
+            await uploads.create(
+                line,
+                org="acme",
+                upload_id=upload_id,
+                owner="user:ann",
+                blob_key=left[kind],
+                life_seconds=life_seconds,
+            )
+    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    assert [kind for kind, key in left.items() if await is_there(blobs, key)] == ["waiting"]
+    rows = await line.fetch("SELECT blob_key FROM batch_uploads")
+    assert [row["blob_key"] for row in rows] == [left["waiting"]]
+
+
+async def test_a_list_in_pieces_goes_when_its_part_was_taken_in(
+    line: Line, blobs: BlobContainer
+) -> None:
+    deployment, part = await reports.deployment(line), new_id()
+    wanted, of_a_dead_request = (list_key(deployment, new_id(), part) for _ in range(2))
+    for key in (wanted, of_a_dead_request):
+        await store_pieces(blobs, key, content(), piece_bytes=5)
+    await put_part(line, part=part, source="pieces", source_key=wanted)
+    sweeper = Sweeper(line, blobs, grace=timedelta(0))
+    await sweeper.tick()
+    assert await is_there(blobs, f"{wanted}/00001")
+    assert not await is_there(blobs, f"{of_a_dead_request}/00000")
+    await line.fetch("UPDATE batch_parts SET state = 'done'")
+    await sweeper.tick()
+    assert not await is_there(blobs, f"{wanted}/00000")
+    assert not await is_there(blobs, f"{wanted}/00001")
+
+
+async def test_an_export_goes_when_its_time_is_up(line: Line, blobs: BlobContainer) -> None:
+    deployment, export = await reports.deployment(line), new_id()
+    wanted, of_a_lost_attempt = (export_key(deployment, new_id(), export) for _ in range(2))
+    for key in (wanted, of_a_lost_attempt):
+        await blobs.put(key, b"zip")
+    await put_export(line, export, wanted)
+    sweeper = Sweeper(line, blobs, grace=timedelta(0))
+    await sweeper.tick()
+    assert (await is_there(blobs, wanted), await is_there(blobs, of_a_lost_attempt)) == (
+        True,
+        False,
+    )
+    await line.fetch("UPDATE batch_exports SET expires_at = now()")
+    await sweeper.tick()
+    assert not await is_there(blobs, wanted)
+
+
+def test_the_first_piece_of_a_list_is_not_swept_while_the_last_is_waited_for() -> None:
+    assert timedelta(seconds=LIST_SECONDS_MAX) < LIST_GRACE

@@ -123,6 +123,10 @@ class Workshop:
     ) -> Worker:
         """A worker that claims; it is drained when the test ends."""
         worker = Worker(self.settings(**overrides), services, name=name, on_ended=on_ended or {})
+        return await self.run_worker(worker)
+
+    async def run_worker(self, worker: Worker) -> Worker:
+        """The same of a worker that the test made."""
         task = asyncio.create_task(worker.run())
         self._workers.append((worker, task))
         ready = asyncio.create_task(worker.ready.wait())

@@ -1,6 +1,7 @@
-"""What is too large for a row: the bytes of artifacts and inputs, in one container."""
+"""What is too large for a row, in one container: artifacts, inputs, lists, exports."""
 
-from coatcheck.blobs.container import BlobContainer, StoredBlob
+from coatcheck.blobs.container import BlobContainer, BlobHead, StoredBlob
 from coatcheck.blobs.opening import Patience
+from coatcheck.blobs.signing import SignedUrl, UrlSigner
 
-__all__ = ["BlobContainer", "Patience", "StoredBlob"]
+__all__ = ["BlobContainer", "BlobHead", "Patience", "SignedUrl", "StoredBlob", "UrlSigner"]

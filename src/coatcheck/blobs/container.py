@@ -8,24 +8,39 @@ import hashlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, NamedTuple, TypeVar
 
 import obstore
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, S3Store
 
-from coatcheck.blobs.faults import explaining, explaining_a_write, retried, retried_stream
+from coatcheck.blobs.disposition import attachment
+from coatcheck.blobs.faults import (
+    cannot_sign,
+    explaining,
+    explaining_a_write,
+    retried,
+    retried_stream,
+)
 from coatcheck.blobs.opening import OpenStore, Patience, open_store
 from coatcheck.blobs.unfinished import delete_unfinished
 from coatcheck.domain.errors import BlobStoreUnavailable
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import Attributes, GetOptions, GetResult, ObjectMeta
 
 Result = TypeVar("Result")
+Source = bytes | Path | BinaryIO | AsyncIterator[bytes]
 
 _CHUNK_BYTES: Final = 1024 * 1024
+_PARTS_AT_A_TIME: Final = 2
+"""Of a long upload, each of 5 MiB, and one more that is gathered: what it needs of memory."""
 _PAGE_KEYS: Final = 500
+_WINDOW_BYTES: Final = 64 * 1024 * 1024
+"""How much one answer of a server is read for. A longer one would be cut off by a reader's pauses,
+and by the time that a request may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +50,13 @@ class StoredBlob:
     key: str
     size: int
     sha256: bytes
+
+
+class BlobHead(NamedTuple):
+    """What a store says of a blob without its bytes. ``etag`` is in the store's own words."""
+
+    size: int
+    etag: str | None
 
 
 class BlobContainer:
@@ -60,14 +82,29 @@ class BlobContainer:
         patience = patience or Patience()
         return cls(open_store(url, patience), patience)
 
-    async def put(self, key: str, source: bytes | Path | BinaryIO) -> StoredBlob:
-        """Store all of ``source``; nothing is visible under ``key`` before it is all there."""
+    async def put(
+        self,
+        key: str,
+        source: Source,
+        *,
+        media_type: str | None = None,
+        file_name: str | None = None,
+    ) -> StoredBlob:
+        """Store all of ``source``; nothing is visible under ``key`` before it is all there.
+
+        ``media_type`` and ``file_name`` are what a cloud store says of it to whoever downloads it
+        by a signed URL. A folder keeps neither: there, the URL says it.
+        """
+        attributes = self._attributes(media_type, file_name)
         with explaining_a_write():
             if isinstance(source, bytes | Path):
-                return await self._asked(lambda: self._put_stream(key, source))
-            return await self._put_stream(key, source)  # an open file can be read only once
+                return await self._asked(lambda: self._put_stream(key, source, attributes))
+            # An open file and a stream can be read only once.
+            return await self._put_stream(key, source, attributes)
 
-    async def _put_stream(self, key: str, source: bytes | Path | BinaryIO) -> StoredBlob:
+    async def _put_stream(
+        self, key: str, source: Source, attributes: Attributes | None
+    ) -> StoredBlob:
         digest = hashlib.sha256()
         size = 0
         broken: Exception | None = None
@@ -84,12 +121,28 @@ class BlobContainer:
                 raise
 
         try:
-            await obstore.put_async(self._store, key, chunks())
+            await obstore.put_async(
+                self._store,
+                key,
+                chunks(),
+                attributes=attributes,
+                max_concurrency=_PARTS_AT_A_TIME,
+            )
         except Exception:
             if broken is not None:
                 raise broken from None  # the source's own error, not the store's word for it
             raise
         return StoredBlob(key, size, digest.digest())
+
+    def _attributes(self, media_type: str | None, file_name: str | None) -> Attributes | None:
+        if self._folder is not None:
+            return None
+        attributes: Attributes = {}
+        if media_type is not None:
+            attributes["Content-Type"] = media_type
+        if file_name is not None:
+            attributes["Content-Disposition"] = attachment(file_name)
+        return attributes or None
 
     async def put_whole(self, key: str, content: bytes | bytearray) -> None:
         """Store ``content`` by one request: it is there in full, or nothing of it is."""
@@ -109,13 +162,79 @@ class BlobContainer:
         with explaining():
             return await self._asked(whole)
 
-    async def stream(self, key: str) -> AsyncIterator[bytes]:
-        """A blob chunk by chunk. Raises FileNotFoundError."""
+    async def head(self, key: str) -> BlobHead:
+        """The size of a blob, and what tells it from another of the same key.
+
+        Raises FileNotFoundError.
+        """
         with explaining():
             self._check_there()
-            answer = await self._asked(lambda: obstore.get_async(self._store, key))
-            async for chunk in answer.stream(min_chunk_size=_CHUNK_BYTES):
-                yield bytes(chunk)
+            meta = await self._asked(lambda: obstore.head_async(self._store, key))
+        return BlobHead(meta["size"], meta["e_tag"])
+
+    async def stream(
+        self, key: str, start: int = 0, *, stop: int | None = None, etag: str | None = None
+    ) -> AsyncIterator[bytes]:
+        """A blob chunk by chunk, from byte ``start`` to before byte ``stop``, or to its end.
+
+        All that comes is of one and the same blob: of the one with this ``etag`` (see ``head``), if
+        it is given. Raises FileNotFoundError, and BlobChanged if another has taken its place.
+        """
+        with explaining():
+            self._check_there()
+            answer: GetResult | None = None
+            if start or stop is not None:
+                size, found = await self.head(key)
+                etag = etag or found
+                stop = size if stop is None else min(stop, size)
+            else:
+                answer = await self._get(key, None, etag)
+                etag, stop = etag or answer.meta["e_tag"], answer.meta["size"]
+            at = start
+            while at < stop:
+                end = stop if self._folder is not None else min(stop, at + _WINDOW_BYTES)
+                if answer is None:
+                    answer = await self._get(key, (at, end), etag)
+                before = at
+                async for chunk in answer.stream(min_chunk_size=_CHUNK_BYTES):
+                    at += len(chunk)
+                    yield bytes(chunk)
+                    if at >= end:
+                        break
+                if at == before:
+                    raise BlobStoreUnavailable("the blob store failed: it sent nothing of a blob")
+                answer = None
+
+    async def _get(self, key: str, span: tuple[int, int] | None, etag: str | None) -> GetResult:
+        options: GetOptions = {}
+        if span is not None:
+            options["range"] = span
+        if etag is not None:
+            options["if_match"] = etag
+        return await self._asked(lambda: obstore.get_async(self._store, key, options=options))
+
+    @property
+    def upload_headers(self) -> dict[str, str]:
+        """What a PUT to a URL that the store has signed must carry."""
+        return {"x-ms-blob-type": "BlockBlob"} if isinstance(self._store, AzureStore) else {}
+
+    async def signed_url(
+        self, method: Literal["GET", "PUT"], key: str, life: timedelta
+    ) -> str | None:
+        """A URL of the store's own that needs no credential.
+
+        None if it signs none: a folder does not, nor does a store whose credential is a token that
+        was signed by somebody else.
+        """
+        if not isinstance(self._store, AzureStore | GCSStore | S3Store):
+            return None
+        with explaining():
+            try:
+                return await obstore.sign_async(self._store, method, key, life)
+            except BaseError as error:
+                if cannot_sign(error):
+                    return None
+                raise
 
     async def delete(self, keys: list[str]) -> None:
         """Delete blobs; one that is not there is as good as deleted."""
@@ -191,7 +310,7 @@ class BlobContainer:
         return 0 if self._folder is None else self._patience.retries
 
 
-async def _chunks(source: bytes | Path | BinaryIO) -> AsyncIterator[bytes]:
+async def _chunks(source: Source) -> AsyncIterator[bytes]:
     if isinstance(source, bytes):
         for start in range(0, len(source), _CHUNK_BYTES):
             yield source[start : start + _CHUNK_BYTES]
@@ -199,6 +318,9 @@ async def _chunks(source: bytes | Path | BinaryIO) -> AsyncIterator[bytes]:
         with source.open("rb") as file:
             async for chunk in _chunks(file):
                 yield chunk
+    elif isinstance(source, AsyncIterator):
+        async for chunk in source:
+            yield chunk
     else:
         while chunk := await asyncio.to_thread(source.read, _CHUNK_BYTES):
             yield chunk

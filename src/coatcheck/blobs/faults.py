@@ -21,10 +21,11 @@ from obstore.exceptions import (
     BaseError,
     GenericError,
     PermissionDeniedError,
+    PreconditionError,
     UnauthenticatedError,
 )
 
-from coatcheck.domain.errors import BlobStoreUnavailable
+from coatcheck.domain.errors import BlobChanged, BlobStoreUnavailable
 from coatcheck.domain.retry import Backoff
 
 Result = TypeVar("Result")
@@ -63,6 +64,11 @@ def may_pass(error: BaseError) -> bool:
     return _number(_SYSTEM_ERROR, error) not in _LASTING_SYSTEM_ERRORS
 
 
+def cannot_sign(error: BaseError) -> bool:
+    """Whether a URL was not signed because our credential is none to sign with."""
+    return "SASforSASNotSupported" in str(error)
+
+
 def explained(error: BaseError) -> BlobStoreUnavailable:
     """The error for those who asked: no address, no name of a blob, no credential."""
     return BlobStoreUnavailable(f"the blob store failed: {_reason(error)}")
@@ -91,10 +97,12 @@ def _number(pattern: re.Pattern[str], error: BaseError) -> int | None:
 def explaining() -> Iterator[None]:
     """Raise a store's errors inside as ``BlobStoreUnavailable``; none is told in its own words.
 
-    A FileNotFoundError stays one: it is an answer.
+    A FileNotFoundError stays one: it is an answer. So is BlobChanged.
     """
     try:
         yield
+    except PreconditionError:
+        raise BlobChanged("the blob is no longer the one that was asked for") from None
     except BaseError as error:
         raise explained(error) from None
     except FileNotFoundError as error:

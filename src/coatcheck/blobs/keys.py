@@ -1,4 +1,4 @@
-"""How blobs are named: by deployment and job, so that a name says what it belongs to.
+"""How blobs are named: by deployment and owner, so that a name says what it belongs to.
 
 An organisation's name is not part of it: it may hold what a path must not.
 """
@@ -11,6 +11,9 @@ from coatcheck.domain.ids import InvalidId, from_text, new_id, to_text
 
 _ARTIFACTS = "artifacts"
 _INPUTS = "inputs"
+_UPLOADS = "uploads"
+_LISTS = "lists"
+_EXPORTS = "exports"
 
 
 def artifacts_of(deployment: UUID) -> str:
@@ -28,7 +31,7 @@ def job_of(key: str) -> UUID | None:
     parts = key.split("/")
     if len(parts) != 4 or parts[0] != _ARTIFACTS:
         return None
-    return _job_named(parts[2])
+    return _id_named(parts[2])
 
 
 def inputs_of(deployment: UUID) -> str:
@@ -49,11 +52,66 @@ def input_of_piece(blob_key: str) -> tuple[UUID, str] | None:
     parts = blob_key.split("/")
     if len(parts) != 5 or parts[0] != _INPUTS:
         return None
-    job = _job_named(parts[2])
+    job = _id_named(parts[2])
     return None if job is None else (job, "/".join(parts[:4]))
 
 
-def _job_named(text: str) -> UUID | None:
+def uploads_of(deployment: UUID) -> str:
+    """What the keys of all staged lists of a deployment begin with."""
+    return f"{_UPLOADS}/{deployment.hex}"
+
+
+def upload_key(deployment: UUID, upload: UUID) -> str:
+    """Where a caller puts a list before handing a batch in. It has one place: a PUT replaces it."""
+    return f"{uploads_of(deployment)}/{to_text(upload)}"
+
+
+def upload_of(key: str) -> UUID | None:
+    """The upload that a blob is of, or None for a key of another making."""
+    parts = key.split("/")
+    if len(parts) != 3 or parts[0] != _UPLOADS:
+        return None
+    return _id_named(parts[2])
+
+
+def lists_of(deployment: UUID) -> str:
+    """What the keys of all lists that came in the body of a request begin with."""
+    return f"{_LISTS}/{deployment.hex}"
+
+
+def list_key(deployment: UUID, batch: UUID, part: UUID) -> str:
+    """A fresh key, for the pieces of one list (see ``pieces.py``)."""
+    return f"{lists_of(deployment)}/{to_text(batch)}/{to_text(part)}/{to_text(new_id())}"
+
+
+def list_of_piece(blob_key: str) -> tuple[UUID, str] | None:
+    """The part of a batch and the list key that a piece belongs to, or None."""
+    parts = blob_key.split("/")
+    if len(parts) != 6 or parts[0] != _LISTS:
+        return None
+    part = _id_named(parts[3])
+    return None if part is None else (part, "/".join(parts[:5]))
+
+
+def exports_of(deployment: UUID) -> str:
+    """What the keys of all exports of a deployment begin with."""
+    return f"{_EXPORTS}/{deployment.hex}"
+
+
+def export_key(deployment: UUID, batch: UUID, export: UUID) -> str:
+    """A fresh key. Each attempt gets its own, so that two never write the same blob."""
+    return f"{exports_of(deployment)}/{to_text(batch)}/{to_text(export)}/{to_text(new_id())}"
+
+
+def export_of(key: str) -> UUID | None:
+    """The export that a blob is of, or None for a key of another making."""
+    parts = key.split("/")
+    if len(parts) != 5 or parts[0] != _EXPORTS:
+        return None
+    return _id_named(parts[3])
+
+
+def _id_named(text: str) -> UUID | None:
     try:
         return from_text(text)
     except InvalidId:

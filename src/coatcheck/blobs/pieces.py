@@ -71,15 +71,24 @@ async def store_pieces(
     return StoredPieces(key, upload.pieces, size, digest.digest())
 
 
-async def stream_pieces(container: BlobContainer, key: str, pieces: int) -> AsyncIterator[bytes]:
-    """What ``store_pieces`` stored, in chunks of at most 1 MiB.
+async def stream_pieces(
+    container: BlobContainer,
+    key: str,
+    pieces: int,
+    start: int = 0,
+    *,
+    piece_bytes: int = PIECE_BYTES,
+) -> AsyncIterator[bytes]:
+    """What ``store_pieces`` stored, from byte ``start`` on, in chunks of at most 1 MiB.
 
-    Raises FileNotFoundError where a piece is gone.
+    Raises FileNotFoundError where a piece is gone. Pieces before ``start`` are not read.
     """
-    for number in range(pieces):
+    first, begin = divmod(start, piece_bytes)
+    for number in range(first, pieces):
         piece = memoryview(await container.get(_piece_key(key, number)))
-        for start in range(0, len(piece), _CHUNK_BYTES):
-            yield bytes(piece[start : start + _CHUNK_BYTES])
+        for at in range(begin, len(piece), _CHUNK_BYTES):
+            yield bytes(piece[at : at + _CHUNK_BYTES])
+        begin = 0
 
 
 async def delete_pieces(container: BlobContainer, key: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coatcheck.cli import keys, orgs, receipt
+from coatcheck.cli import batch, keys, orgs, receipt
 from coatcheck.cli.doctor import doctor
 from coatcheck.cli.errors import show_tracebacks
 from coatcheck.cli.jobs import job, submit
@@ -48,7 +48,7 @@ def root(
 
 for command in (up, serve, worker, migrate, doctor, submit, job):
     app.command()(command)
-for group in (orgs.app, keys.app, receipt.app):
+for group in (batch.app, orgs.app, keys.app, receipt.app):
     app.add_typer(group)
 
 

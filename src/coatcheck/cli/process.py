@@ -15,11 +15,13 @@ from typing import Any, Final
 import uvloop
 
 from coatcheck.cli.errors import show_tracebacks
+from coatcheck.engine.notices import Render
 from coatcheck.settings import Settings, likely_typos
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import check_schema
 from coatcheck.telemetry.logs import configure_logging
 from coatcheck.upkeep import Upkeep
+from coatcheck.upkeep.deliverer import Deliverer
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +84,18 @@ async def keeping_up(settings: Settings) -> AsyncIterator[None]:
         yield
     finally:
         await upkeep.stop()
+
+
+@asynccontextmanager
+async def delivering(settings: Settings, render: Render) -> AsyncIterator[None]:
+    """Deliver webhooks meanwhile: every server does, and no worker, which has no secret to sign
+    with."""
+    deliverer = Deliverer(settings, render)
+    await deliverer.begin()
+    try:
+        yield
+    finally:
+        await deliverer.stop()
 
 
 def end_with_supervisor(drain_seconds: float) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from coatcheck.cli.errors import reporting_errors
 from coatcheck.cli.process import (
+    delivering,
     end_with_supervisor,
     keeping_up,
     overridden,
@@ -23,7 +24,7 @@ from coatcheck.control.parts import open_parts
 from coatcheck.control.server import Server, listen
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
-from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES
+from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES, notices
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ async def _serve(settings: Settings, listening: socket.socket, stop: asyncio.Eve
         await Engine.connect(settings) as engine,
         open_parts(settings, engine, OWN_ENDPOINTS) as parts,
         keeping_up(settings),
+        delivering(settings, notices(parts).body),
     ):
         server = Server(
             create_app(parts, SURFACES),

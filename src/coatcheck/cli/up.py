@@ -7,7 +7,6 @@ import contextlib
 import shlex
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -21,6 +20,7 @@ from coatcheck.cli import data_dir
 from coatcheck.cli.bootstrap import DevKey, bootstrap, keep_pepper
 from coatcheck.cli.console import out, say
 from coatcheck.cli.errors import Misconfigured, reporting_errors
+from coatcheck.cli.own_command import own_command
 from coatcheck.cli.postgres import KeptPostgres
 from coatcheck.cli.process import overridden, prepare
 from coatcheck.cli.supervisor import Child
@@ -270,7 +270,7 @@ class _Stack:
 
     def _introduce(self) -> None:
         assert self._dev_key is not None
-        command, data = _own_command(), shlex.quote(str(self._folder))
+        command, data = own_command(), shlex.quote(str(self._folder))
         working_for = ", ".join(self._services) or "the built-in demo (you named no service)"
         rows = [
             ("API", f"{self._url}  (/docs /openapi.json /healthz /readyz /metrics)"),
@@ -318,14 +318,3 @@ def _shown_key(key: DevKey) -> str:
     if key.is_new:
         return f"{key.text}  (shown this once; kept in {key.path})"
     return f"in {key.path}"
-
-
-def _own_command() -> str:
-    """How to call this very installation from another terminal."""
-    script = Path(sys.executable).with_name("coatcheck")
-    on_path = shutil.which("coatcheck")
-    if on_path is not None and Path(on_path).resolve() == script.resolve():
-        return "coatcheck"
-    if script.exists():
-        return shlex.quote(str(script))
-    return f"{shlex.quote(sys.executable)} -m coatcheck.cli"

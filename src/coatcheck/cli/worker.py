@@ -19,8 +19,10 @@ from coatcheck.cli.process import (
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.service import Service, load_services
 from coatcheck.settings import Settings
+from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
 from coatcheck.surfaces.graphs.executor import GraphExecutor
+from coatcheck.surfaces.scrape.executor import ScrapeExecutor
 from coatcheck.worker.agent import Worker
 
 
@@ -33,7 +35,8 @@ def worker(
 ) -> None:
     """Run jobs of these services from the database named by COATCHECK_DATABASE_URL.
 
-    It also makes the calls of services that were registered over HTTP with an upstream, and
+    It also makes the calls of services that were registered over HTTP with an upstream, fetches
+    the pages of the service `scrape`, takes in the lists and writes the exports of batches, and
     analyses the archives of the graphs API, COATCHECK_GRAPHS_CONCURRENCY at a time.
 
     SIGTERM or Ctrl-C: claims no more, gives running jobs COATCHECK_DRAIN_SECONDS to end, puts the
@@ -62,9 +65,12 @@ def _load(targets: list[str]) -> list[Service]:
 
 async def _work(settings: Settings, services: list[Service], stop: asyncio.Event) -> None:
     await require_schema(settings)
-    async with UpstreamExecutor(settings) as upstreams, AsyncExitStack() as closing:
-        first = Worker(settings, [*services, upstreams.service])
-        agents = [first]
+    async with AsyncExitStack() as closing:
+        upstreams = await closing.enter_async_context(UpstreamExecutor(settings))
+        scrape = await closing.enter_async_context(ScrapeExecutor(settings))
+        first = Worker(settings, [*services, upstreams.service, scrape.service])
+        batches = await closing.enter_async_context(BatchExecutor(settings))
+        agents = [first, batches.worker()]
         if settings.graphs_concurrency:
             graphs = await closing.enter_async_context(GraphExecutor(settings))
             agents.append(graphs.worker())

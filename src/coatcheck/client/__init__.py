@@ -5,18 +5,34 @@ What waits is written once, in ``_async``; ``_sync`` is made from it by a script
 both.
 """
 
+from coatcheck.client._async.batch import AsyncBatch
+from coatcheck.client._async.batches import AsyncBatches
 from coatcheck.client._async.client import AsyncClient
 from coatcheck.client._async.job import AsyncJob
+from coatcheck.client._sync.batch import Batch
+from coatcheck.client._sync.batches import Batches
 from coatcheck.client._sync.client import Client
 from coatcheck.client._sync.job import Job
 from coatcheck.client.answers import BatchStatus, Page, UsageDay
+from coatcheck.client.batch_body import (
+    BatchArtifact,
+    BatchBadLine,
+    BatchCounts,
+    BatchExport,
+    BatchIngest,
+    BatchRun,
+    BatchTask,
+    DeadLetter,
+)
 from coatcheck.client.errors import (
     ApiError,
     AuthenticationError,
+    BatchFailed,
     ClientError,
     ConflictError,
     ConnectionFailed,
     ErrorDetail,
+    ExportFailed,
     InvalidRequestError,
     JobFailed,
     NotFoundError,
@@ -32,16 +48,30 @@ from coatcheck.client.job_body import JobError, JobUrls, Progress
 
 __all__ = [
     "ApiError",
+    "AsyncBatch",
+    "AsyncBatches",
     "AsyncClient",
     "AsyncJob",
     "AuthenticationError",
+    "Batch",
+    "BatchArtifact",
+    "BatchBadLine",
+    "BatchCounts",
+    "BatchExport",
+    "BatchFailed",
+    "BatchIngest",
+    "BatchRun",
     "BatchStatus",
+    "BatchTask",
+    "Batches",
     "Client",
     "ClientError",
     "ConflictError",
     "ConnectionFailed",
+    "DeadLetter",
     "ErrorDetail",
     "Event",
+    "ExportFailed",
     "InvalidRequestError",
     "Job",
     "JobError",

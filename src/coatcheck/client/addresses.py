@@ -52,15 +52,45 @@ class Addresses:
     def usage(self) -> str:
         return f"{self._org_url}/usage"
 
+    def batches(self) -> str:
+        return f"{self.base_url}/v1/jobs"
+
+    def batch(self, batch_id: str) -> str:
+        return f"{self.batches()}/{_segment('batch', batch_id)}"
+
+    def below(self, batch_id: str, kind: str, name: str) -> str:
+        """Something of a batch's that has a name of its own, such as one of its tasks."""
+        return f"{self.batch(batch_id)}/{kind}/{_segment(kind, name)}"
+
+    def uploads(self) -> str:
+        return f"{self.base_url}/v1/uploads"
+
+    def dead_letters(self) -> str:
+        return f"{self.base_url}/v1/dlq"
+
+    def dead_letter(self, letter_id: str) -> str:
+        return f"{self.dead_letters()}/{_segment('dead letter', letter_id)}"
+
     def named(self, url: str) -> str:
         """The address that an answer names, which the credential may be sent to.
 
         A server behind a proxy that takes a path away does not know of that path: it is put back.
         """
-        if not url.startswith("/") or url.startswith("//"):
+        if not _is_path(url):
             if _origin(url) != self._origin:
                 raise UnexpectedAnswer("the server names an address that is not its own")
             return url
+        return self._below_prefix(url)
+
+    def signed(self, url: str) -> str:
+        """An address that an answer names and that is good without a credential: anyone's."""
+        if _is_path(url):
+            return self._below_prefix(url)
+        if _origin(url)[0] not in _DEFAULT_PORTS:
+            raise UnexpectedAnswer("the server names an address that is none")
+        return url
+
+    def _below_prefix(self, url: str) -> str:
         origin = self.base_url.removesuffix(self._prefix)
         if self._prefix and not url.startswith(f"{self._prefix}/"):
             return f"{origin}{self._prefix}{url}"
@@ -75,6 +105,10 @@ def with_query(url: str, fields: Mapping[str, object]) -> str:
     """The address with these fields in its query; those that are None are left out."""
     given = {name: str(value) for name, value in fields.items() if value is not None}
     return str(httpx2.URL(url).copy_merge_params(given))
+
+
+def _is_path(url: str) -> bool:
+    return url.startswith("/") and not url.startswith("//")
 
 
 def _segment(name: str, text: str) -> str:

@@ -74,25 +74,32 @@ class _Usage(msgspec.Struct, frozen=True):
     items: list[UsageDay]
 
 
+class KeysetPage(msgspec.Struct, frozen=True):
+    """Some things of a listing that nobody counts, and the cursor of those after them."""
+
+    items: list[dict[str, Any]]
+    next: str | None = None
+
+
 def read_object(response: httpx2.Response) -> dict[str, Any]:
     """The JSON object that an answer holds."""
-    return _read(response, dict[str, Any])
+    return read(response, dict[str, Any])
 
 
 def read_page(response: httpx2.Response, job: Callable[[Mapping[str, Any]], JobT]) -> Page[JobT]:
-    page = _read(response, _Page)
+    page = read(response, _Page)
     return Page(tuple(map(job, page.items)), page.total, page.total_is_exact, page.next)
 
 
 def read_batch(
     response: httpx2.Response, job: Callable[[Mapping[str, Any]], JobT]
 ) -> BatchStatus[JobT]:
-    batch = _read(response, _Batch)
+    batch = read(response, _Batch)
     return BatchStatus(tuple(map(job, batch.items)), tuple(batch.not_found))
 
 
 def read_usage(response: httpx2.Response) -> tuple[UsageDay, ...]:
-    return tuple(_read(response, _Usage).items)
+    return tuple(read(response, _Usage).items)
 
 
 def read_ticket(response: httpx2.Response) -> dict[str, Any] | None:
@@ -121,11 +128,12 @@ def read_result(response: httpx2.Response) -> Any:
         return None
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "application/json" or media_type.endswith("+json"):
-        return _read(response, Any)
+        return read(response, Any)
     return response.text if media_type.startswith("text/") else response.content
 
 
-def _read(response: httpx2.Response, kind: type[ReadT]) -> ReadT:
+def read(response: httpx2.Response, kind: type[ReadT]) -> ReadT:
+    """What an answer holds, as what it is."""
     try:
         return msgspec.json.decode(response.content, type=kind)
     except ValueError as error:

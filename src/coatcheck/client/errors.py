@@ -14,6 +14,8 @@ CoatcheckError
     ├── ConnectionFailed          no answer, also after the retries
     ├── UnexpectedAnswer          an answer that is not Coatcheck's
     ├── JobFailed                 the job was waited for, and did not complete
+    ├── BatchFailed               the same of a batch: its list was refused, or it was cancelled
+    ├── ExportFailed              a batch's results could not be written to be fetched
     └── WaitTimeout               the job had not ended in time; it goes on
 """
 
@@ -30,6 +32,7 @@ from coatcheck.client.retry_after import retry_after_seconds
 from coatcheck.domain.errors import CoatcheckError
 
 if TYPE_CHECKING:
+    from coatcheck.client.batch_body import BatchBody, BatchExport
     from coatcheck.client.job_body import JobBody
 
 
@@ -145,12 +148,49 @@ class JobFailed(ClientError):
         return f"job {self.job.id} is {self.job.status}: {self.code}: {self.message}"
 
 
+class BatchFailed(ClientError):
+    """The batch ended without having run all its tasks.
+
+    Its list could not be taken in: ``code`` and ``message`` say why. Or it was cancelled: the code
+    is ``cancelled``. ``batch`` is the batch. Tasks that failed are no failure of their batch.
+    """
+
+    def __init__(self, batch: BatchBody) -> None:
+        super().__init__(batch)
+        self.batch = batch
+        error = batch.error
+        self.code = error.code if error else batch.status
+        self.message = error.message if error else "Not all of its tasks were run."
+
+    def __str__(self) -> str:
+        return f"batch {self.batch.id} is {self.batch.status}: {self.code}: {self.message}"
+
+
+class ExportFailed(ClientError):
+    """A batch's results could not be written by the server. ``export`` is the export.
+
+    ``code`` says why: the server's, or ``wait_timeout`` if it was not written in time.
+    """
+
+    def __init__(self, export: BatchExport, code: str, message: str) -> None:
+        super().__init__(export, code, message)
+        self.export = export
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"export {self.export.id} is {self.export.status}: {self.code}: {self.message}"
+
+
 class WaitTimeout(ClientError):
-    """The job had not ended when the time was up. It goes on; ``job`` can be waited for again."""
+    """The job had not ended when the time was up. It goes on; ``job`` can be waited for again.
+
+    ``job`` is what was waited for: a job, or a batch.
+    """
 
     code = "wait_timeout"
 
-    def __init__(self, job: JobBody, seconds: float) -> None:
+    def __init__(self, job: JobBody | BatchBody, seconds: float) -> None:
         super().__init__(job, seconds)
         self.job = job
         self.seconds = seconds

@@ -11,11 +11,12 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
-
-import networkx
+from typing import TYPE_CHECKING, Final
 
 from coatcheck.codegraph.domain_names import NamedFile, name_domains, words_of
+
+if TYPE_CHECKING:
+    import networkx
 
 _SEED: Final = 0
 _SAME_FOLDER: Final = 0.05
@@ -82,6 +83,8 @@ def find_domains(files: Sequence[DomainFile], links: Iterable[Link]) -> list[Dom
 
 
 def _graph(files: Sequence[DomainFile], links: Iterable[Link]) -> networkx.Graph[int]:
+    import networkx  # late: it takes long, and every command would wait for it
+
     graph: networkx.Graph[int] = networkx.Graph()
     graph.add_nodes_from(range(len(files)))
     weights: dict[tuple[int, int], float] = {}
@@ -106,6 +109,8 @@ def _graph(files: Sequence[DomainFile], links: Iterable[Link]) -> networkx.Graph
 
 
 def _communities(graph: networkx.Graph[int]) -> list[list[int]]:
+    import networkx
+
     found = networkx.community.louvain_communities(graph, weight="weight", seed=_SEED)
     return sorted((sorted(group) for group in found), key=lambda group: (-len(group), group))
 

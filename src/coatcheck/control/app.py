@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 from coatcheck.control.dispatch import Dispatcher
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
-from coatcheck.control.routes import api_keys, docs, health, metrics, openapi, stripe, usage
+from coatcheck.control.routes import (
+    api_keys,
+    blobs,
+    docs,
+    health,
+    metrics,
+    openapi,
+    stripe,
+    usage,
+    webhooks,
+)
 from coatcheck.telemetry.metrics import QueueDepth
 from coatcheck.version import __version__
 
@@ -27,6 +37,8 @@ def create_app(parts: Parts, surfaces: Sequence[Surface] = ()) -> Dispatcher:
         *usage.operations(parts.engine),
         *api_keys.operations(parts.settings, parts.tenants),
         *stripe.operations(parts.settings, parts.tenants),
+        *webhooks.operations(parts.settings, parts.webhooks),
+        *blobs.operations(parts.engine, parts.tenants),
     ]
     for surface in surfaces:
         operations += surface(parts)

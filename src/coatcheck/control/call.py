@@ -22,6 +22,8 @@ BODY_SECONDS_MAX: Final = 30.0
 """A body that has not arrived by then is not waited for."""
 UPLOAD_SECONDS_MAX: Final = 15 * 60.0
 """The same for an upload, which is taken in piece by piece."""
+LIST_SECONDS_MAX: Final = 6 * 3600.0
+"""The same for a list of tasks, of which the largest needs half a megabyte a second."""
 UPLOAD_PAUSE_SECONDS_MAX: Final = 30.0
 """The longest that an upload may pause, or be waited for until so much more of it has come:"""
 UPLOAD_PROGRESS_BYTES_MIN: Final = 64 * 1024
@@ -103,11 +105,18 @@ class Call:
             self._body = await self._read(bytes_max)
         return self._body
 
-    async def pieces(self, bytes_max: int) -> AsyncIterator[bytes]:
-        """The body as it comes, for an upload that no memory should hold. Raises as ``body``."""
+    async def pieces(
+        self, bytes_max: int, seconds_max: float | None = None
+    ) -> AsyncIterator[bytes]:
+        """The body as it comes, for an upload that no memory should hold. Raises as ``body``.
+
+        All of it must be there after ``seconds_max``: UPLOAD_SECONDS_MAX, if nothing is said.
+        """
         self._check_before_reading(bytes_max)
+        if seconds_max is None:
+            seconds_max = UPLOAD_SECONDS_MAX
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + UPLOAD_SECONDS_MAX
+        deadline = loop.time() + seconds_max
         size = progress = 0
         waited = 0.0
         more = True
@@ -120,9 +129,7 @@ class Call:
                     piece, more = await self._receive_piece()
             except TimeoutError:
                 paused = limit.expired()
-                raise BodyTooSlow(
-                    UPLOAD_PAUSE_SECONDS_MAX if paused else UPLOAD_SECONDS_MAX
-                ) from None
+                raise BodyTooSlow(UPLOAD_PAUSE_SECONDS_MAX if paused else seconds_max) from None
             waited += loop.time() - began
             size += len(piece)
             progress += len(piece)

@@ -23,8 +23,8 @@ from coatcheck.engine import Engine
 KEEP_ALIVE_SECONDS: Final = 15.0
 RECONNECT_MILLISECONDS: Final = 1_000
 _PAGE_EVENTS: Final = 50
-_KEEP_ALIVE: Final = b": still here\n\n"
-_RECONNECT: Final = b"event: reconnect\ndata: {}\n\n"
+KEEP_ALIVE: Final = b": still here\n\n"
+RECONNECT: Final = b"event: reconnect\ndata: {}\n\n"
 _encode: Final = msgspec.json.Encoder().encode
 
 Show = Callable[[JobView], Awaitable[Any]]
@@ -47,7 +47,7 @@ class EventStream:
         except JobNotFound:
             return  # pruned while it was followed
         except DatabaseUnavailable:
-            yield _RECONNECT
+            yield RECONNECT
 
     async def _story(self, view: JobView, show: Show, after: int) -> AsyncGenerator[bytes, None]:
         shown: JobView | None = None
@@ -58,7 +58,7 @@ class EventStream:
                 view = await self._engine.get(view.id, org=view.org)
                 pieces = []
                 if _moved(shown, view) and not view.terminal:
-                    pieces.append(_event("state", await show(view)))
+                    pieces.append(event("state", await show(view)))
                 # A page at a time: a job may have said more than memory should hold.
                 while page := await self._page(view, after):
                     after = page[-1].seq
@@ -69,15 +69,15 @@ class EventStream:
                         break
                 if _advanced(shown, view):
                     data = {"fraction": _shown(view.progress), "note": view.progress_note}
-                    pieces.append(_event("progress", data))
+                    pieces.append(event("progress", data))
                 shown = view
                 drained = self._draining.begun
                 if view.terminal:
-                    pieces.append(_event("end", await show(view)))
+                    pieces.append(event("end", await show(view)))
                 elif drained:
-                    pieces.append(_RECONNECT)
+                    pieces.append(RECONNECT)
                 elif not pieces and time.monotonic() - said_at >= KEEP_ALIVE_SECONDS:
-                    pieces.append(_KEEP_ALIVE)
+                    pieces.append(KEEP_ALIVE)
                 if pieces:
                     yield b"".join(pieces)
                     said_at = time.monotonic()
@@ -106,24 +106,25 @@ def _advanced(shown: JobView | None, view: JobView) -> bool:
     return before != (view.progress, view.progress_note)
 
 
-def _event(name: str, data: Any) -> bytes:
+def event(name: str, data: Any) -> bytes:
+    """One event of a stream."""
     # Within JSON a line break is only ever white space between its parts.
     line = _encode(data).replace(b"\n", b" ").replace(b"\r", b" ")
     return b"event: %b\ndata: %b\n\n" % (name.encode(), line)
 
 
-def _event_of(event: JobEvent) -> bytes:
+def _event_of(told: JobEvent) -> bytes:
     name = "chunk"
     data: dict[str, Any]
-    match event.kind:
+    match told.kind:
         case "log" | "alert":
-            name, data = event.kind, {"at": event.at} | msgspec.json.decode(event.data)
+            name, data = told.kind, {"at": told.at} | msgspec.json.decode(told.data)
         case "text":
-            data = {"kind": "text", "data": event.data.decode()}
+            data = {"kind": "text", "data": told.data.decode()}
         case "json":
-            data = {"kind": "json", "data": msgspec.Raw(event.data)}
+            data = {"kind": "json", "data": msgspec.Raw(told.data)}
         case "binary":
-            data = {"kind": "binary", "data": base64.b64encode(event.data).decode()}
+            data = {"kind": "binary", "data": base64.b64encode(told.data).decode()}
         case other:
             raise AssertionError(f"an event of kind {other!r}")
-    return b"id: %d\n" % event.seq + _event(name, data)
+    return b"id: %d\n" % told.seq + event(name, data)

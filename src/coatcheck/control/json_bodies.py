@@ -50,16 +50,18 @@ def read_json(data: bytes) -> Any:
     return value
 
 
-def check_content_type(call: Call) -> None:
-    """Raises WrongMediaType unless the body says that it is JSON, or says nothing of its type."""
+def check_content_type(call: Call, otherwise: str = "") -> None:
+    """Raises WrongMediaType unless the body says that it is JSON, or says nothing of its type.
+
+    ``otherwise`` is what to tell a caller of a route that takes bodies of another type as well.
+    """
     given = call.headers.get(b"content-type")
     if given is None or given == b"application/json":
         return
     media_type, *parameters = (part.strip() for part in given.decode("latin-1").lower().split(";"))
     if media_type != "application/json" and not media_type.endswith("+json"):
-        raise WrongMediaType(
-            "The body must be JSON, with the header `Content-Type: application/json`."
-        )
+        needed = "The body must be JSON, with the header `Content-Type: application/json`"
+        raise WrongMediaType(f"{needed}; {otherwise}." if otherwise else f"{needed}.")
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8"):

@@ -75,7 +75,8 @@ def _describe(
         described["requestBody"] = {
             "description": body.description,
             "required": body.required,
-            "content": {body.media_type: {"schema": schema}},
+            "content": {body.media_type: {"schema": schema}}
+            | {media_type: {"schema": dict(other)} for media_type, other in body.also.items()},
         }
     return described
 

@@ -73,6 +73,8 @@ class RequestBody:
     schema: Mapping[str, Any] | None = None
     media_type: str = "application/json"
     required: bool = True
+    also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Other media types that it may come as, each with its schema."""
 
 
 @dataclass(frozen=True, slots=True)

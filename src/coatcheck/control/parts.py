@@ -21,6 +21,7 @@ from coatcheck.engine import Engine
 from coatcheck.engine.catalogue import Catalogue
 from coatcheck.settings import Settings
 from coatcheck.store.channels import KEYS, SERVICES
+from coatcheck.store.jobs import LISTING
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.listen import Listener
 
@@ -42,6 +43,7 @@ class Parts:
     readiness: Readiness
     subscriptions: Subscriptions
     tenants: Line
+    webhooks: Line
     draining: Draining
 
 
@@ -58,6 +60,8 @@ async def open_parts(
         closing.push_async_callback(credentials.close)
         tenants = Line(settings.database_url, name="tenants")
         closing.push_async_callback(tenants.close)
+        webhooks = Line(settings.database_url, name="webhooks", server_settings=LISTING)
+        closing.push_async_callback(webhooks.close)
         rates = Line(settings.database_url, name="rates", server_settings=PINNED_PLANS)
         closing.push_async_callback(rates.close)
 
@@ -109,5 +113,6 @@ async def open_parts(
             readiness=readiness,
             subscriptions=subscriptions,
             tenants=tenants,
+            webhooks=webhooks,
             draining=draining,
         )

@@ -11,7 +11,7 @@ from coatcheck.domain.errors import InvalidParameter
 
 WAIT_SECONDS_MAX: Final = 60.0
 _PREFER: Final = b"prefer"
-_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
+_SECONDS: Final = re.compile(r"[0-9]{1,400}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)

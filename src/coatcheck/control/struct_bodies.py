@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -29,8 +30,20 @@ async def read_body(call: Call, kind: type[Body], bytes_max: int) -> Body:
         raise InvalidBody("A JSON body is needed.")
     check_content_type(call)
     value = read_json(data)
+    return _fitted(lambda: msgspec.convert(value, kind))
+
+
+def read_as_written(data: bytes, kind: type[Body]) -> Body:
+    """JSON as ``kind``, whose fields of type Raw keep what was written. Raises as ``read_body``."""
+    if not data:
+        raise InvalidBody("A JSON body is needed.")
+    read_json(data)
+    return _fitted(lambda: msgspec.json.decode(data, type=kind))
+
+
+def _fitted(convert: Callable[[], Body]) -> Body:
     try:
-        return msgspec.convert(value, kind)
+        return convert()
     except msgspec.ValidationError as error:
         issue = _issue(str(error))
         unknown = _UNKNOWN.match(issue.issue)

@@ -25,6 +25,9 @@ CoatcheckError
 │   └── JobNotFound           no such job in this organisation
 ├── JobAlreadyEnded           a terminal job cannot be cancelled
 ├── ServiceNameTaken          another service of that name is there already
+├── SignedUrlExpired          a URL that was signed for a time, and the time is up
+├── UploadAlreadyUsed         a staged list that a batch has taken is not written again
+├── BlobChanged               another blob has taken the place of the one that was being read
 ├── DatabaseUnavailable       PostgreSQL is away; nothing was done
 ├── OutcomeUnknown            the connection broke during COMMIT; the same key finds out
 ├── SchemaMismatch            the database was migrated by another version
@@ -216,10 +219,70 @@ class JobAlreadyEnded(CoatcheckError):
     code = "job_already_ended"
 
 
+class BatchConflict(CoatcheckError):
+    """The batch is not in a state in which that can be done."""
+
+    code = "batch_conflict"
+
+
+class BatchNotOpen(BatchConflict):
+    """Tasks are added to an open batch only, and before it is closed."""
+
+    code = "batch_not_open"
+
+
+class BatchAlreadyEnded(BatchConflict):
+    """A batch that has ended cannot be cancelled."""
+
+    code = "batch_already_ended"
+
+
+class BatchStillRuns(BatchConflict):
+    """A batch is run again once its run has ended."""
+
+    code = "batch_still_runs"
+
+
+class TooManyRuns(BatchConflict):
+    """A batch is run again only so often."""
+
+    code = "too_many_runs"
+
+
+class NothingToRerun(BatchConflict):
+    """No task of the run is of the kind that was asked for."""
+
+    code = "nothing_to_rerun"
+
+
+class UploadMissing(BatchConflict):
+    """Nothing was put to the upload's URL yet, or it is gone."""
+
+    code = "upload_missing"
+
+
 class ServiceNameTaken(CoatcheckError):
     """Code declares a service of that name, or another workspace has registered one."""
 
     code = "service_name_taken"
+
+
+class SignedUrlExpired(CoatcheckError):
+    """The URL was signed, and is good no more."""
+
+    code = "url_expired"
+
+
+class UploadAlreadyUsed(CoatcheckError):
+    """A batch has taken the staged list: what it was made of is not changed under it."""
+
+    code = "upload_already_used"
+
+
+class BlobChanged(CoatcheckError):
+    """Another blob has taken the place of the one that was being read."""
+
+    code = "blob_changed"
 
 
 class DatabaseUnavailable(CoatcheckError):

@@ -45,6 +45,8 @@ class NewJob:
     request_id: str | None = None
     options: str | None = None
     owner: str = ""
+    is_told_of: bool = False
+    """Whether its end is told by webhook; ``options`` then say to whom."""
 
     @property
     def is_plain(self) -> bool:

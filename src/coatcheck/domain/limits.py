@@ -15,8 +15,27 @@ ARTIFACT_BYTES_MAX: Final = 5 * 1024 * 1024 * 1024
 IDEMPOTENCY_KEY_CHARACTERS_MAX: Final = 255
 JSON_DEPTH_MAX: Final = 32
 ARCHIVE_BYTES_MAX: Final = 500_000_000
+LIST_BYTES_MAX: Final = 10_000_000_000
+"""Of a list of tasks, staged or streamed."""
+RUN_TASKS_MAX: Final = 10_000_000
+CUSTOM_ID_CHARACTERS_MAX: Final = 255
+BAD_LINES_KEPT_MAX: Final = 1_000
+"""Of one list: so many are told one by one; the rest are counted."""
+TASK_PAGE_RESULT_BYTES_MAX: Final = 64 * 1024
+"""A longer result is left out of pages of tasks, and read with its task."""
+EXPORT_SECONDS: Final = 86_400
+"""How long an export is kept."""
+SIGNED_URL_SECONDS_MAX: Final = 7 * 86_400
+"""No cloud store signs for longer."""
 INPUT_RECORD_SECONDS: Final = 90 * 86_400
 """How long a deletion receipt can be asked for."""
+
+RUNS_MAX: Final = 1_000
+"""Runs of one batch: its status shows them all."""
+
+FORGOTTEN_BATCH_SECONDS: Final = 14 * 86_400
+"""How long a list that failed waits for somebody before its batch is removed, and how long an open
+batch waits for more tasks before it is closed."""
 
 CRASHES_MAX: Final = 3
 """How often a job may lose its worker before it is taken for the cause and failed."""
@@ -29,6 +48,13 @@ SUBMIT_ROWS_MAX: Final = 1_000
 
 FLOWS_SCANNED_MAX: Final = 1_000
 """Flows that one claim looks at in a lane; a cursor moves on to the others."""
+
+RUN_FLOWS_SCANNED_MAX: Final = 200
+"""Flows of one run that a claim looks at; the next one goes on there."""
+
+RATE_BURST_SECONDS: Final = 0.05
+"""How far the starts under a rate may be ahead of it: so a claim that comes late catches up, and
+within any ``s`` seconds there are at most ``1 + rate * (s + RATE_BURST_SECONDS)`` of them."""
 
 API_KEY_NAME_CHARACTERS_MAX: Final = 100
 KEY_LIFE_SECONDS_MAX: Final = 10 * 365 * 86_400

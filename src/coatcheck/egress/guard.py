@@ -39,8 +39,16 @@ class Guard:
     >>> async with guard.client() as client: ...
     """
 
-    def __init__(self, allow: Sequence[AllowRule] = (), *, resolver: Resolver = resolve) -> None:
+    def __init__(
+        self,
+        allow: Sequence[AllowRule] = (),
+        *,
+        plain_http: bool = False,
+        resolver: Resolver = resolve,
+    ) -> None:
+        """``plain_http``: what is public may be called without TLS. For pages, not for secrets."""
         self._allow = tuple(allow)
+        self._plain_http = plain_http
         self._resolve = resolver
 
     async def check_url(self, url: str) -> None:
@@ -69,7 +77,8 @@ class Guard:
                 _check_name(target.host)  # spares the resolver
             addresses = await self._resolve(target.host, target.port, timeout)
         if not (trusted or self._all_listed(addresses, target.port)):
-            _check(target, [a for a in addresses if not self._lists(a, target.port)])
+            unlisted = [a for a in addresses if not self._lists(a, target.port)]
+            _check(target, unlisted, self._plain_http)
         return addresses
 
     def client(
@@ -96,12 +105,12 @@ class Guard:
         return all(self._lists(address, port) for address in addresses)
 
 
-def _check(target: Target, addresses: Sequence[Address]) -> None:
+def _check(target: Target, addresses: Sequence[Address], plain_http: bool) -> None:
     """What holds for every target that COATCHECK_EGRESS_ALLOW does not list."""
     if not all(map(is_public, addresses)):
         # Which one, and what it is, would tell strangers about our network.
         raise UrlForbidden("The URL leads to an address that is not public.")
-    if target.scheme != "https":
+    if target.scheme != "https" and not plain_http:
         raise UrlForbidden("The URL must begin with https://.")
     if target.address is None:
         _check_name(target.host)

@@ -18,6 +18,7 @@ import httpx2
 
 from coatcheck.egress.addresses import Address
 from coatcheck.egress.resolver import NameNotFound
+from coatcheck.egress.streams import Connection
 from coatcheck.egress.urls import Scheme, Target, target_of
 
 
@@ -114,8 +115,10 @@ class _CheckedConnector(httpcore2.AsyncNetworkBackend):
             left = None if deadline is None else max(0.0, deadline - loop.time())
             share = None if left is None else left / (len(addresses) - tried)
             try:
-                return await self._sockets.connect_tcp(
-                    str(address), port, share, local_address, socket_options
+                return Connection(
+                    await self._sockets.connect_tcp(
+                        str(address), port, share, local_address, socket_options
+                    )
                 )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error

@@ -10,7 +10,8 @@ from datetime import date
 from typing import Any
 from uuid import UUID
 
-from coatcheck.blobs import BlobContainer
+from coatcheck.blobs import BlobContainer, SignedUrl, UrlSigner
+from coatcheck.blobs.grants import Grants
 from coatcheck.blobs.keys import input_key
 from coatcheck.crash import crash_point
 from coatcheck.domain.errors import (
@@ -25,10 +26,12 @@ from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView, 
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from coatcheck.domain.usage import UsageRow
+from coatcheck.engine.batches import Batches
 from coatcheck.engine.declarations import Declarations
 from coatcheck.engine.stalls import Stalls
 from coatcheck.engine.submission import Preparer, Submission, Ticket
 from coatcheck.engine.submitter import Submitter
+from coatcheck.engine.uploads import Uploads
 from coatcheck.engine.watcher import Watch, Watcher
 from coatcheck.service import Endpoint, Service
 from coatcheck.settings import Settings
@@ -93,8 +96,17 @@ class Engine:
         self._list_line = Line(dsn, name="list", server_settings=job_store.LISTING)
         self._count_line = Line(dsn, name="count", server_settings=PINNED_PLANS)
         self._input_line = Line(dsn, name="inputs", server_settings=PINNED_PLANS)
+        self._batch_line = Line(dsn, name="batches", server_settings=PINNED_PLANS)
+        self._batch_read_line = Line(dsn, name="read batches", server_settings=PINNED_PLANS)
         self._notify_line = Line(dsn, name="notify")
         self._notifier = Notifier(self._notify_line)
+        self.batches = Batches(self._batch_line, self._batch_read_line, self._notifier)
+        self.uploads = Uploads(
+            self._batch_read_line,
+            deployment=self.deployment,
+            signer=lambda: self.signer,
+            blobs=lambda: self.blobs,
+        )
         self._submitter = Submitter(self._submit_lines, self._bulk_line, self._notifier)
         self._reader: Coalescer[tuple[str, UUID], JobView | None] = Coalescer(
             self._read, rows_max=_READ_ROWS_MAX
@@ -108,6 +120,7 @@ class Engine:
             on_gap=self._look_for_changes,
         )
         self._blobs: BlobContainer | None = None
+        self._signer: UrlSigner | None = None
         self._deployment: UUID | None = None
         self._started = False
 
@@ -145,6 +158,8 @@ class Engine:
             self._list_line,
             self._count_line,
             self._input_line,
+            self._batch_line,
+            self._batch_read_line,
             self._notify_line,
         ):
             await line.close()
@@ -183,9 +198,13 @@ class Engine:
 
         What is stored under it, and never handed in, is swept in time.
         """
+        return input_key(await self.deployment(), job)
+
+    async def deployment(self) -> UUID:
+        """Which database this is: what the keys of its blobs begin with (``blobs.keys``)."""
         if self._deployment is None:
             self._deployment = await retried(lambda: report_store.deployment(self._input_line))
-        return input_key(self._deployment, job)
+        return self._deployment
 
     async def submit_with_input(
         self,
@@ -393,8 +412,8 @@ class Engine:
     async def stall_reason(self, view: JobView) -> str | None:
         """Why a job waits or runs for longer than its lane should need, or None if it does not.
 
-        ``no_worker``, ``concurrency_limit``, ``target_unreachable`` or ``heartbeat_lost``. A job
-        that only stands behind others is not stalled.
+        ``no_worker``, ``concurrency_limit``, ``rate_limit``, ``target_unreachable`` or
+        ``heartbeat_lost``. A job that only stands behind others is not stalled.
         """
         return await self._stalls.reason(view)
 
@@ -415,6 +434,15 @@ class Engine:
     def read_artifact(self, artifact: Artifact) -> AsyncIterator[bytes]:
         """An artifact's bytes, piece by piece."""
         return self.blobs.stream(artifact.blob_key)
+
+    async def sign_artifact(self, artifact: Artifact, seconds: int = 3600) -> SignedUrl:
+        """A URL that anybody may fetch the artifact from, for so many ``seconds``.
+
+        Only while it is there: an artifact goes with its job.
+        """
+        return await self.signer.signed_get(
+            artifact.blob_key, seconds, file_name=artifact.name, media_type=artifact.media_type
+        )
 
     # Steering
 
@@ -477,6 +505,13 @@ class Engine:
         if self._blobs is None:
             self._blobs = BlobContainer.open(self.settings.blob_url)
         return self._blobs
+
+    @property
+    def signer(self) -> UrlSigner:
+        """Signs URLs of blobs. Raises SettingsInvalid without COATCHECK_KEY_PEPPER."""
+        if self._signer is None:
+            self._signer = UrlSigner(self.blobs, Grants(self.settings.require("key_pepper")))
+        return self._signer
 
     def _look_for_changes(self) -> None:
         """Something may have been said that was not heard."""

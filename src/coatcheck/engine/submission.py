@@ -13,12 +13,14 @@ from uuid import UUID
 import msgspec
 
 from coatcheck.domain.catalogue import EndpointSpec
-from coatcheck.domain.errors import InvalidSubmission
+from coatcheck.domain.errors import InvalidSubmission, UrlForbidden
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.job import JobKind, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX, PAYLOAD_BYTES_MAX
 from coatcheck.domain.states import State
+from coatcheck.domain.webhooks import target_id
+from coatcheck.egress.urls import read_target
 from coatcheck.encoding import encode
 from coatcheck.service import Endpoint
 
@@ -29,6 +31,8 @@ _KINDS_MAX = 10_000
 _PAYLOAD_TOO_LARGE = f"payload: must be at most {PAYLOAD_BYTES_MAX} bytes"
 _SECONDS_MIN = 1e-6
 _SECONDS_MAX = 2**31 - 1
+_TELL_THE_END = 1
+"""What the row of a job says whose end is told by webhook."""
 
 
 class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
@@ -40,7 +44,7 @@ class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     ``retries`` and the times it is kept override its endpoint's. ``owner`` is who may read it over
     HTTP: a user, ``*`` for anyone, or if empty its organisation's admins.
     ``fingerprint_of`` is what tells one use of an idempotency key from another: the payload, unless
-    it is given.
+    it is given. ``webhook_url`` is told of the job's end (docs/reference/webhooks.md).
     """
 
     endpoint: str
@@ -59,6 +63,7 @@ class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     request_id: str | None = None
     owner: str = ""
     fingerprint_of: bytes | None = None
+    webhook_url: str | None = None
 
 
 @dataclass(slots=True)
@@ -159,6 +164,7 @@ class Preparer:
             or submission.timeout is not None
             or submission.keep_completed is not None
             or submission.keep_failed is not None
+            or submission.webhook_url is not None
         ):
             return False
         defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
@@ -212,6 +218,7 @@ class Preparer:
             request_id,
             None if self.is_plain(submission) else self._options(submission),
             kind.owner,
+            is_told_of=submission.webhook_url is not None,
         )
 
     def prepare_to_start_within(
@@ -286,7 +293,24 @@ def _options(submission: Submission, defaults: _Defaults) -> str | None:
         options["start_deadline"] = _moment("start_deadline", submission.start_deadline)
     if submission.timeout is not None:
         options["timeout_seconds"] = _seconds("timeout", submission.timeout, above_zero=True)
+    if submission.webhook_url is not None:
+        options |= _webhook(submission.org, submission.webhook_url)
     return encode(options).decode() if options else None
+
+
+def _webhook(org: str, url: str) -> dict[str, object]:
+    """Who is told of the job's end. Whether the URL may be called is asked when it is."""
+    if not isinstance(url, str):
+        raise InvalidSubmission("webhook_url: must be text")
+    try:
+        read_target(url)
+    except UrlForbidden as error:
+        raise UrlForbidden(f"webhook_url: {error}") from None
+    return {
+        "webhook": _TELL_THE_END,
+        "webhook_target": str(target_id(org, url)),
+        "webhook_url": url,
+    }
 
 
 def _to_json(payload: Any) -> bytes:

@@ -111,6 +111,8 @@ class Submitter:
         now = time.monotonic()
         if len(jobs) > _FEW_JOBS or now - self._told_at < _QUIET_SECONDS:
             return None
+        if any(job.is_told_of for job in jobs):
+            return None
         self._told_at = now
         endpoints = ",".join({job.endpoint for job in jobs})
         return READY, endpoints if endpoints.isascii() else ""

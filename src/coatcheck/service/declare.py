@@ -124,9 +124,11 @@ class Service:
     Versions are Services of one name: ``Service("docs", version=2)`` beside ``Service("docs")``.
     """
 
-    __slots__ = ("_endpoints", "builtin", "name", "version")
+    __slots__ = ("_endpoints", "builtin", "name", "published", "version")
 
-    def __init__(self, name: str, version: int = 1, *, _builtin: bool = False) -> None:
+    def __init__(
+        self, name: str, version: int = 1, *, _builtin: bool = False, _published: bool = False
+    ) -> None:
         if not is_service_name(name):
             raise ValueError(
                 f"{name!r} cannot name a service: it takes a letter, then letters, digits, '-' or"
@@ -134,14 +136,16 @@ class Service:
             )
         if is_reserved(name) and not _builtin:
             raise ValueError(
-                f"{name!r} cannot name a service: 'gateway', 'graphs', and names that begin with"
-                " 'coatcheck', are kept for Coatcheck's own"
+                f"{name!r} cannot name a service: 'gateway', 'graphs', 'scrape', 'batches', and"
+                " names that begin with 'coatcheck', are kept for Coatcheck's own"
             )
         _whole("version", version, at_least=1, at_most=VERSION_MAX)
         self.name = name
         self.version = version
         self.builtin = _builtin
-        """Whether it comes with Coatcheck: such a service is not in the catalogue."""
+        """Whether it comes with Coatcheck."""
+        self.published = _published or not _builtin
+        """Whether the catalogue has it. Most of Coatcheck's own are behind surfaces instead."""
         self._endpoints: dict[str, Endpoint] = {}
 
     def __repr__(self) -> str:

@@ -24,6 +24,7 @@ from coatcheck.settings import parsers
 from coatcheck.settings.declaration import PREFIX, Setting, setting
 from coatcheck.settings.egress_allow import AllowRule, parse_allow
 from coatcheck.settings.issuers import SECRET_CHARACTERS_MIN, TokenIssuer, check_apart
+from coatcheck.settings.scrape_gateway import ScrapeGateway, parse_gateway
 from coatcheck.telemetry.logs import LogFormat
 
 NOT_SETTINGS: Final = frozenset(
@@ -309,6 +310,34 @@ class Settings:
         default="",
         shown_default="none",
         secret=True,
+    )
+    batch_small_tasks: int = setting(
+        "BATCH_SMALL_TASKS",
+        "A closed batch of fewer tasks than this, of at most 1 MiB, is written while its caller "
+        "waits, and answered with 201. Anything else is taken in by a worker.",
+        allowed="a whole number from 0 (none is) to 10000",
+        parse=parsers.whole_number(0, 10_000),
+        default="1000",
+    )
+    scrape_gateway: ScrapeGateway = setting(  # noqa: RUF009 - a dataclass field
+        "SCRAPE_GATEWAY",
+        "Through what the service `scrape` fetches pages: an HTTP proxy, or a URL that takes the "
+        "page's own, percent-encoded, in place of `{url}`. It may be on your own network; what is "
+        "fetched may not, see docs/how-to/scrape.md.",
+        allowed="http://host:port, with user:password@ before the host if it wants them; or "
+        "http:// or https:// and a URL with {url} in its path or query",
+        parse=parse_gateway,
+        default="",
+        shown_default="none: the workers fetch pages themselves",
+        secret=True,
+    )
+    scrape_bytes_max: int = setting(
+        "SCRAPE_BYTES_MAX",
+        "The longest body that the service `scrape` keeps, in bytes, once it is unpacked. A fetch "
+        "of a longer one fails.",
+        allowed="a whole number from 1 to 1073741824 (1 GiB)",
+        parse=parsers.whole_number(1, 1024 * 1024 * 1024),
+        default=str(10 * 1024 * 1024),
     )
     lanes: Mapping[Lane, LanePolicy] = field(init=False)
     """The three lane settings as one policy per lane."""

@@ -26,10 +26,10 @@ COLUMNS: Final = (
     "request_id",
 )
 
-_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
-_END: Final = struct.pack(">h", -1)
-_NULL: Final = struct.pack(">i", -1)
-_PIECE_BYTES: Final = 64 * 1024
+SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
+END: Final = struct.pack(">h", -1)
+NULL: Final = struct.pack(">i", -1)
+PIECE_BYTES: Final = 64 * 1024
 _ROW_BYTES: Final = 100
 """About what a row has besides its payload."""
 _length: Final = struct.Struct(">i").pack
@@ -40,7 +40,7 @@ async def encoded(
 ) -> AsyncIterator[bytes]:
     """The jobs, by these ids, as a COPY stream. ``created`` counts them by kind."""
     created.clear()
-    piece = [_SIGNATURE]
+    piece = [SIGNATURE]
     size = 0
     kind_before: JobKind | None = None
     run = 0
@@ -60,33 +60,34 @@ async def encoded(
             between,
             _length(payload_size),
             payload,
-            _NULL if request_id is None else _field(request_id.encode()),
+            NULL if request_id is None else field(request_id.encode()),
         )
         size += payload_size + _ROW_BYTES
-        if size >= _PIECE_BYTES:
+        if size >= PIECE_BYTES:
             yield b"".join(piece)
             piece = []
             size = 0
     if kind_before is not None:
         created[kind_before] += run
-    piece.append(_END)
+    piece.append(END)
     yield b"".join(piece)
 
 
 def _common(kind: JobKind) -> tuple[bytes, bytes]:
     """What stands before and after the id in every row of a kind."""
-    before = struct.pack(">h", len(COLUMNS)) + _field(kind.org.encode()) + _length(16)
+    before = struct.pack(">h", len(COLUMNS)) + field(kind.org.encode()) + _length(16)
     between = b"".join(
         [
-            _field(kind.lane.encode()),
-            _field(kind.endpoint.encode()),
-            _field(kind.flow.encode()),
-            _field(struct.pack(">h", kind.failures_max)),
-            _field(kind.owner.encode()),
+            field(kind.lane.encode()),
+            field(kind.endpoint.encode()),
+            field(kind.flow.encode()),
+            field(struct.pack(">h", kind.failures_max)),
+            field(kind.owner.encode()),
         ]
     )
     return before, between
 
 
-def _field(data: bytes) -> bytes:
+def field(data: bytes) -> bytes:
+    """A value with its length before it."""
     return _length(len(data)) + data

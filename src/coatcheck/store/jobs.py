@@ -12,6 +12,7 @@ import asyncpg
 
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import OutcomeUnknown
+from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import Existing, JobKind, JobView, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
@@ -34,7 +35,8 @@ async def submit(
 ) -> dict[UUID, State]:
     """Create jobs. The states of those created; the keys (or ids) of the others were taken.
 
-    ``tell`` is a channel and what to say on it, to be sent with the commit.
+    ``tell`` is a channel and what to say on it, to be sent with the commit: not with jobs whose end
+    is told by webhook.
     """
     if all(job.is_plain for job in jobs):
         try:
@@ -44,11 +46,16 @@ async def submit(
     rows = await fetch_or_die(
         line,
         "submit.inserted_not_committed",
-        sql("jobs/submit" if tell is None else "jobs/submit_and_tell"),
+        _submit_statement(jobs) if tell is None else sql("jobs/submit_and_tell"),
         *columns(_in_key_order(jobs)),
         *(tell or ()),
     )
     return created(rows)
+
+
+def _submit_statement(jobs: Sequence[NewJob]) -> str:
+    """The one that also notes who is to be told, if anybody is."""
+    return sql("webhooks/submit" if any(job.is_told_of for job in jobs) else "jobs/submit")
 
 
 async def _submit_plain(
@@ -74,7 +81,7 @@ async def submit_atomically(line: Line, jobs: Sequence[NewJob], rows_max: int) -
         async with connection.transaction():
             for start in range(0, len(jobs), rows_max):
                 chunk = jobs[start : start + rows_max]
-                rows = await connection.fetch(sql("jobs/submit"), *columns(chunk))
+                rows = await connection.fetch(_submit_statement(chunk), *columns(chunk))
                 made.update(created(rows))
         return made
 
@@ -162,7 +169,7 @@ async def list_page(
     rows = await line.fetch(
         sql("jobs/list"),
         org,
-        after,
+        after or newest_possible(),
         None if states is None else [state.value for state in states],
         endpoint,
         None if lane is None else lane.value,
@@ -218,7 +225,7 @@ async def page(
 
     ``sparse`` says to look for them by service, and not among all jobs there are.
     """
-    arguments = [*wanted.arguments(), after]
+    arguments = [*wanted.arguments(), after if sparse else after or newest_possible()]
     if sparse:
         arguments += [wanted.services, offset + limit]
     name = "jobs/page_of_services" if sparse else "jobs/page"
@@ -232,7 +239,7 @@ async def page_total(line: Line, wanted: Wanted, most: int, *, sparse: bool) -> 
         arguments = [*wanted.arguments(), None, wanted.services, most]
         rows = await _in_time(line, "jobs/page_of_services_total", *arguments)
     else:
-        rows = await _in_time(line, "jobs/page_total", *wanted.arguments(), most)
+        rows = await _in_time(line, "jobs/page_total", *wanted.arguments(), most, newest_possible())
     total: int = rows[0][0]
     return total
 

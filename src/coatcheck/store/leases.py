@@ -17,7 +17,7 @@ from coatcheck.crash import crash_point
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane, LanePolicy
-from coatcheck.domain.limits import FLOWS_SCANNED_MAX
+from coatcheck.domain.limits import FLOWS_SCANNED_MAX, RATE_BURST_SECONDS, RUN_FLOWS_SCANNED_MAX
 from coatcheck.domain.states import Event, State
 from coatcheck.store.crashing import fetch_or_die
 from coatcheck.store.line import Connection, Line
@@ -60,7 +60,8 @@ class ClaimOrder:
     """What a worker asks for: room in each lane, the endpoints it serves, and a fresh lease.
 
     ``cursors`` is the worker's memory of where each lane's scan for work ended; the next one goes
-    on from there, and moves it.
+    on from there, and moves it. ``look_again_seconds`` is set by a claim under limits that left
+    work which only waits for a token of its rate: when the next one will be there.
     """
 
     lanes: list[str]
@@ -69,9 +70,10 @@ class ClaimOrder:
     timeouts: list[float]
     lease: int
     cursors: dict[str, Cursor]
+    look_again_seconds: float | None = None
 
     def arguments(self, *, limited: bool) -> list[Any]:
-        """The parameters $1 to $10 of a claim, of flows under a concurrency limit or of others."""
+        """The parameters of a claim: $1 to $10, and those of flows under a limit have two more."""
         starts = [self.cursors.get(_cursor_name(lane, limited), _START) for lane in self.lanes]
         places = [place.partition(_NUL) for _, place in starts]
         return [
@@ -85,6 +87,7 @@ class ClaimOrder:
             [flow for _, _, flow in places],
             FLOWS_SCANNED_MAX,
             limited,
+            *([RATE_BURST_SECONDS, RUN_FLOWS_SCANNED_MAX] if limited else []),
         ]
 
 
@@ -112,7 +115,7 @@ async def exchange(
 
 
 async def claim_limited(line: Line, order: ClaimOrder) -> list[ClaimedJob]:
-    """Take out work of flows under a concurrency limit, never more than the limits leave."""
+    """Take out work of flows under a limit, never more than the limits leave."""
 
     async def claim(connection: Connection) -> list[asyncpg.Record]:
         async with connection.transaction():
@@ -122,7 +125,9 @@ async def claim_limited(line: Line, order: ClaimOrder) -> list[ClaimedJob]:
                 crash_point("claim.limited_not_committed")
             return rows
 
-    return _claimed(await line.run(claim), order, limited=True)
+    rows = await line.run(claim)
+    order.look_again_seconds = next((row[9] for row in rows if row[2] is None), None)
+    return _claimed([row for row in rows if row[2] is not None], order, limited=True)
 
 
 async def settle(

@@ -1,11 +1,17 @@
-"""Concurrency limits. One method a file of ``sql/limits``."""
+"""Limits at the claim: on what is held at once, and on how fast a run starts. One method a file of
+``sql/limits``.
+
+Whoever changes one tells the workers afterwards: READY, with an empty payload. A worker that has
+not heard it finds out within the interval of its poll.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from coatcheck.domain.job import ConcurrencyLimit
-from coatcheck.store.line import Line
+from coatcheck.store.line import Connection, Line
 from coatcheck.store.sql import sql
 
 
@@ -29,3 +35,29 @@ async def any_limits(line: Line) -> bool:
 async def declare_limits(line: Line, limits: Mapping[str, int | None]) -> None:
     """The limits that code declares for its endpoints; None for an endpoint without one."""
     await line.fetch(sql("limits/declare"), list(limits), list(limits.values()))
+
+
+async def set_run_limits(
+    connection: Connection,
+    org: str,
+    run: UUID,
+    *,
+    concurrency: int | None,
+    per_second: float | None,
+    key_per_second: float | None,
+) -> None:
+    """What holds for all tasks of a run, in the caller's transaction. All None takes it away.
+
+    ``concurrency`` tasks at once, ``per_second`` starts of all of them and ``key_per_second`` of
+    each of its flows. Rates may be from 0.001 to 100,000.
+    """
+    limits = (concurrency, per_second, key_per_second)
+    if limits == (None, None, None):
+        await connection.execute(sql("limits/clear_run_limits"), org, run)
+    else:
+        await connection.execute(sql("limits/set_run_limits"), org, run, *limits)
+
+
+async def stop_run(connection: Connection, org: str, run: UUID) -> None:
+    """No task of the run is claimed from now on, in the caller's transaction."""
+    await connection.execute(sql("limits/stop_run"), org, run)

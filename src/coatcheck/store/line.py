@@ -33,6 +33,8 @@ Unpinned, batches of 1,000 flip to a sequential scan of the history (docs/adr/00
 
 _CONNECT_SECONDS_MAX = 10.0
 _STATEMENT_SECONDS_MAX = 30.0
+_STATEMENT_CHARACTERS_CACHED_MAX = 64 * 1024
+"""A longer statement would be planned anew each time: for a claim that is ten times its cost."""
 
 
 class Line:
@@ -95,6 +97,7 @@ class Line:
                 timeout=_CONNECT_SECONDS_MAX,
                 command_timeout=self._statement_seconds_max,
                 server_settings=dict(self._settings),
+                max_cacheable_statement_size=_STATEMENT_CHARACTERS_CACHED_MAX,
             )
         except Exception as error:
             known = translate(error, in_flight=False)

@@ -5,7 +5,9 @@ It is written by the statements that end jobs; ``schema/0005_owner_and_usage.sql
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
+from uuid import UUID
 
 from coatcheck.domain.usage import UsageRow
 from coatcheck.store.line import Line
@@ -20,8 +22,15 @@ async def read(
     return [UsageRow(*row) for row in rows]
 
 
-async def roll_up(line: Line, rows_max: int) -> int:
-    """Move a chunk of what was used into the sums. How many rows it was."""
+@dataclass(frozen=True, slots=True)
+class RolledUp:
+    """How many deltas were moved, and the batches whose counters moved with them."""
+
+    deltas: int
+    batches: list[UUID]
+
+
+async def roll_up(line: Line, rows_max: int) -> RolledUp:
+    """Move a chunk of what was used into the sums."""
     rows = await line.fetch(sql("usage/roll_up"), rows_max)
-    moved: int = rows[0][0]
-    return moved
+    return RolledUp(rows[0]["deltas"], list(rows[0]["batches"]))

@@ -40,6 +40,8 @@ _ROWS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _STATEMENT_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _RUN_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
 
+_POST_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15)
+
 _REGISTRY: Final = CollectorRegistry()
 
 
@@ -107,6 +109,26 @@ _requests = Counter(
     registry=_REGISTRY,
 )
 
+_webhook_posts = Counter(
+    "coatcheck_webhook_posts_total",
+    "Posts of webhooks, by what became of the delivery: delivered, retried, exhausted, disabled, "
+    "or lost, if another server took it over meanwhile.",
+    ["outcome"],
+    registry=_REGISTRY,
+)
+_webhook_post_seconds = Histogram(
+    "coatcheck_webhook_post_seconds",
+    "Time of one post, from its connection to the end of its answer.",
+    buckets=_POST_BUCKETS,
+    registry=_REGISTRY,
+)
+_webhooks_posting = Gauge(
+    "coatcheck_webhooks_posting",
+    "Webhooks that are being posted now.",
+    multiprocess_mode="livesum",
+    registry=_REGISTRY,
+)
+
 _requests_to_show: Final[dict[tuple[str, str, int], int]] = {}
 _submitted_by_lane: Final = {lane: _submitted.labels(lane.value) for lane in Lane}
 _running_by_lane: Final = {lane: _running.labels(lane.value) for lane in Lane}
@@ -148,6 +170,17 @@ def record_finished(endpoint: str, state: State, jobs: int = 1) -> None:
 def record_alert(endpoint: str) -> None:
     """A job of an endpoint failed with no attempt left."""
     _alerts.labels(endpoint).inc()
+
+
+def record_webhook_post(outcome: str, seconds: float) -> None:
+    """One webhook was posted, took so long, and this became of its delivery."""
+    _webhook_posts.labels(outcome).inc()
+    _webhook_post_seconds.observe(seconds)
+
+
+def set_webhooks_posting(posts: int) -> None:
+    """This process posts so many webhooks now."""
+    _webhooks_posting.set(posts)
 
 
 def set_running(lane: Lane, jobs: int, *, worker: int = 0) -> None:

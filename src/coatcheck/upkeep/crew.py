@@ -6,14 +6,19 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.settings import Settings
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.notify import Notifier
+from coatcheck.upkeep.batch_canceller import BatchCanceller
+from coatcheck.upkeep.batch_remover import BatchRemover
 from coatcheck.upkeep.bookkeeper import Bookkeeper
 from coatcheck.upkeep.expirer import Expirer
+from coatcheck.upkeep.export_keeper import ExportKeeper
 from coatcheck.upkeep.forgetter import Forgetter
 from coatcheck.upkeep.loop import Loop
 from coatcheck.upkeep.pruner import Pruner
+from coatcheck.upkeep.reconciler import Reconciler
 from coatcheck.upkeep.rescuer import Rescuer
 from coatcheck.upkeep.stager import Stager
 from coatcheck.upkeep.sweeper import Sweeper
+from coatcheck.upkeep.webhook_keeper import WebhookKeeper
 
 
 class Upkeep:
@@ -31,10 +36,15 @@ class Upkeep:
             Stager(self._line, self._notifier),
             Rescuer(self._line, self._notifier, keep_failed_seconds=keep),
             Expirer(self._line, self._notifier, keep_failed_seconds=keep),
-            Bookkeeper(self._line),
+            Bookkeeper(self._line, self._notifier),
+            BatchCanceller(self._line, self._notifier),
+            BatchRemover(self._line, self._notifier, blobs),
+            ExportKeeper(self._line, blobs),
+            Reconciler(self._line, self._notifier),
             Pruner(self._line, blobs),
             Forgetter(self._line, blobs),
             Sweeper(self._line, blobs),
+            WebhookKeeper(self._line),
         )
 
     def start(self) -> None:

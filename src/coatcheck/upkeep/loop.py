@@ -27,6 +27,8 @@ class Loop(ABC):
     """Ticks on the elected replica until stopped."""
 
     name: ClassVar[str]
+    elected: ClassVar[bool] = True
+    """Whether one replica ticks at a time. What shares its work out by itself ticks on all."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -50,7 +52,8 @@ class Loop(ABC):
         failures = 0
         while True:
             try:
-                pause = await self.tick() if await self._election.won() else _CANDIDATE_SECONDS
+                has_turn = not self.elected or await self._election.won()
+                pause = await self.tick() if has_turn else _CANDIDATE_SECONDS
                 failures = 0
             except (DatabaseUnavailable, OutcomeUnknown) as error:
                 _log.info("upkeep waits for the database: %s", error, extra={"loop": self.name})
@@ -66,4 +69,8 @@ class Loop(ABC):
                 _log.exception("an upkeep tick failed", extra={"loop": self.name})
                 pause = DATABASE_BACKOFF.delay(failures, random.random())
                 failures += 1
-            await asyncio.sleep(pause)
+            await self.rest(pause)
+
+    async def rest(self, seconds: float) -> None:
+        """Wait between two ticks. A loop that is woken by more than time waits its own way."""
+        await asyncio.sleep(seconds)

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import ClassVar, Final
 from uuid import UUID
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import artifacts_of, input_of_piece, inputs_of, job_of
-from coatcheck.store import inputs, reports, upkeep
+from coatcheck.blobs.keys import (
+    artifacts_of,
+    export_of,
+    exports_of,
+    input_of_piece,
+    inputs_of,
+    job_of,
+    list_of_piece,
+    lists_of,
+    upload_of,
+    uploads_of,
+)
+from coatcheck.store import inputs, reports, upkeep, uploads
 from coatcheck.store.line import Line
 from coatcheck.upkeep.loop import Loop
 
@@ -20,9 +31,15 @@ _LOOK_SECONDS = 60.0
 ARTIFACT_GRACE: Final = timedelta(hours=1)
 INPUT_GRACE: Final = timedelta(minutes=30)
 """An upload may take a quarter of an hour from its first piece to its row."""
+UPLOAD_GRACE: Final = timedelta(hours=1)
+"""Its row comes first; but the slowest PUT that is waited for adds to its file so seldom."""
+LIST_GRACE: Final = timedelta(hours=7)
+"""A list may take six hours from its first piece to its row."""
+EXPORT_GRACE: Final = timedelta(hours=1)
+_FORGOTTEN_ROWS_MAX: Final = 500
 
 Owned = tuple[UUID, str]
-"""The job that a blob names, and the key by which a row would know it."""
+"""What a blob names as its owner, and the key by which a row would know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +53,14 @@ class _Kind:
     known: Callable[[Line, Sequence[Owned]], Awaitable[set[str]]]
 
 
-def _artifact(key: str) -> Owned | None:
-    job = job_of(key)
-    return None if job is None else (job, key)
+def _whole(owner_of: Callable[[str], UUID | None]) -> Callable[[str], Owned | None]:
+    """For what is one blob, and not in pieces: a row knows it by its own key."""
+
+    def owned(key: str) -> Owned | None:
+        owner = owner_of(key)
+        return None if owner is None else (owner, key)
+
+    return owned
 
 
 class Sweeper(Loop):
@@ -51,28 +73,21 @@ class Sweeper(Loop):
         super().__init__(line)
         self._blobs = blobs
         self._deployment: UUID | None = None
-        self._kinds = (
-            _Kind(
-                "artifacts",
-                artifacts_of,
-                ARTIFACT_GRACE if grace is None else grace,
-                _artifact,
-                reports.known_blobs,
-            ),
-            _Kind(
-                "inputs",
-                inputs_of,
-                INPUT_GRACE if grace is None else grace,
-                input_of_piece,
-                inputs.known_inputs,
-            ),
+        kinds = (
+            _Kind("artifacts", artifacts_of, ARTIFACT_GRACE, _whole(job_of), reports.known_blobs),
+            _Kind("inputs", inputs_of, INPUT_GRACE, input_of_piece, inputs.known_inputs),
+            _Kind("uploads", uploads_of, UPLOAD_GRACE, _whole(upload_of), uploads.known_uploads),
+            _Kind("lists", lists_of, LIST_GRACE, list_of_piece, uploads.known_lists),
+            _Kind("exports", exports_of, EXPORT_GRACE, _whole(export_of), uploads.known_exports),
         )
+        self._kinds = [kind if grace is None else replace(kind, grace=grace) for kind in kinds]
 
     async def tick(self) -> float:
         if self._deployment is None:
             self._deployment = await reports.deployment(self._line)
         for kind in self._kinds:
             await self._sweep(kind, kind.prefix(self._deployment))
+        await uploads.forget(self._line, _FORGOTTEN_ROWS_MAX)
         return _LOOK_SECONDS
 
     async def _sweep(self, kind: _Kind, prefix: str) -> None:

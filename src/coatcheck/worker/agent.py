@@ -92,7 +92,7 @@ class Worker:
         services = list(services)
         self._published = {
             name: [service.spec for service in services if service.name == name]
-            for name in {service.name for service in services if not service.builtin}
+            for name in {service.name for service in services if service.published}
         }
         self._endpoints: dict[str, Endpoint] = {
             endpoint.name: endpoint

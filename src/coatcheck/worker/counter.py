@@ -37,6 +37,8 @@ from coatcheck.worker.poll import PollInterval
 _log = logging.getLogger(__name__)
 _FEW_JOBS = 32
 _TURNS_FOR_SHORT_JOBS = 3
+_LOOK_AGAIN_SECONDS_MIN = 0.005
+"""Tokens that come faster than this are taken several at a time."""
 _IDS_TOLD_MAX = 200
 """More finished jobs than this in one batch are told as "look yourself"."""
 
@@ -77,8 +79,11 @@ class Counter:
         self._reason = asyncio.Event()
         self._work_may_wait = True
         self._limits_unknown = True
+        self._limits_seen_at = 0.0
         self._limited = False
         self._limited_first = False
+        self._look_again_at: float | None = None
+        self._token_due = False
         self._lost_claims: list[int] = []
         self._unsure: set[UUID] = set()
         self._serving = False
@@ -102,7 +107,7 @@ class Counter:
         self._reason.set()
 
     def look_for_limits(self) -> None:
-        """Concurrency limits may have been set or taken away."""
+        """Limits may have been set or taken away."""
         self._limits_unknown = True
         self.look_for_work()
 
@@ -118,8 +123,7 @@ class Counter:
     @property
     def quiet(self) -> bool:
         """Whether everything finished has been handed in, and no claim is under way or unclear."""
-        unfinished = self._completions or self._settlements or self._lost_claims
-        return not (self._serving or unfinished)
+        return not (self._serving or self._has_something_to_say())
 
     # The loop
 
@@ -148,8 +152,9 @@ class Counter:
 
     async def serve_once(self) -> None:
         """Hand in everything there is, take out what there is room for."""
+        only_tokens = self._token_due and not (self._work_may_wait or self._has_something_to_say())
         self._reason.clear()
-        self._work_may_wait = False
+        self._work_may_wait = self._token_due = False
         self._serving = True
         try:
             await self._give_back_lost_claims()
@@ -157,7 +162,9 @@ class Counter:
                 await self._send_settlements()
             # By turns, so that neither kind of flow can starve the other of room.
             self._limited_first = not self._limited_first
-            if self._limited_first:
+            if only_tokens:
+                await self._claim_limited()
+            elif self._limited_first:
                 await self._claim_limited()
                 await self._exchange()
             else:
@@ -178,14 +185,24 @@ class Counter:
             self._settlements.clear()
 
     async def _wait_for_a_reason(self) -> None:
-        waiting = self._completions or self._settlements or self._lost_claims
-        if waiting or (self._work_may_wait and self._has_room()):
+        has_room = self._has_room()
+        if self._has_something_to_say() or (self._work_may_wait and has_room):
             return
+        seconds = self._poll.seconds
+        for_a_token = False
+        if has_room and self._look_again_at is not None:
+            until_token = max(0.0, self._look_again_at - time.monotonic())
+            for_a_token = until_token < seconds
+            seconds = min(seconds, until_token)
         try:
-            async with asyncio.timeout(self._poll.seconds):
+            async with asyncio.timeout(seconds):
                 await self._reason.wait()
         except TimeoutError:
-            self._work_may_wait = True
+            self._token_due = for_a_token
+            self._work_may_wait = not for_a_token
+
+    def _has_something_to_say(self) -> bool:
+        return bool(self._completions or self._settlements or self._lost_claims)
 
     async def _pause(self) -> None:
         # New results are no reason to hurry a database that is away; its return is (see on_gap).
@@ -258,17 +275,28 @@ class Counter:
                 await asyncio.sleep(0)
 
     async def _claim_limited(self) -> None:
-        if self._limits_unknown:
+        now = time.monotonic()
+        # Asked now and then as well: whoever set a limit may have ended before it told anybody.
+        if self._limits_unknown or now - self._limits_seen_at >= self._poll.seconds:
             self._limits_unknown = False
+            self._limits_seen_at = now
             self._limited = await any_limits(self._line)
         if not self._limited:
+            self._look_again_at = None
             return
         order = self._order()
         if any(order.room):
             with self._claiming(order):
                 # Durable at once: a limit must hold across a crash of the server, too.
                 claimed = await leases.claim_limited(self._line, order)
+            self._look_again_in(order.look_again_seconds)
             self._take(claimed)
+
+    def _look_again_in(self, seconds: float | None) -> None:
+        """When what waits for nothing but its rate can be claimed; at the next poll, if None."""
+        self._look_again_at = None
+        if seconds is not None:
+            self._look_again_at = time.monotonic() + max(seconds, _LOOK_AGAIN_SECONDS_MIN)
 
     @contextmanager
     def _claiming(self, order: ClaimOrder) -> Iterator[None]:

@@ -184,7 +184,10 @@ class ReportDesk:
     async def _store(self, claimed: ClaimedJob, attachment: Attachment) -> None:
         blobs = self._blobs()
         stored = await blobs.put(
-            artifact_key(await self._deployment_id(), claimed.uuid), attachment.data
+            artifact_key(await self._deployment_id(), claimed.uuid),
+            attachment.data,
+            media_type=attachment.media_type,
+            file_name=attachment.name,
         )
         crash_point("artifact.blob_stored")
         ours, replaced = await reports.add_artifact(

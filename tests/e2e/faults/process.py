@@ -1,7 +1,8 @@
 """A process of these tests: ``python -m tests.e2e.faults.process ROLE [argument]``.
 
-Roles: ``worker`` works, ``disposing_worker`` also deletes the inputs of its jobs, ``upkeep`` keeps
-up, ``submit``, ``hand_in`` (with an input) and ``cancel`` are what a server does. Settings come
+Roles: ``worker`` works, ``disposing_worker`` also deletes the inputs of its jobs, ``batch_worker``
+takes lists in and writes exports, ``upkeep`` keeps up, ``deliver`` delivers webhooks, ``submit``,
+``hand_in`` (with an input), ``cancel`` and those of batches are what a server does. Settings come
 from the environment, as for the real commands. What happens is said on stdout, one JSON object a
 line.
 """
@@ -18,10 +19,15 @@ from collections.abc import AsyncIterator, Callable
 from coatcheck import Engine, Settings, Ticket
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import store_pieces
-from coatcheck.cli.process import prepare, run_until_told
-from coatcheck.domain.ids import new_id
+from coatcheck.cli.process import delivering, prepare, run_until_told
+from coatcheck.control.parts import open_parts
+from coatcheck.domain.batches import NewBatch, NewPart, NewTask, Selection
+from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.inputs import StoredInput
 from coatcheck.domain.job import ClaimedJob
+from coatcheck.encoding import encode
+from coatcheck.surfaces.batches.executor import BatchExecutor
+from coatcheck.surfaces.served import OWN_ENDPOINTS, notices
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
 from coatcheck.worker.disposal import InputDisposal
@@ -46,7 +52,10 @@ async def work(
         name=os.environ.get(NAME_VARIABLE, ""),
         on_ended={} if on_ended is None else {NOTE: on_ended},
     )
+    await run_until_stopped(worker, stop)
 
+
+async def run_until_stopped(worker: Worker, stop: asyncio.Event) -> None:
     async def announce() -> None:
         await worker.ready.wait()
         say("ready", boot=worker.boot, clock=time.time())
@@ -64,6 +73,11 @@ async def work(
     say("ended", rejected=worker.rejected)
 
 
+async def work_on_batches(settings: Settings, stop: asyncio.Event) -> None:
+    async with BatchExecutor(settings) as executor:
+        await run_until_stopped(executor.worker(), stop)
+
+
 async def work_and_dispose(settings: Settings, stop: asyncio.Event) -> None:
     async with InputDisposal(settings, BlobContainer.open(settings.blob_url)) as disposal:
         await work(settings, stop, disposal.ended)
@@ -75,6 +89,17 @@ async def keep_up(settings: Settings, stop: asyncio.Event) -> None:
     say("ready")
     await stop.wait()
     await upkeep.stop()
+    say("ended")
+
+
+async def deliver(settings: Settings, stop: asyncio.Event) -> None:
+    async with (
+        await Engine.connect(settings) as engine,
+        open_parts(settings, engine, OWN_ENDPOINTS) as parts,
+        delivering(settings, notices(parts).body),
+    ):
+        say("ready")
+        await stop.wait()
     say("ended")
 
 
@@ -119,6 +144,59 @@ async def cancel(settings: Settings, job_id: str) -> None:
         say("acknowledged", id=job_id, state=view.state)
 
 
+async def create_batch(settings: Settings, payload: object, count: int, key: str) -> None:
+    async with Engine(settings, [lab]) as engine:
+        say("ready")
+        created = await engine.batches.create_small(
+            new_batch(key), NewPart(new_id(), "inline"), [NewTask(encode(payload))] * count
+        )
+        say("acknowledged", id=to_text(created.uuid), created=created.created)
+
+
+def new_batch(key: str | None) -> NewBatch:
+    """A batch of the laboratory's notes, of one attempt each, told of by webhook."""
+    return NewBatch(
+        org="default",
+        uuid=new_id(),
+        run=new_id(),
+        owner="",
+        service="lab",
+        service_endpoint="/note",
+        endpoint=NOTE,
+        usage_flow="",
+        lane="standard",
+        failures_max=0,
+        is_open=False,
+        payload_prefix=b"",
+        payload_suffix=b"",
+        concurrency=None,
+        rate_per_second=None,
+        rate_key=None,
+        rate_key_per_second=None,
+        webhook_url="https://hooks.invalid/",
+        webhook_events=["completed"],
+        metadata=None,
+        keep_seconds=3600,
+        idempotency_key=key,
+        fingerprint=None,
+        request_id=None,
+    )
+
+
+async def cancel_batch(settings: Settings, batch: str) -> None:
+    async with Engine(settings, [lab]) as engine:
+        say("ready")
+        await engine.batches.cancel(batch, org="default")
+        say("acknowledged", id=batch)
+
+
+async def rerun_batch(settings: Settings, batch: str, key: str) -> None:
+    async with Engine(settings, [lab]) as engine:
+        say("ready")
+        await engine.batches.rerun(batch, Selection(), org="default", idempotency_key=key)
+        say("acknowledged", id=batch)
+
+
 def main() -> None:
     role, *arguments = sys.argv[1:]
     settings = Settings.from_environment()
@@ -128,14 +206,25 @@ def main() -> None:
             run_until_told(lambda stop: work(settings, stop))
         case "disposing_worker":
             run_until_told(lambda stop: work_and_dispose(settings, stop))
+        case "batch_worker":
+            run_until_told(lambda stop: work_on_batches(settings, stop))
         case "upkeep":
             run_until_told(lambda stop: keep_up(settings, stop))
+        case "deliver":
+            run_until_told(lambda stop: deliver(settings, stop))
         case "submit":
             run_until_told(lambda _: submit(settings, json.loads(arguments[0])))
         case "hand_in":
             run_until_told(lambda _: hand_in(settings, json.loads(arguments[0]), arguments[1]))
         case "cancel":
             run_until_told(lambda _: cancel(settings, arguments[0]))
+        case "create_batch":
+            payload, count, key = json.loads(arguments[0]), int(arguments[1]), arguments[2]
+            run_until_told(lambda _: create_batch(settings, payload, count, key))
+        case "cancel_batch":
+            run_until_told(lambda _: cancel_batch(settings, arguments[0]))
+        case "rerun_batch":
+            run_until_told(lambda _: rerun_batch(settings, *arguments))
         case _:
             raise SystemExit(f"there is no role {role}")
 

@@ -11,9 +11,10 @@ import pytest
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import store_pieces
+from coatcheck.control import upload_room as room
+from coatcheck.control.upload_room import UPLOADS_MAX, UPLOADS_OF_ONE_ORG_MAX, UploadRoom
 from coatcheck.domain.errors import RateLimited
-from coatcheck.surfaces.graphs import room, submitting
-from coatcheck.surfaces.graphs.room import UPLOADS_MAX, UPLOADS_OF_ONE_ORG_MAX, UploadRoom
+from coatcheck.surfaces.graphs import submitting
 from tests.surfaces.graphs.archives import MIB, PROGRAM, post, zipped
 from tests.surfaces.graphs.gated import post_through
 from tests.surfaces.house import House, bearer

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 import httpx2
 
+from coatcheck.client._async.batches import AsyncBatches
 from coatcheck.client._async.exchange import AsyncExchange
 from coatcheck.client._async.job import AsyncJob
 from coatcheck.client._async.stream import follow
@@ -64,7 +65,11 @@ class AsyncClient:
     own, for other certificates or proxies; it stays yours to close.
 
     Wherever a job is asked for, a job or its id will do; an id needs ``service`` beside it.
+
+    ``batches`` has what can be done with batches, which are jobs of many tasks.
     """
+
+    batches: AsyncBatches
 
     def __init__(
         self,
@@ -81,6 +86,7 @@ class AsyncClient:
         policy = RetryPolicy(retries)
         self._owns_http = http is None
         self._exchange = AsyncExchange(http or httpx2.AsyncClient(), credential, timeout, policy)
+        self.batches = AsyncBatches(self._exchange, self._addresses)
 
     def __repr__(self) -> str:
         name, where = type(self).__name__, self._addresses

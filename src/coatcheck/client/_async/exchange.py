@@ -58,21 +58,15 @@ class AsyncExchange:
         """
         failures = 0
         while True:
-            error: ApiError | ConnectionFailed
             try:
                 async with self.open(
                     method, url, headers=headers, content=content, silence=self._timeout + held
                 ) as response:
                     await response.aread()
                     return response
-            except ApiError as refused:
-                if not worth_retrying(refused):
-                    raise
-                error = refused
-            except ConnectionFailed as failed:
-                error = failed
-            failures += 1
-            await self.wait_to_retry(error, failures, deadline)
+            except (ApiError, ConnectionFailed) as error:
+                failures += 1
+                await self.wait_to_retry(error, failures, deadline)
 
     async def wait_to_retry(
         self,
@@ -83,6 +77,8 @@ class AsyncExchange:
         at_least: float = 0.0,
     ) -> None:
         """Wait as long as is right after so many failures in a row; raise ``error`` to give up."""
+        if isinstance(error, ApiError) and not worth_retrying(error):
+            raise error
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         delay = self.policy.delay(failures, retry_after, random.random(), at_least)
         if delay is None or (deadline is not None and delay >= deadline.remaining()):
@@ -97,12 +93,14 @@ class AsyncExchange:
         url: str,
         *,
         headers: Headers | None = None,
-        content: bytes | None = None,
+        content: bytes | AsyncIterator[bytes] | None = None,
         silence: float,
+        is_signed: bool = False,
     ) -> AsyncIterator[httpx2.Response]:
         """One try, with the answer's body still to be read.
 
-        ``silence`` is how long the server may say nothing.
+        ``silence`` is how long the server may say nothing. A URL that ``is_signed`` is good without
+        the caller's credential, and gets none.
         """
         timeout = httpx2.Timeout(
             self._timeout, read=silence, connect=min(self._timeout, CONNECT_SECONDS_MAX)
@@ -113,7 +111,7 @@ class AsyncExchange:
                 url,
                 headers=[_USER_AGENT, *(headers or ())],
                 content=content,
-                auth=self._credential,
+                auth=None if is_signed else self._credential,
                 timeout=timeout,
                 follow_redirects=False,
             ) as response:

@@ -12,7 +12,6 @@ from coatcheck.client.deadline import Stopwatch
 from coatcheck.client.errors import ApiError, ConnectionFailed
 from coatcheck.client.events import EVENT_BYTES_MAX, AsyncEvents, Reader
 from coatcheck.client.request_headers import Headers
-from coatcheck.client.retries import worth_retrying
 
 SILENCE_SECONDS_MAX: Final = 45.0
 """The server says something every 15 seconds; after three times that, the connection is dead."""
@@ -52,11 +51,7 @@ async def follow(
                     if event.name == "end":
                         return
             error = ConnectionFailed("the server ended the stream before the job's end")
-        except ApiError as refused:
-            if not worth_retrying(refused):
-                raise
-            error = refused
-        except ConnectionFailed as failed:
+        except (ApiError, ConnectionFailed) as failed:
             error = failed
         if connected.seconds >= STEADY_SECONDS:
             failures = 0

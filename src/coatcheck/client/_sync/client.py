@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 import httpx2
 
+from coatcheck.client._sync.batches import Batches
 from coatcheck.client._sync.exchange import Exchange
 from coatcheck.client._sync.job import Job
 from coatcheck.client._sync.stream import follow
@@ -64,7 +65,11 @@ class Client:
     own, for other certificates or proxies; it stays yours to close.
 
     Wherever a job is asked for, a job or its id will do; an id needs ``service`` beside it.
+
+    ``batches`` has what can be done with batches, which are jobs of many tasks.
     """
+
+    batches: Batches
 
     def __init__(
         self,
@@ -81,6 +86,7 @@ class Client:
         policy = RetryPolicy(retries)
         self._owns_http = http is None
         self._exchange = Exchange(http or httpx2.Client(), credential, timeout, policy)
+        self.batches = Batches(self._exchange, self._addresses)
 
     def __repr__(self) -> str:
         name, where = type(self).__name__, self._addresses

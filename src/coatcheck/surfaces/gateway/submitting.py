@@ -32,6 +32,7 @@ from coatcheck.control.pace import kind_of
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.problems import MEDIA_TYPE, Problem, method_not_allowed, problem
 from coatcheck.control.reply import JSON, RawHeaders, Reply, StreamReply
+from coatcheck.control.webhook_urls import WEBHOOK_HEADER, WEBHOOK_PARAMETERS, read_webhook_url
 from coatcheck.domain.catalogue import EndpointSpec, Matched, ServiceSpec
 from coatcheck.domain.errors import (
     EndpointNotFound,
@@ -178,6 +179,7 @@ class Submitting:
         if key is not None and aim.principal.kind == "anonymous":
             key = of_strangers(key)
         await self._check_new_work(call, aim, key)
+        webhook_url = await self._webhook_url(call, aim)
         body = await call.body(PAYLOAD_BYTES_MAX)
         timeout = keep_completed = keep_failed = fingerprint_of = None
         if spec.target is None:
@@ -205,8 +207,17 @@ class Submitting:
             keep_completed=keep_completed,
             keep_failed=keep_failed,
             fingerprint_of=fingerprint_of,
+            webhook_url=webhook_url,
         )
         return ticket, lane
+
+    async def _webhook_url(self, call: Call, aim: _Aim) -> str | None:
+        """Who is to be told. What is signed in the organisation's name, strangers cannot order."""
+        if call.header(WEBHOOK_HEADER) is None:
+            return None
+        if aim.principal.kind == "anonymous":
+            raise Unauthenticated
+        return await read_webhook_url(call, self._scene.guard)
 
     async def _check_new_work(self, call: Call, aim: _Aim, key: str | None) -> None:
         """Raises SubscriptionInactive or QueueFull; not for a known key, which is no new work."""
@@ -382,6 +393,7 @@ def operations(scene: Scene) -> list[Operation]:
 
 _PARAMETERS: Final = (
     *IDEMPOTENCY_PARAMETERS,
+    *WEBHOOK_PARAMETERS,
     Parameter(
         "X-HSL-Lane",
         "header",
@@ -418,7 +430,7 @@ _OTHER_METHODS: Final = Answer(
 _MISMATCH: Final = Answer(
     HTTPStatus.UNPROCESSABLE_ENTITY,
     "The idempotency key is known with another payload, and the caller was strict; or the input "
-    "does not fit the endpoint.",
+    "does not fit the endpoint; or the webhook's URL may not be called.",
     Problem,
     MEDIA_TYPE,
 )

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
-from coatcheck.surfaces.gateway import reading, registering, submitting
+from coatcheck.engine.notices import JobRenderer
+from coatcheck.surfaces.gateway import reading, registering, submitting, telling
 from coatcheck.surfaces.gateway.scene import Scene
 
 
 def operations(parts: Parts) -> list[Operation]:
     """Every route of the gateway, on the control plane's parts."""
-    scene = Scene(
+    scene = _scene(parts)
+    return [
+        *submitting.operations(scene),
+        *reading.operations(scene),
+        *registering.operations(scene),
+    ]
+
+
+def teller(parts: Parts) -> JobRenderer:
+    """What webhooks say of the gateway's jobs."""
+    return telling.renderer(_scene(parts))
+
+
+def _scene(parts: Parts) -> Scene:
+    return Scene(
         engine=parts.engine,
         catalogue=parts.catalogue,
         gate=parts.gate,
         answers=parts.answers,
         guard=parts.guard,
     )
-    return [
-        *submitting.operations(scene),
-        *reading.operations(scene),
-        *registering.operations(scene),
-    ]

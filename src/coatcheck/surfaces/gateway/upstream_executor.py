@@ -7,20 +7,20 @@ process; it opens with the first call and closes with the executor.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self
 
 import httpx2
 
-from coatcheck.domain.errors import JobCancelled, UrlForbidden
+from coatcheck.domain.errors import UrlForbidden
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
 from coatcheck.egress import Guard
 from coatcheck.egress.urls import read_target
 from coatcheck.job import Job
 from coatcheck.service import Service
 from coatcheck.settings import Settings
+from coatcheck.surfaces.cancellation import unless_cancelled
 from coatcheck.surfaces.gateway import upstream_outcomes as outcomes
 from coatcheck.surfaces.gateway.upstream import (
     ANSWER_BYTES_MAX,
@@ -47,8 +47,6 @@ _EXCERPT_BYTES: Final = 4_096
 _EXCERPT_CHARACTERS: Final = 500
 _PROGRESS_STEP: Final = 0.01
 
-Value = TypeVar("Value")
-
 
 class UpstreamExecutor:
     """Makes the calls of http upstreams. A context manager, around the worker's whole run.
@@ -65,7 +63,7 @@ class UpstreamExecutor:
 
         @self.service.post("/http", timeout=TIMEOUT_SECONDS_MAX)
         async def http(job: Job, call: UpstreamCall) -> UpstreamAnswer:
-            return await _unless_cancelled(job, self._call(job, call))
+            return await unless_cancelled(job, self._call(job, call))
 
     async def __aenter__(self) -> Self:
         return self
@@ -178,21 +176,6 @@ def _request_headers(job: Job, call: UpstreamCall) -> list[tuple[bytes, bytes]]:
     # Compressed answers would have to be unpacked to be shown as JSON.
     headers = [*call.headers, *added, ("accept-encoding", "identity")]
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-
-
-async def _unless_cancelled(job: Job, work: Coroutine[Any, Any, Value]) -> Value:
-    """What ``work`` returns; it is stopped as soon as somebody cancels the job."""
-    working = asyncio.create_task(work)
-    cancelled = asyncio.create_task(job.wait_cancelled())
-    try:
-        await asyncio.wait({working, cancelled}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise JobCancelled
-        return working.result()
-    finally:
-        for task in (working, cancelled):
-            task.cancel()
-        await asyncio.gather(working, cancelled, return_exceptions=True)
 
 
 def _storable_type(media_type: str) -> str:

@@ -40,6 +40,7 @@ _NOT_FORWARDED: Final = {
     "x-api-key",
     # What the caller says to us about the job.
     "prefer",
+    "x-webhook-url",
     # The job's own is sent. Stored with the call, it would make every retry another payload.
     "x-request-id",
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final
 
@@ -17,6 +16,7 @@ from coatcheck.domain.errors import (
     TargetUnreachable,
     UrlForbidden,
 )
+from coatcheck.egress.retry_after import asked_seconds
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
 """An upstream that asks for more is asked again after this long."""
@@ -79,22 +79,7 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
 
     A date is held against the upstream's own clock where it says what that shows.
     """
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return min(float(value), RETRY_AFTER_SECONDS_MAX)
-    due = _date(value)
-    if due is None:
-        return None
-    seconds = (due - (_date(headers.get("date", "")) or now)).total_seconds()
-    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX)
-
-
-def _date(value: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(value)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return asked_seconds(headers, now, RETRY_AFTER_SECONDS_MAX)
 
 
 def _spoke(error: Exception) -> bool:

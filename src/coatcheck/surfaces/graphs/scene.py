@@ -13,6 +13,7 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.graphs import GRAPH_ENDPOINTS
 from coatcheck.domain.identity import Principal
 from coatcheck.domain.job import JobView
+from coatcheck.egress import Guard
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
 from coatcheck.surfaces.graphs.voice import GraphsVoice
@@ -30,6 +31,7 @@ class Scene:
     gate: Gate
     answers: JobAnswers
     voice: GraphsVoice
+    guard: Guard
 
     @property
     def blobs(self) -> BlobContainer:

@@ -28,6 +28,8 @@ from coatcheck.control.operations import Answer, Operation, RequestBody
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply
+from coatcheck.control.upload_room import UploadRoom
+from coatcheck.control.webhook_urls import WEBHOOK_PARAMETERS, read_webhook_url
 from coatcheck.crash import crash_point
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
@@ -45,7 +47,6 @@ from coatcheck.domain.limits import ARCHIVE_BYTES_MAX
 from coatcheck.engine import Ticket
 from coatcheck.surfaces.graphs import words
 from coatcheck.surfaces.graphs.request import AnalysisRequest, encode_request
-from coatcheck.surfaces.graphs.room import UploadRoom
 from coatcheck.surfaces.graphs.scene import Scene, stored_key
 from coatcheck.surfaces.graphs.tail import Tail
 
@@ -80,6 +81,7 @@ class Submitting:
         if known is not None:
             return await self._known(operation, call, known, preferences)
         await scene.gate.check_new_work(principal)
+        webhook_url = await read_webhook_url(call, scene.guard)
         job = new_id()
         ticket: Ticket | None = None
         async with self._room.entered(principal.org) as has_waited:
@@ -87,7 +89,7 @@ class Submitting:
                 # Another request with this key may have got in meanwhile.
                 known = await scene.engine.find(key, org=principal.org)
             if known is None:
-                ticket = await self._take_in(operation, call, job, key)
+                ticket = await self._take_in(operation, call, job, key, webhook_url)
         if ticket is None:
             assert known is not None
             return await self._known(operation, call, known, preferences)
@@ -139,7 +141,9 @@ class Submitting:
 
     # A key that is new
 
-    async def _take_in(self, operation: str, call: Call, job: UUID, key: str) -> Ticket:
+    async def _take_in(
+        self, operation: str, call: Call, job: UUID, key: str, webhook_url: str | None
+    ) -> Ticket:
         """Store the archive, then the job. Whatever goes wrong, no archive stays without a job."""
         scene = self._scene
         blob_key = await scene.engine.new_input_key(job)
@@ -149,7 +153,7 @@ class Submitting:
         try:
             # Its time to live is counted from its first byte.
             age = time.monotonic() - began
-            ticket = await self._hand_in(operation, call, job, key, stored, age)
+            ticket = await self._hand_in(operation, call, job, key, stored, age, webhook_url)
         except OutcomeUnknown:
             # The job may be there. If it is not, the sweeper finds an archive without one.
             raise
@@ -178,6 +182,7 @@ class Submitting:
         key: str,
         stored: StoredPieces,
         age_seconds: float,
+        webhook_url: str | None,
     ) -> Ticket:
         principal = call.principal
         request = AnalysisRequest(stored.key, stored.pieces, stored.size, stored.sha256.hex())
@@ -190,6 +195,7 @@ class Submitting:
             owner=principal.owner,
             idempotency_key=key,
             request_id=call.request_id,
+            webhook_url=webhook_url,
         )
 
     async def _drop(self, stored: StoredPieces) -> None:
@@ -219,7 +225,7 @@ def operations(scene: Scene) -> list[Operation]:
             handler=partial(submitting.submit, operation),
             access=Scope.SUBMIT,
             tag="graphs",
-            parameters=(*IDEMPOTENCY_PARAMETERS, *WAIT_PARAMETERS),
+            parameters=(*IDEMPOTENCY_PARAMETERS, *WEBHOOK_PARAMETERS, *WAIT_PARAMETERS),
             body=RequestBody(
                 "A form with one part `file`: a zip of source code, to 500 MB.",
                 schema=_FORM,
@@ -260,7 +266,7 @@ PAYMENT: Final = Answer(
 _REJECTED: Final = Answer(
     HTTPStatus.UNPROCESSABLE_ENTITY,
     "The archive is not one to be trusted (`archive_rejected`), or the idempotency key is known "
-    "with another request, and the caller was strict.",
+    "with another request, and the caller was strict, or the webhook's URL may not be called.",
     Problem,
     MEDIA_TYPE,
 )

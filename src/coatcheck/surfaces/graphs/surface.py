@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
-from coatcheck.surfaces.graphs import reading, submitting
+from coatcheck.engine.notices import JobRenderer
+from coatcheck.surfaces.graphs import reading, submitting, telling
 from coatcheck.surfaces.graphs.scene import Scene
 from coatcheck.surfaces.graphs.voice import GraphsVoice
 
@@ -16,6 +17,16 @@ def operations(parts: Parts) -> list[Operation]:
         engine=parts.engine,
         gate=parts.gate,
         answers=parts.answers,
-        voice=GraphsVoice(parts.engine, parts.settings.graphs_retry_after_seconds),
+        voice=_voice(parts),
+        guard=parts.guard,
     )
     return [*submitting.operations(scene), *reading.operations(scene)]
+
+
+def teller(parts: Parts) -> JobRenderer:
+    """What webhooks say of the surface's jobs."""
+    return telling.renderer(_voice(parts))
+
+
+def _voice(parts: Parts) -> GraphsVoice:
+    return GraphsVoice(parts.engine, parts.settings.graphs_retry_after_seconds)

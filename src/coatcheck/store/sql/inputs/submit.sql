@@ -1,5 +1,5 @@
--- Create a job together with the record of its input: one statement, so that there is never one
--- without the other. Of a job that was not created, because its key or its id is taken, nothing is
+-- Create a job together with the record of its input, and with who is to be told of its end: one
+-- statement, so that there is never one without the other. Of a job that was not created, because its key or its id is taken, nothing is
 -- written; the caller deletes its blob.
 --
 -- The pointer to the blob is in the job's payload, and goes with it.
@@ -31,5 +31,14 @@ copied AS (
              stored.at + $18::double precision * interval '1 second'),
             ('database', 'payload', now(), NULL)
     ) AS kept (layer, place, stored_at, expires_at)
+),
+bound AS (
+    /* include webhooks/bind.sql */
+),
+named AS (
+    /* include webhooks/named.sql */
+),
+enlisted AS (
+    /* include webhooks/enlist.sql */
 )
 SELECT c.id, c.staged FROM created AS c

@@ -12,16 +12,24 @@ WITH before AS MATERIALIZED (
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = 'cancelled', payload = NULL, finished_at = now(), updated_at = now(),
+    SET state = 'cancelled', finished_at = now(), updated_at = now(),
+        payload = CASE WHEN j.run_id IS NOT NULL THEN j.payload END,
         error_code = 'cancelled', error_message = 'cancelled before it started',
-        expires_at = now() + coalesce(j.keep_failed_seconds, $3::integer) * interval '1 second'
+        expires_at = CASE
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(j.keep_failed_seconds, $3::integer) * interval '1 second'
+        END
     FROM before AS b
     WHERE j.org_id = b.org_id AND j.id = b.id AND b.state IN ('staged', 'queued', 'retrying')
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              b.payload_bytes, 0 AS result_bytes, j.run_seconds
+              b.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              j.error_code, j.error_message
 ),
 metered AS (
     /* include usage/meter.sql */
+),
+told AS (
+    /* include webhooks/tell.sql */
 ),
 running AS (
     UPDATE jobs AS j

@@ -37,22 +37,30 @@ picked AS MATERIALIZED (
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = 'completed', lease = NULL, payload = NULL, result = c.result,
+    SET state = 'completed', lease = NULL, result = c.result,
+        payload = CASE WHEN j.run_id IS NOT NULL THEN j.payload END,
         error_code = NULL, error_message = NULL, run_deadline = NULL,
         started_at = coalesce(j.started_at, now() - c.ran_seconds * interval '1 second'),
         run_seconds = j.run_seconds + c.ran_seconds,
         finished_at = now(), updated_at = now(),
-        expires_at = now() + coalesce(j.keep_completed_seconds, $17::integer) * interval '1 second'
+        expires_at = CASE
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(j.keep_completed_seconds, $17::integer) * interval '1 second'
+        END
     FROM unnest(
         $11::text[], $12::uuid[], $13::bigint[], $14::bytea[], $15::double precision[],
         $16::integer[]
     ) AS c (org_id, id, lease, result, ran_seconds, payload_bytes)
     WHERE j.org_id = c.org_id AND j.id = c.id AND j.lease = c.lease
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
-              c.payload_bytes, octet_length(c.result) AS result_bytes, j.run_seconds
+              c.payload_bytes, octet_length(c.result) AS result_bytes, j.run_seconds,
+              j.run_id, j.webhook, NULL AS error_code, NULL AS error_message
 ),
 metered AS (
     /* include usage/meter.sql */
+),
+told AS (
+    /* include webhooks/tell.sql */
 ),
 claimed AS (
     UPDATE jobs AS j

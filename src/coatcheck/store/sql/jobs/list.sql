@@ -1,9 +1,10 @@
 -- An organisation's jobs, newest first, a page at a time: $2 is the last id of the page before.
+-- Tasks are no jobs of a list: page_filter.sql says why its ids have bounds.
 -- Results are left out: a page of them could be of any size.
 SELECT /* include jobs/view_columns.sql */, NULL::bytea AS result
 FROM jobs AS j
-WHERE j.org_id = $1
-  AND ($2::uuid IS NULL OR j.id < $2)
+WHERE j.org_id = $1 AND j.run_id IS NULL AND j.id >= '01000000-0000-0000-0000-000000000000'
+  AND j.id < $2::uuid
   AND ($3::text[] IS NULL OR j.state::text = ANY ($3))
   AND ($4::text IS NULL OR j.endpoint = $4)
   AND ($5::text IS NULL OR j.lane::text = $5)

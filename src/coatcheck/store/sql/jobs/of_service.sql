@@ -7,7 +7,7 @@ hashtextextended(
               ) || j.org_id,
               0
           ) = wanted.service_hash
-          AND j.state IN ('completed', 'failed', 'cancelled')
+          AND j.state IN ('completed', 'failed', 'cancelled') AND j.run_id IS NULL
           AND (j.org_id = $1) IS TRUE
           AND split_part(
               CASE j.endpoint WHEN 'gateway.post__http' THEN j.flow ELSE j.endpoint END, '.', 1

@@ -5,7 +5,7 @@
 SELECT /* include jobs/view_columns.sql */, NULL::bytea AS result
 FROM jobs AS j
 WHERE /* include jobs/page_filter.sql */
-  AND ($7::uuid IS NULL OR j.id < $7)
+  AND j.id < $7::uuid
 ORDER BY j.id DESC
 OFFSET $8
 LIMIT $9

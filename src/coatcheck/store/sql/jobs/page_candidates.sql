@@ -66,7 +66,7 @@ candidates AS (
       AND ($3 IS NULL OR starts_with(j.flow, $3))
       AND ($4 IS NULL OR 'queued' = ANY ($4))
       AND ($5 IS NULL OR j.lane = $5::text::job_lane)
-      AND ($7 IS NULL OR j.id < $7)
+      AND ($7 IS NULL OR j.id < $7) AND j.run_id IS NULL
     UNION ALL
     SELECT j.id
     FROM jobs AS j
@@ -75,7 +75,7 @@ candidates AS (
       AND ($3 IS NULL OR starts_with(j.flow, $3))
       AND ($4 IS NULL OR j.state = ANY ($4::text[]::job_state[]))
       AND ($5 IS NULL OR j.lane = $5::text::job_lane)
-      AND ($7 IS NULL OR j.id < $7)
+      AND ($7 IS NULL OR j.id < $7) AND j.run_id IS NULL
     UNION ALL
     SELECT j.id
     FROM jobs AS j
@@ -87,5 +87,5 @@ candidates AS (
       AND ($3 IS NULL OR starts_with(j.flow, $3))
       AND ($4 IS NULL OR j.state = ANY ($4::text[]::job_state[]))
       AND ($5 IS NULL OR j.lane = $5::text::job_lane)
-      AND ($7 IS NULL OR j.id < $7)
+      AND ($7 IS NULL OR j.id < $7) AND j.run_id IS NULL
 )

@@ -13,22 +13,29 @@ changed AS (
     SET state = CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE 'queued' END::job_state,
         lease = NULL, run_deadline = NULL, updated_at = now(),
         interruptions = least(j.interruptions + 1, 32767),
-        payload = CASE j.state WHEN 'cancel_requested' THEN NULL ELSE j.payload END,
+        payload = CASE
+            WHEN j.state <> 'cancel_requested' OR j.run_id IS NOT NULL THEN j.payload
+        END,
         error_code = CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE j.error_code END,
         error_message = CASE j.state
             WHEN 'cancel_requested' THEN 'cancelled before it started' ELSE j.error_message
         END,
         finished_at = CASE j.state WHEN 'cancel_requested' THEN now() END,
-        expires_at = CASE j.state
-            WHEN 'cancel_requested'
-            THEN now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
+        expires_at = CASE
+            WHEN j.state <> 'cancel_requested' THEN NULL
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
         END
     FROM unknown AS u
     WHERE j.org_id = u.org_id AND j.id = u.id AND j.lease = u.lease
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              u.payload_bytes, 0 AS result_bytes, j.run_seconds
+              u.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              j.error_code, j.error_message
 ),
 metered AS (
     /* include usage/meter.sql */
+),
+told AS (
+    /* include webhooks/tell.sql */
 )
 SELECT c.id FROM changed AS c

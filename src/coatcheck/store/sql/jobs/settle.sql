@@ -2,7 +2,8 @@
 --
 -- held -> failed | retrying | queued | cancelled, fenced by the lease. Once cancellation was asked
 -- for, whatever would have run again is cancelled. A retry with no attempt left fails the job for
--- good. acknowledge_cancel counts only where cancellation was asked for. Interruptions and
+-- good: a job as max_retries_exhausted, a task by the code of what it failed with, because a rerun
+-- chooses by it. acknowledge_cancel counts only where cancellation was asked for. Interruptions and
 -- unreachable targets have no bound, so their counters stop at what a smallint holds.
 --
 -- $1-$8 org, id, lease, event, error code, error message, seconds until tried again, seconds since
@@ -35,7 +36,8 @@ changed AS (
         error_code = CASE
             WHEN n.state = 'cancelled' THEN 'cancelled'
             WHEN n.event = 'release' THEN j.error_code
-            WHEN n.event = 'retry' AND n.state = 'failed' THEN 'max_retries_exhausted'
+            WHEN n.event = 'retry' AND n.state = 'failed' AND j.run_id IS NULL
+            THEN 'max_retries_exhausted'
             ELSE n.error_code
         END,
         error_message = CASE
@@ -54,19 +56,26 @@ changed AS (
             WHEN n.state IN ('failed', 'cancelled')
             THEN coalesce(j.started_at, now() - n.ran_seconds * interval '1 second')
         END,
-        payload = CASE WHEN n.state NOT IN ('failed', 'cancelled') THEN j.payload END,
+        payload = CASE
+            WHEN n.state NOT IN ('failed', 'cancelled') OR j.run_id IS NOT NULL THEN j.payload
+        END,
         finished_at = CASE WHEN n.state IN ('failed', 'cancelled') THEN now() END,
         expires_at = CASE
-            WHEN n.state IN ('failed', 'cancelled')
-            THEN now() + coalesce(j.keep_failed_seconds, $9::integer) * interval '1 second'
+            WHEN n.state NOT IN ('failed', 'cancelled') THEN NULL
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(j.keep_failed_seconds, $9::integer) * interval '1 second'
         END
     FROM next AS n
     WHERE j.org_id = n.org_id AND j.id = n.id AND j.lease = n.lease AND n.state IS NOT NULL
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              n.payload_bytes, 0 AS result_bytes, j.run_seconds, j.error_code, j.error_message
+              n.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              j.error_code, j.error_message
 ),
 metered AS (
     /* include usage/meter.sql */
+),
+told AS (
+    /* include webhooks/tell.sql */
 ),
 alerted AS (
     /* include events/alert.sql */

@@ -6,7 +6,8 @@
 --
 --   target_unreachable  its last attempt found its target away
 --   no_worker           nobody who was heard of within the lane's time serves its endpoint and lane
---   concurrency_limit   as many are held as a limit on its endpoint, organisation or flow allows
+--   concurrency_limit   as many are held as a limit on its endpoint, org, flow or run allows
+--   rate_limit          its run, or its flow of it, has just started as many as its rate allows
 --   heartbeat_lost      its holder has been silent for half of the lane's time, or is forgotten
 --
 -- A worker is judged by the lease times that it promised itself. Held jobs are counted as
@@ -81,6 +82,23 @@ SELECT a.org_id, a.id,
                        WHEN 'endpoint' THEN h.endpoint = c.name AND c.org_id IN ('*', h.org_id)
                    END
                )
+           ) OR EXISTS (
+               SELECT FROM run_limits AS r
+               WHERE r.org_id = a.org_id AND r.run = split_part(a.flow, '/', 1)
+                 AND r.held_max <= (
+                     SELECT coalesce(sum(h.jobs), 0)
+                     FROM held AS h
+                     WHERE h.org_id = r.org_id AND split_part(h.flow, '/', 1) = r.run
+                 )
            ) THEN 'concurrency_limit'
+           WHEN EXISTS (
+               SELECT FROM run_limits AS r
+               JOIN run_tokens AS t ON t.org_id = r.org_id AND t.run = r.run AND (
+                   t.flow = '' AND r.per_second IS NOT NULL
+                   OR t.flow = a.flow AND r.key_per_second IS NOT NULL
+               )
+               WHERE r.org_id = a.org_id AND r.run = split_part(a.flow, '/', 1)
+                 AND t.flow IN ('', a.flow) AND t.in_step_at > now()
+           ) THEN 'rate_limit'
        END AS reason
 FROM asked AS a

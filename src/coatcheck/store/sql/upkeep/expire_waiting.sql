@@ -9,15 +9,23 @@ WITH late AS MATERIALIZED (
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = 'failed', payload = NULL, finished_at = now(), updated_at = now(),
+    SET state = 'failed', finished_at = now(), updated_at = now(),
+        payload = CASE WHEN j.run_id IS NOT NULL THEN j.payload END,
         error_code = 'start_deadline_passed', error_message = 'did not start before its deadline',
-        expires_at = now() + coalesce(j.keep_failed_seconds, $1::integer) * interval '1 second'
+        expires_at = CASE
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(j.keep_failed_seconds, $1::integer) * interval '1 second'
+        END
     FROM late AS l
     WHERE j.org_id = l.org_id AND j.id = l.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              l.payload_bytes, 0 AS result_bytes, j.run_seconds
+              l.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              j.error_code, j.error_message
 ),
 metered AS (
     /* include usage/meter.sql */
+),
+told AS (
+    /* include webhooks/tell.sql */
 )
 SELECT c.org_id, c.id FROM changed AS c

@@ -24,9 +24,9 @@ changed AS (
         run_seconds = j.run_seconds + extract(
             epoch FROM now() - coalesce(j.started_at, j.dispatched_at, now())
         ),
-        error_code = CASE o.state
-            WHEN 'cancelled' THEN 'cancelled'
-            WHEN 'failed' THEN 'max_retries_exhausted'
+        error_code = CASE
+            WHEN o.state = 'cancelled' THEN 'cancelled'
+            WHEN o.state = 'failed' AND j.run_id IS NULL THEN 'max_retries_exhausted'
             ELSE 'timed_out'
         END,
         error_message = CASE o.state
@@ -37,19 +37,24 @@ changed AS (
             ELSE 'ran long past its deadline'
         END,
         started_at = CASE WHEN o.state = 'retrying' THEN NULL ELSE j.started_at END,
-        payload = CASE WHEN o.state = 'retrying' THEN j.payload END,
+        payload = CASE WHEN o.state = 'retrying' OR j.run_id IS NOT NULL THEN j.payload END,
         finished_at = CASE WHEN o.state <> 'retrying' THEN now() END,
         expires_at = CASE
-            WHEN o.state <> 'retrying'
-            THEN now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
+            WHEN o.state = 'retrying' THEN NULL
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
         END
     FROM overrun AS o
     WHERE j.org_id = o.org_id AND j.id = o.id AND j.lease = o.lease
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              o.payload_bytes, 0 AS result_bytes, j.run_seconds, j.error_code, j.error_message
+              o.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              j.error_code, j.error_message
 ),
 metered AS (
     /* include usage/meter.sql */
+),
+told AS (
+    /* include webhooks/tell.sql */
 ),
 alerted AS (
     /* include events/alert.sql */

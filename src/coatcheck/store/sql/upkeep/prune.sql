@@ -1,9 +1,9 @@
 -- Delete jobs whose retention has ended, a small chunk at a time, with all they left. Answers the
 -- keys of their artifacts' blobs, to be deleted next.
 WITH old AS MATERIALIZED (
-    SELECT j.org_id, j.id
+    SELECT j.org_id, j.id, j.webhook
     FROM jobs AS j
-    WHERE j.expires_at IS NOT NULL AND j.expires_at <= now()
+    WHERE j.expires_at < 'infinity' AND j.expires_at <= now()
     ORDER BY j.expires_at
     LIMIT $1::integer
     FOR UPDATE SKIP LOCKED
@@ -13,6 +13,10 @@ jobs_gone AS (
 ),
 events_gone AS (
     DELETE FROM job_events AS e USING old AS o WHERE e.org_id = o.org_id AND e.job_id = o.id
+),
+webhooks_gone AS (
+    DELETE FROM job_webhooks AS w USING old AS o
+    WHERE o.webhook IS NOT NULL AND w.org_id = o.org_id AND w.job_id = o.id
 ),
 artifacts_gone AS (
     DELETE FROM artifacts AS a USING old AS o WHERE a.org_id = o.org_id AND a.job_id = o.id

@@ -43,19 +43,24 @@ changed AS (
             ELSE 'its worker fell silent'
         END,
         started_at = CASE WHEN l.state = 'queued' THEN NULL ELSE j.started_at END,
-        payload = CASE WHEN l.state = 'queued' THEN j.payload END,
+        payload = CASE WHEN l.state = 'queued' OR j.run_id IS NOT NULL THEN j.payload END,
         finished_at = CASE WHEN l.state <> 'queued' THEN now() END,
         expires_at = CASE
-            WHEN l.state <> 'queued'
-            THEN now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
+            WHEN l.state = 'queued' THEN NULL
+            WHEN j.run_id IS NOT NULL THEN 'infinity'
+            ELSE now() + coalesce(j.keep_failed_seconds, $2::integer) * interval '1 second'
         END
     FROM lost AS l
     WHERE j.org_id = l.org_id AND j.id = l.id AND j.lease = l.lease
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              l.payload_bytes, 0 AS result_bytes, j.run_seconds, j.error_code, j.error_message
+              l.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
+              j.error_code, j.error_message
 ),
 metered AS (
     /* include usage/meter.sql */
+),
+told AS (
+    /* include webhooks/tell.sql */
 ),
 alerted AS (
     /* include events/alert.sql */

@@ -11,10 +11,16 @@ FROM (
     FROM usage
     WHERE org_id = $1 AND day BETWEEN $2 AND $3 AND ($4::text IS NULL OR endpoint = $4)
     UNION ALL
-    SELECT day, endpoint, flow, completed, failed, cancelled, attempts, run_seconds,
+    SELECT day, endpoint, coalesce(task.usage_flow, flow), completed, failed, cancelled, attempts, run_seconds,
            payload_bytes, result_bytes
-    FROM usage_deltas
-    WHERE org_id = $1 AND day BETWEEN $2 AND $3 AND ($4::text IS NULL OR endpoint = $4)
+    FROM usage_deltas AS d
+    LEFT JOIN LATERAL (
+        SELECT b.usage_flow
+        FROM batch_runs AS r
+        JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.batch_id
+        WHERE r.org_id = d.org_id AND r.id = d.run_id
+    ) AS task ON true
+    WHERE d.org_id = $1 AND d.day BETWEEN $2 AND $3 AND ($4::text IS NULL OR d.endpoint = $4)
 ) AS u
 GROUP BY u.day, u.endpoint, u.flow
 ORDER BY u.day, u.endpoint, u.flow

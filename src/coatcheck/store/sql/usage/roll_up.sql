@@ -1,19 +1,61 @@
 -- Move what was used from the deltas into the sums, a chunk at a time: in one statement, so that a
 -- reader of both tables counts each delta once, whenever it looks.
 --
--- The sums are changed in the order of their key: two of these that meet wait, and do not deadlock.
+-- What tasks have used is summed up under their batch's flow, and counted for their run. Counters are
+-- never set back: what a task's end added stays added.
 --
--- $1 deltas at most
+-- The sums are changed in the order of their key: two of these that meet wait, and do not deadlock.
+-- For a run that somebody else has locked, to write a chunk of tasks say, nobody waits at all: all
+-- upkeep would wait along. What is to be counted for it is left for the next time.
+--
+-- Answers how many it was, and the batches whose counters moved.   $1 deltas at most
 WITH taken AS MATERIALIZED (
-    SELECT d.org_id, d.seq
+    SELECT d.org_id, d.seq, d.run_id
     FROM usage_deltas AS d
     ORDER BY d.org_id, d.seq
     LIMIT $1::integer
     FOR UPDATE SKIP LOCKED
 ),
+free_runs AS MATERIALIZED (
+    SELECT r.org_id, r.id
+    FROM (SELECT DISTINCT t.org_id, t.run_id FROM taken AS t WHERE t.run_id IS NOT NULL) AS t
+    JOIN batch_runs AS r ON r.org_id = t.org_id AND r.id = t.run_id
+    ORDER BY r.org_id, r.id
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+),
 gone AS (
-    DELETE FROM usage_deltas AS d USING taken AS t WHERE d.org_id = t.org_id AND d.seq = t.seq
+    DELETE FROM usage_deltas AS d USING taken AS t
+    WHERE d.org_id = t.org_id AND d.seq = t.seq
+      AND (
+          t.run_id IS NULL
+          OR (t.org_id, t.run_id) IN (SELECT f.org_id, f.id FROM free_runs AS f)
+          OR (
+              SELECT true FROM batch_runs AS r WHERE r.org_id = t.org_id AND r.id = t.run_id
+          ) IS NULL
+      )
     RETURNING d.*
+),
+named AS MATERIALIZED (
+    SELECT g.org_id, g.day, g.completed, g.failed, g.cancelled, g.attempts, g.payload_bytes,
+           g.result_bytes, g.run_seconds, g.endpoint, coalesce(b.usage_flow, g.flow) AS flow,
+           g.run_id
+    FROM gone AS g
+    LEFT JOIN batch_runs AS r ON r.org_id = g.org_id AND r.id = g.run_id
+    LEFT JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.batch_id
+),
+counted AS (
+    UPDATE batch_runs AS r
+    SET succeeded = r.succeeded + n.completed, failed = r.failed + n.failed,
+        cancelled = r.cancelled + n.cancelled
+    FROM (
+        SELECT n.org_id, n.run_id, sum(n.completed)::integer AS completed,
+               sum(n.failed)::integer AS failed, sum(n.cancelled)::integer AS cancelled
+        FROM named AS n
+        WHERE n.run_id IS NOT NULL
+        GROUP BY n.org_id, n.run_id
+    ) AS n
+    WHERE r.org_id = n.org_id AND r.id = n.run_id
+    RETURNING r.batch_id
 ),
 added AS (
     INSERT INTO usage AS u (
@@ -22,7 +64,7 @@ added AS (
     )
     SELECT g.org_id, g.day, sum(g.completed), sum(g.failed), sum(g.cancelled), sum(g.attempts),
            sum(g.payload_bytes), sum(g.result_bytes), sum(g.run_seconds), g.endpoint, g.flow
-    FROM gone AS g
+    FROM named AS g
     GROUP BY g.org_id, g.day, g.endpoint, g.flow
     ORDER BY g.org_id, g.day, g.endpoint, g.flow
     ON CONFLICT (org_id, day, endpoint, flow) DO UPDATE
@@ -32,4 +74,4 @@ added AS (
         result_bytes = u.result_bytes + excluded.result_bytes,
         run_seconds = u.run_seconds + excluded.run_seconds
 )
-SELECT count(*) FROM gone
+SELECT (SELECT count(*) FROM gone) AS deltas, array(SELECT DISTINCT batch_id FROM counted) AS batches

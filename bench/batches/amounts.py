@@ -1,0 +1,18 @@
+"""How much the batches scenario does. Bounded: nothing runs on by itself."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Amounts:
+    lines: int = 1_000_000
+    other_lists: int = 4
+    """Lists of the same length that are handed in beside the one that is run, for the spread."""
+    urls: int = 2_000
+
+
+FULL = Amounts()
+QUICK = Amounts(lines=50_000, other_lists=2, urls=200)
+
+WORKERS = 2
+SMALL_TASKS = 10

@@ -1,0 +1,38 @@
+"""Whether an export holds what its manifest says, and its manifest what the batch says."""
+
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+
+_PIECE_BYTES = 1024 * 1024
+
+
+class ExportWrongError(RuntimeError):
+    """An export is not what it should be."""
+
+
+def check_export(path: Path, tasks: int) -> None:
+    """Opens the zip and counts and sums up every file of it. Raises ExportWrongError."""
+    with zipfile.ZipFile(path) as pack:
+        manifest = json.loads(pack.read("manifest.json"))
+        for told in manifest["files"]:
+            found = _summed_up(pack, told["name"])
+            expected = (told["lines"], told["bytes"], told["sha256"])
+            if found != expected:
+                raise ExportWrongError(f"{told['name']} has {found}, its manifest says {expected}")
+        results = next(told for told in manifest["files"] if told["name"] == "results.ndjson")
+    counts = manifest["counts"]
+    if not (counts["total"] == counts["succeeded"] == results["lines"] == tasks):
+        raise ExportWrongError(f"{tasks} tasks were exported as {counts}")
+
+
+def _summed_up(pack: zipfile.ZipFile, name: str) -> tuple[int, int, str]:
+    lines = size = 0
+    digest = hashlib.sha256()
+    with pack.open(name) as file:
+        while piece := file.read(_PIECE_BYTES):
+            lines += piece.count(b"\n")
+            size += len(piece)
+            digest.update(piece)
+    return lines, size, digest.hexdigest()

@@ -1,0 +1,10 @@
+"""A service that nobody calls: its worker takes lists in and writes exports, and runs no task."""
+
+from coatcheck import Service
+
+idle = Service("idle")
+
+
+@idle.post("/rest")
+async def rest() -> None:
+    return None

@@ -1,0 +1,323 @@
+"""``coatcheck batch``: jobs of many tasks, over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from coatcheck.cli.batch_show import (
+    dead_letter_line,
+    has_succeeded,
+    report,
+    summary,
+    task_line,
+)
+from coatcheck.cli.batch_watch import watch
+from coatcheck.cli.console import err
+from coatcheck.cli.data_dir import DataOption
+from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.cli.own_command import own_command
+from coatcheck.cli.remote import server
+from coatcheck.cli.task_files import task_file
+from coatcheck.client import Batch
+from coatcheck.encoding import encode
+
+EXIT_INTERRUPTED: Final = 130
+
+app: Final = typer.Typer(
+    name="batch",
+    no_args_is_help=True,
+    help="Run a job of many tasks: hand a list in, watch it, fetch its results.",
+)
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The batch.")]
+FileArgument = Annotated[
+    str, typer.Argument(metavar="FILE", help="JSON lines, or a JSON array; - for standard input.")
+]
+WatchOption = Annotated[bool, typer.Option("--watch", help="Follow it until it has ended.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RunOption = Annotated[str | None, typer.Option(help="A run other than the current one.")]
+
+
+def _fields(texts: list[str]) -> dict[str, str]:
+    fields = dict(text.partition("=")[::2] for text in texts)
+    if not all("=" in text and not text.startswith("=") for text in texts):
+        raise Misconfigured("--metadata takes a name and a value, such as --metadata team=search")
+    return fields
+
+
+@app.command()
+@reporting_errors
+def submit(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="JSON lines, or a JSON array; - for standard input."),
+    ] = None,
+    *,
+    service: Annotated[str, typer.Option(help="The service that its tasks go to.")],
+    endpoint: Annotated[str, typer.Option(help="Its endpoint: a path such as /fetch, or a key.")],
+    service_version: Annotated[
+        int | None, typer.Option("--service-version", help="The version of the service.")
+    ] = None,
+    watching: WatchOption = False,
+    concurrency: Annotated[
+        int | None, typer.Option(help="How many tasks may run at a time.")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="How many tasks may begin each second; with --rate-key, of each key."),
+    ] = None,
+    rate_key: Annotated[
+        str | None,
+        typer.Option(help="The field of a task that --rate counts by; of a URL, its host."),
+    ] = None,
+    lane: Annotated[str | None, typer.Option(help="urgent, standard or bulk.")] = None,
+    stays_open: Annotated[
+        bool, typer.Option("--open", help="Take more tasks until it is closed.")
+    ] = False,
+    webhook_url: Annotated[
+        str | None, typer.Option(help="Where the server tells of its end.")
+    ] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="To keep with it; may be given again.")
+    ] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="The same key finds the same batch again.")
+    ] = None,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """Hand in a list of tasks, and print the id of the batch.
+
+    Each line is a task: any JSON value, or {"custom_id": ..., "input": ...}. With --watch the exit
+    code is 0 if every task has succeeded, and 1 if not.
+    """
+    if file is None and not stays_open:
+        raise Misconfigured("FILE is missing\nOnly a batch with --open may begin without tasks.")
+    with server(data) as client:
+        with _tasks_of(file) as tasks:
+            batch = client.batches.submit(
+                service,
+                endpoint,
+                **tasks,
+                version=service_version,
+                is_open=stays_open,
+                lane=lane,
+                concurrency=concurrency,
+                rate=rate,
+                rate_key=rate_key,
+                webhook_url=webhook_url,
+                metadata=_fields(metadata) if metadata else None,
+                idempotency_key=idempotency_key,
+            )
+        if batch.mismatch:
+            err.print(
+                "warning: the key came with something else before; this is the batch it made then",
+                style="yellow",
+            )
+        if not as_json:
+            typer.echo(batch.id)
+        if as_json or watching:
+            _show(batch, data, watching=watching, as_json=as_json)
+
+
+@app.command()
+@reporting_errors
+def add(batch_id: IdArgument, file: FileArgument, data: DataOption = None) -> None:
+    """Add the tasks of a file to an open batch."""
+    with server(data) as client, _tasks_of(file) as tasks:
+        typer.echo(summary(client.batches.add(batch_id, **tasks)))
+
+
+@app.command()
+@reporting_errors
+def close(batch_id: IdArgument, watching: WatchOption = False, data: DataOption = None) -> None:
+    """Say that an open batch gets no more tasks."""
+    with server(data) as client:
+        _show(client.batches.close(batch_id), data, watching=watching)
+
+
+@app.command()
+@reporting_errors
+def status(
+    batch_id: IdArgument,
+    watching: WatchOption = False,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """Show how a batch is. With --watch, exit 1 if not every task has succeeded."""
+    with server(data) as client:
+        _show(client.batches.get(batch_id), data, watching=watching, as_json=as_json)
+
+
+@app.command(name="list")
+@reporting_errors
+def list_command(
+    limit: Annotated[int, typer.Option(help="How many, at most.")] = 20,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """List your batches, newest first."""
+    with server(data) as client, _until_nobody_reads():
+        for number, batch in enumerate(client.batches.list_all()):
+            if number >= limit:
+                return
+            typer.echo(json.dumps(batch.raw) if as_json else f"{batch.id}  {summary(batch)}")
+
+
+@app.command()
+@reporting_errors
+def tasks(
+    batch_id: IdArgument,
+    task_status: Annotated[
+        str | None,
+        typer.Option("--status", help="pending, running, succeeded, failed or cancelled."),
+    ] = None,
+    run: RunOption = None,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """Show the tasks of a batch, a line each; with --json as JSON lines."""
+    with server(data) as client, _until_nobody_reads():
+        for task in client.batches.tasks(batch_id, status=task_status, run=run):
+            typer.echo(encode(task) if as_json else task_line(task))
+
+
+@app.command()
+@reporting_errors
+def rerun(
+    batch_id: IdArgument,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
+    task_status: Annotated[
+        list[str] | None,
+        typer.Option("--status", help="Only those of this status; may be given again."),
+    ] = None,
+    error_code: Annotated[
+        list[str] | None,
+        typer.Option(help="Only those that failed with this code; may be given again."),
+    ] = None,
+    watching: WatchOption = False,
+    data: DataOption = None,
+) -> None:
+    """Run the tasks of a batch that has ended again, as a new run of it."""
+    if failed and task_status:
+        raise Misconfigured("--failed is --status failed: give one of them")
+    statuses = ["failed"] if failed else task_status
+    with server(data) as client:
+        batch = client.batches.rerun(batch_id, status=statuses, error_code=error_code)
+        _show(batch, data, watching=watching)
+
+
+@app.command()
+@reporting_errors
+def export(
+    batch_id: IdArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="By default ID.zip."),
+    ] = None,
+    run: RunOption = None,
+    data: DataOption = None,
+) -> None:
+    """Fetch all results of a batch as a zip of JSON lines, and print the file's name."""
+    path = Path(f"{batch_id}.zip") if output is None else output
+    if path.is_dir():
+        raise Misconfigured(f"{path} is a folder; -o names a file")
+    with server(data) as client, _waiting("writing and fetching the results"):
+        client.batches.export(batch_id, path, run=run)
+    typer.echo(str(path))
+
+
+@app.command()
+@reporting_errors
+def cancel(batch_id: IdArgument, data: DataOption = None) -> None:
+    """End a batch: tasks that wait are not run, those that run are asked to stop."""
+    with server(data) as client:
+        typer.echo(summary(client.batches.cancel(batch_id)))
+
+
+@app.command()
+@reporting_errors
+def delete(batch_id: IdArgument, data: DataOption = None) -> None:
+    """Remove a batch, with its tasks, results and exports."""
+    with server(data) as client:
+        client.batches.delete(batch_id)
+    typer.echo(f"{batch_id} is deleted")
+
+
+@app.command()
+@reporting_errors
+def dlq(
+    redrive: Annotated[
+        str | None, typer.Option(metavar="ID", help="Try to take this list in once more.")
+    ] = None,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+) -> None:
+    """List the lists that could not be taken in, or try one of them again."""
+    with server(data) as client, _until_nobody_reads():
+        if redrive is not None:
+            client.batches.redrive(redrive)
+            typer.echo(f"{redrive} is tried again")
+            return
+        for letter in client.batches.dead_letters():
+            typer.echo(encode(letter) if as_json else dead_letter_line(letter))
+
+
+@contextlib.contextmanager
+def _tasks_of(name: str | None) -> Iterator[dict[str, Any]]:
+    """What to give to the client as the tasks of a file."""
+    if name is None:
+        yield {}
+        return
+    with task_file(name) as found, _waiting("sending the list"):
+        yield {"file": found.lines, "tasks": found.tasks}
+
+
+def _show(batch: Batch, data: Path | None, *, watching: bool, as_json: bool = False) -> None:
+    """Show a batch, at its end if it is to be watched; then the exit code says how that was."""
+    if watching:
+        _follow(batch, data)
+    typer.echo(json.dumps(batch.raw) if as_json else report(batch))
+    if not watching or has_succeeded(batch):
+        return
+    if batch.counts.failed:
+        for arguments in (
+            f"tasks {batch.id} --status failed",
+            f"rerun {batch.id} --failed --watch",
+        ):
+            err.print(f"  {_command(arguments, data)}", style="dim", markup=False)
+    raise typer.Exit(EXIT_FAILED)
+
+
+def _follow(batch: Batch, data: Path | None) -> None:
+    try:
+        watch(batch)
+    except KeyboardInterrupt:
+        again = _command(f"status {batch.id} --watch", data)
+        err.print(f"The batch goes on. To look again: {again}", markup=False)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _command(arguments: str, data: Path | None) -> str:
+    """A command that reaches the batch as this one did, to be copied."""
+    folder = "" if data is None else f" --data {shlex.quote(str(data))}"
+    return f"{own_command()} batch {arguments}{folder}"
+
+
+def _waiting(text: str) -> contextlib.AbstractContextManager[object]:
+    """Say on a terminal what takes its time."""
+    return err.status(text) if err.is_terminal else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _until_nobody_reads() -> Iterator[None]:
+    """What is shown may be cut short by its reader, such as ``head``."""
+    with contextlib.suppress(BrokenPipeError):
+        yield

@@ -1,0 +1,121 @@
+"""Follows a batch to its end: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final, Protocol
+
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+
+from coatcheck.cli.batch_pace import Pace
+from coatcheck.cli.console import err
+from coatcheck.client import Batch
+
+LOOK_SECONDS: Final = 0.5
+"""The server answers at the batch's end, and after so long if that has not come."""
+LINE_SECONDS: Final = 10.0
+"""How far the lines are apart where there is no terminal."""
+
+
+class _Display(Protocol):
+    def show(self, batch: Batch, pace: Pace, ingest: Pace) -> None: ...
+
+
+def watch(batch: Batch) -> Batch:
+    """Show how the batch goes until it has ended, and return it as it is then."""
+    ended, ingested = Pace(), Pace()
+    with _display() as display:
+        while True:
+            asked_at = time.monotonic()
+            ended.look(asked_at, batch.counts.ended)
+            ingested.look(asked_at, batch.ingest.lines)
+            display.show(batch, ended, ingested)
+            if batch.terminal:
+                return batch
+            batch.refresh(wait=LOOK_SECONDS)
+            if not batch.terminal:
+                # A server that is about to stop does not hold its answer.
+                time.sleep(max(0.0, asked_at + LOOK_SECONDS - time.monotonic()))
+
+
+@contextmanager
+def _display() -> Iterator[_Display]:
+    if not err.is_terminal:
+        yield _Lines()
+        return
+    with _bar() as progress:
+        yield _Bar(progress)
+
+
+def _bar() -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[figures]}"),
+        console=err,
+        expand=True,
+    )
+
+
+class _Bar:
+    """One line that is written over and over."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID = progress.add_task("", total=None, figures="")
+
+    def show(self, batch: Batch, pace: Pace, ingest: Pace) -> None:
+        counts = batch.counts
+        self._progress.update(
+            self._task,
+            description=_heading(batch, ingest),
+            total=counts.total or None,
+            completed=counts.ended,
+            figures=figures(batch, pace),
+        )
+
+
+class _Lines:
+    """A line at each change of status, and every so often in between."""
+
+    def __init__(self) -> None:
+        self._status = ""
+        self._said_at = 0.0
+
+    def show(self, batch: Batch, pace: Pace, ingest: Pace) -> None:
+        now = time.monotonic()
+        if batch.status == self._status and now < self._said_at + LINE_SECONDS:
+            return
+        self._status, self._said_at = batch.status, now
+        err.print(f"{_heading(batch, ingest)}  {figures(batch, pace)}", markup=False)
+
+
+def figures(batch: Batch, pace: Pace) -> str:
+    """How many of how many, how fast, until when, and what went wrong."""
+    counts = batch.counts
+    parts = [f"{counts.ended:,}/{counts.total:,}"]
+    if not batch.terminal:
+        rate = pace.per_second
+        parts.append("-/s" if rate is None else f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
+        left = pace.seconds_for(counts.total - counts.ended)
+        if batch.status == "running" and left is not None:
+            parts.append(f"ETA {timedelta(seconds=round(left))}")
+    if counts.failed:
+        parts.append(f"{counts.failed:,} failed")
+    if counts.cancelled:
+        parts.append(f"{counts.cancelled:,} cancelled")
+    if batch.ingest.bad_lines:
+        parts.append(f"{batch.ingest.bad_lines:,} bad lines")
+    return "  ".join(parts)
+
+
+def _heading(batch: Batch, ingest: Pace) -> str:
+    if batch.status != "ingesting":
+        return "cancelling" if batch.cancel_requested else batch.status
+    rate = ingest.per_second
+    speed = f" at {rate:,.0f}/s" if rate else ""
+    return f"ingesting {batch.ingest.lines:,} lines{speed}"

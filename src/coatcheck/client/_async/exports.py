@@ -1,0 +1,86 @@
+"""A batch's results as a zip: ordered, waited for, fetched."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from pathlib import Path
+from typing import Final
+
+from coatcheck.client._async.exchange import AsyncExchange
+from coatcheck.client._async.files import AsyncFiles
+from coatcheck.client.addresses import Addresses
+from coatcheck.client.answers import read
+from coatcheck.client.batch_body import BatchExport
+from coatcheck.client.batch_request import given, keyed_headers
+from coatcheck.client.deadline import Deadline
+from coatcheck.client.errors import ExportFailed, UnexpectedAnswer
+from coatcheck.client.in_threads import in_a_thread
+from coatcheck.client.retries import BACKOFF
+from coatcheck.encoding import encode
+
+LOOKS_APART_MAX: Final = 4
+"""How often the time between two looks at an export is doubled, at most."""
+
+
+class AsyncExports:
+    """What is done with exports, step by step."""
+
+    def __init__(self, exchange: AsyncExchange, addresses: Addresses) -> None:
+        self._exchange = exchange
+        self._addresses = addresses
+        self._files = AsyncFiles(exchange)
+
+    async def create(self, batch_id: str, run: str | None) -> BatchExport:
+        response = await self._exchange.send(
+            "POST",
+            f"{self._addresses.batch(batch_id)}/exports",
+            headers=keyed_headers(None),
+            content=encode(given(run=run)),
+        )
+        return read(response, BatchExport)
+
+    async def get(self, batch_id: str, export_id: str) -> BatchExport:
+        url = self._addresses.below(batch_id, "exports", export_id)
+        return read(await self._exchange.send("GET", url), BatchExport)
+
+    async def wait(self, batch_id: str, export: BatchExport, deadline: Deadline) -> BatchExport:
+        """The export once it is there. Raises ExportFailed."""
+        looks = 0
+        while export.url is None:
+            if export.terminal:
+                raise _failure(export)
+            if deadline.passed:
+                message = f"It was not written within {deadline.seconds:g} s."
+                raise ExportFailed(export, "wait_timeout", message)
+            delay = BACKOFF.delay(min(looks, LOOKS_APART_MAX), random.random())
+            await self._exchange.pause(min(delay, deadline.remaining()))
+            looks += 1
+            export = await self.get(batch_id, export.id)
+        return export
+
+    async def download(self, export: BatchExport, path: Path) -> Path:
+        """Fetch an export to a file, which is there once all of it has come and was checked."""
+        if export.url is None or export.bytes is None or export.sha256 is None:
+            raise UnexpectedAnswer("the answer shows an export without its address or its size")
+        url = self._addresses.signed(export.url)
+        unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        file = await in_a_thread(unfinished.open, "xb")
+        try:
+            try:
+                digest = await self._files.fetch(url, file, export.bytes)
+            finally:
+                await in_a_thread(file.close)
+            if digest != export.sha256:
+                raise UnexpectedAnswer("what came is not the export: its checksum is another")
+            await in_a_thread(unfinished.replace, path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+        return path
+
+
+def _failure(export: BatchExport) -> ExportFailed:
+    if export.error is None:
+        return ExportFailed(export, "export_failed", "The server does not say why.")
+    return ExportFailed(export, export.error.code, export.error.message)

@@ -1,0 +1,109 @@
+"""Files that are sent and fetched piece by piece.
+
+A URL that the server has signed may be of another server, and is all the permission it takes: no
+credential goes there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from typing import IO, Final
+
+import httpx2
+
+from coatcheck.client._async.exchange import AsyncExchange
+from coatcheck.client.errors import ApiError, ConnectionFailed, UnexpectedAnswer
+from coatcheck.client.in_threads import in_a_thread
+from coatcheck.client.request_headers import Headers
+from coatcheck.client.task_lines import PIECE_BYTES
+
+SILENCE_SECONDS_MAX: Final = 120.0
+"""How long a store may take to put away what it was sent."""
+
+_PARTIAL_CONTENT: Final = 206
+
+
+class AsyncFiles:
+    """Sends and fetches files, of which it holds no more than a piece at a time."""
+
+    def __init__(self, exchange: AsyncExchange) -> None:
+        self._exchange = exchange
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        file: IO[bytes],
+        size: int,
+        *,
+        is_signed: bool = False,
+    ) -> httpx2.Response:
+        """Send the first ``size`` bytes of a file; from its beginning again where that failed."""
+        headers = [*headers, (b"content-length", str(size).encode())]
+        failures = 0
+        while True:
+            try:
+                async with self._exchange.open(
+                    method,
+                    url,
+                    headers=headers,
+                    content=_pieces(file, size),
+                    silence=SILENCE_SECONDS_MAX,
+                    is_signed=is_signed,
+                ) as response:
+                    await response.aread()
+                    return response
+            except (ApiError, ConnectionFailed) as error:
+                failures += 1
+                await self._exchange.wait_to_retry(error, failures)
+
+    async def fetch(self, url: str, file: IO[bytes], size: int) -> str:
+        """Write what a signed URL has, ``size`` bytes, to an empty file; its SHA-256, in hex.
+
+        A connection that breaks is made again, and goes on where it broke.
+        """
+        digest, received, failures = hashlib.sha256(), 0, 0
+        while received < size:
+            before = received
+            try:
+                async with self._exchange.open(
+                    "GET",
+                    url,
+                    headers=_from(received),
+                    silence=SILENCE_SECONDS_MAX,
+                    is_signed=True,
+                ) as response:
+                    if received and response.status_code != _PARTIAL_CONTENT:
+                        await in_a_thread(file.seek, 0)
+                        await in_a_thread(file.truncate)
+                        digest, received = hashlib.sha256(), 0
+                    async for piece in response.aiter_raw(PIECE_BYTES):
+                        await in_a_thread(file.write, piece)
+                        digest.update(piece)
+                        received += len(piece)
+            except (ApiError, ConnectionFailed) as error:
+                failures = 1 if received > before else failures + 1
+                await self._exchange.wait_to_retry(error, failures)
+                continue
+            if received != size:
+                raise UnexpectedAnswer(f"{received} bytes came, and there should be {size}")
+        return digest.hexdigest()
+
+
+async def _pieces(file: IO[bytes], size: int) -> AsyncIterator[bytes]:
+    await in_a_thread(file.seek, 0)
+    while size > 0:
+        piece = await in_a_thread(file.read, min(size, PIECE_BYTES))
+        if not piece:
+            raise ValueError("the file became shorter while it was sent")
+        size -= len(piece)
+        yield piece
+
+
+def _from(start: int) -> Headers:
+    headers = [(b"accept-encoding", b"identity")]
+    if start:
+        headers.append((b"range", f"bytes={start}-".encode()))
+    return headers

@@ -1,0 +1,94 @@
+"""A batch of a client's: what the server last said of it, and what can be done with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from coatcheck.client.batch_body import BatchBadLine, BatchBody, BatchTask
+
+if TYPE_CHECKING:
+    from coatcheck.client._sync.batches import Batches
+
+
+class Batch(BatchBody):
+    """A batch. Its methods ask the server and bring the batch's own fields up to date."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(
+        self, batches: Batches, raw: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(raw, headers)
+        self._batches = batches
+
+    def refresh(self, wait: float | None = None) -> Self:
+        """Ask once how the batch is now; see ``batches.get``."""
+        self._batches.get(self, wait=wait)
+        return self
+
+    def wait(self, timeout: float | None = None, *, raise_on_failure: bool = True) -> Self:
+        """Wait until every task has ended; see ``batches.wait``. Raises as that does."""
+        self._batches.wait(self, timeout, raise_on_failure=raise_on_failure)
+        return self
+
+    def add(
+        self,
+        tasks: Iterable[Any] | None = None,
+        *,
+        file: str | os.PathLike[str] | None = None,
+        upload_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Self:
+        """Add tasks to an open batch; see ``batches.add``."""
+        self._batches.add(
+            self, tasks, file=file, upload_id=upload_id, idempotency_key=idempotency_key
+        )
+        return self
+
+    def close(self) -> Self:
+        """Say that no more tasks will come; see ``batches.close``."""
+        self._batches.close(self)
+        return self
+
+    def rerun(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        error_code: str | Iterable[str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Self:
+        """Run its tasks again, or some of them; see ``batches.rerun``."""
+        self._batches.rerun(
+            self, status=status, error_code=error_code, idempotency_key=idempotency_key
+        )
+        return self
+
+    def cancel(self) -> Self:
+        """Ask for its end. Raises ConflictError if it has ended otherwise."""
+        self._batches.cancel(self)
+        return self
+
+    def delete(self) -> None:
+        """Remove it with all its tasks and results; see ``batches.delete``."""
+        self._batches.delete(self)
+
+    def tasks(self, *, status: str | None = None, run: str | None = None) -> Iterator[BatchTask]:
+        """Its tasks in order, page by page; see ``batches.tasks``."""
+        return self._batches.tasks(self, status=status, run=run)
+
+    def bad_lines(self, *, run: str | None = None) -> Iterator[BatchBadLine]:
+        """The lines of its lists that are no tasks; see ``batches.bad_lines``."""
+        return self._batches.bad_lines(self, run=run)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        run: str | None = None,
+        timeout: float | None = None,
+    ) -> Path:
+        """Fetch all its results as a zip; see ``batches.export``."""
+        return self._batches.export(self, path, run=run, timeout=timeout)

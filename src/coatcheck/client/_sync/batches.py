@@ -1,0 +1,322 @@
+"""The client's batches: jobs of one task or a million."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+
+from coatcheck.client._sync.batch import Batch
+from coatcheck.client._sync.exchange import Exchange
+from coatcheck.client._sync.exports import Exports
+from coatcheck.client._sync.task_lists import TaskLists
+from coatcheck.client.addresses import Addresses, with_query
+from coatcheck.client.answers import KeysetPage, read, read_object, read_result
+from coatcheck.client.batch_body import (
+    BatchBadLine,
+    BatchExport,
+    BatchTask,
+    DeadLetter,
+    converted,
+)
+from coatcheck.client.batch_request import (
+    TaskRequest,
+    batch_options,
+    keyed_headers,
+    rerun_filter,
+)
+from coatcheck.client.deadline import Deadline, Stopwatch
+from coatcheck.client.errors import BatchFailed, ConflictError, NotFoundError, WaitTimeout
+from coatcheck.client.request_headers import seconds
+from coatcheck.client.retries import BACKOFF
+
+POLL_SECONDS: Final = 30.0
+"""How long the server is asked to hold one long-poll: less than most proxies allow."""
+PAGE_ITEMS: Final = 200
+
+
+class Batches:
+    """What a client can do with batches: ``client.batches``.
+
+    Wherever a batch is asked for, a batch or its id will do; a batch is brought up to date.
+    """
+
+    def __init__(self, exchange: Exchange, addresses: Addresses) -> None:
+        self._exchange = exchange
+        self._addresses = addresses
+        self._lists = TaskLists(exchange, addresses)
+        self._exports = Exports(exchange, addresses)
+
+    def submit(
+        self,
+        service: str,
+        endpoint: str,
+        tasks: Iterable[Any] | None = None,
+        *,
+        file: str | os.PathLike[str] | None = None,
+        upload_id: str | None = None,
+        version: int | None = None,
+        is_open: bool = False,
+        asynchronous: bool = False,
+        lane: str | None = None,
+        concurrency: int | None = None,
+        rate: float | None = None,
+        rate_key: str | None = None,
+        key_rate: float | None = None,
+        retries: int | None = None,
+        keep_seconds: int | None = None,
+        webhook_url: str | None = None,
+        webhook_events: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Batch:
+        """Hand in a batch: a call of one endpoint for each task. When this returns, it is durable.
+
+        The tasks are ``tasks``, each anything that fits JSON, or ``{"custom_id": ..., "input":
+        ...}``; or the lines of ``file``, NDJSON; or what was staged before as ``upload_id``. A
+        short list is sent with the request, a long one is staged: sent to the server's store first,
+        however long it is, with no more than a piece of it in memory. Under an ``idempotency_key``
+        of yours it is the request's body instead, which the server can compare.
+
+        ``is_open``: more tasks may be added until it is closed; then it may begin with none.
+        ``concurrency`` bounds how many run at a time, ``rate`` how many begin each second, of all
+        or, with ``rate_key``, of those with the same value (of a URL: the same host) in that field;
+        ``key_rate`` sets both apart. Without an ``idempotency_key`` there is a fresh one, so that a
+        retry cannot make a second batch.
+        """
+        options = batch_options(
+            service=service,
+            endpoint=endpoint,
+            version=version,
+            is_open=is_open,
+            asynchronous=asynchronous,
+            lane=lane,
+            concurrency=concurrency,
+            rate=rate,
+            rate_key=rate_key,
+            key_rate=key_rate,
+            retries=retries,
+            keep_seconds=keep_seconds,
+            webhook_url=webhook_url,
+            webhook_events=webhook_events,
+            metadata=metadata,
+        )
+        request = TaskRequest(self._addresses.batches(), options, idempotency_key, headers or {})
+        response = self._lists.hand_in(request, tasks, file, upload_id)
+        return self._batch(read_object(response), response.headers)
+
+    def upload(self, file: str | os.PathLike[str]) -> str:
+        """Stage a file of NDJSON lines, to be handed in as ``upload_id`` within a while."""
+        return self._lists.upload(file)
+
+    def add(
+        self,
+        batch: Batch | str,
+        tasks: Iterable[Any] | None = None,
+        *,
+        file: str | os.PathLike[str] | None = None,
+        upload_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Batch:
+        """Add tasks to an open batch, given as for ``submit``.
+
+        Under the same ``idempotency_key`` they are added once. Raises ConflictError if the batch is
+        closed.
+        """
+        request = TaskRequest(f"{self._url(batch)}/tasks", {}, idempotency_key)
+        response = self._lists.hand_in(request, tasks, file, upload_id)
+        return self._learn(batch, response)
+
+    def close(self, batch: Batch | str) -> Batch:
+        """Say that an open batch gets no more tasks: it completes when those it has have ended."""
+        response = self._exchange.send("POST", f"{self._url(batch)}/close")
+        return self._learn(batch, response)
+
+    def get(self, batch: Batch | str, *, wait: float | None = None) -> Batch:
+        """The batch as it is now. Raises NotFoundError.
+
+        With ``wait`` it is answered when the batch has ended, or after so many seconds (60 at
+        most).
+        """
+        url = self._url(batch)
+        if wait is not None:
+            url = with_query(url, {"wait": seconds(wait)})
+        return self._learn(batch, self._exchange.send("GET", url, held=wait or 0.0))
+
+    def wait(
+        self,
+        batch: Batch | str,
+        timeout: float | None = None,
+        *,
+        raise_on_failure: bool = True,
+    ) -> Batch:
+        """The batch once every task has ended; look at its ``counts``.
+
+        Raises WaitTimeout after ``timeout`` seconds (None: never), and BatchFailed if its list
+        could not be taken in or it was cancelled, unless ``raise_on_failure`` is false.
+        """
+        deadline = Deadline(timeout)
+        fruitless = 0
+        while isinstance(batch, str) or not batch.terminal:
+            held = min(POLL_SECONDS, deadline.remaining())
+            asked = Stopwatch()
+            url = with_query(self._url(batch), {"wait": seconds(held)})
+            response = self._exchange.send("GET", url, held=held, deadline=deadline)
+            batch = self._learn(batch, response)
+            if batch.terminal:
+                break
+            if deadline.passed:
+                raise WaitTimeout(batch, deadline.seconds)
+            if asked.seconds >= held / 2:
+                fruitless = 0
+                continue
+            # A server that is about to stop does not hold; nor must this become a busy loop.
+            fruitless += 1
+            delay = BACKOFF.delay(fruitless - 1, random.random())
+            self._exchange.pause(min(delay, deadline.remaining()))
+        if raise_on_failure and batch.status != "completed":
+            raise BatchFailed(batch)
+        return batch
+
+    def list_all(self) -> Iterator[Batch]:
+        """All your batches, newest first, asked for page by page."""
+        for raw in self._items(self._addresses.batches(), {}):
+            yield self._batch(raw, {})
+
+    def tasks(
+        self, batch: Batch | str, *, status: str | None = None, run: str | None = None
+    ) -> Iterator[BatchTask]:
+        """The batch's tasks in order, asked for page by page: those of the current run, or ``run``.
+
+        ``status`` is ``pending``, ``running``, ``succeeded``, ``failed`` or ``cancelled``. For all
+        of many, ``export`` is faster.
+        """
+        query = {"status": status, "run": run}
+        for raw in self._items(f"{self._url(batch)}/tasks", query):
+            yield converted(raw, BatchTask)
+
+    def task(self, batch: Batch | str, task_id: str) -> BatchTask:
+        """One task, with its ``input``. Raises NotFoundError."""
+        url = self._addresses.below(self._id(batch), "tasks", task_id)
+        return read(self._exchange.send("GET", url), BatchTask)
+
+    def result(self, batch: Batch | str, task: BatchTask | str) -> Any:
+        """A task's result, however long, as ``client.call`` returns one. Raises NotFoundError."""
+        task_id = task if isinstance(task, str) else task.id
+        url = self._addresses.below(self._id(batch), "tasks", task_id)
+        return read_result(self._exchange.send("GET", f"{url}/result"))
+
+    def bad_lines(self, batch: Batch | str, *, run: str | None = None) -> Iterator[BatchBadLine]:
+        """The lines that are no tasks, with their numbers; of very many the first."""
+        for raw in self._items(f"{self._url(batch)}/bad-lines", {"run": run}):
+            yield converted(raw, BatchBadLine)
+
+    def rerun(
+        self,
+        batch: Batch | str,
+        *,
+        status: str | Iterable[str] | None = None,
+        error_code: str | Iterable[str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Batch:
+        """Run the tasks of the current run again, as a new one, or only those that are chosen.
+
+        ``status="failed"`` takes those that failed, ``error_code`` those that failed so. Raises
+        ConflictError while the batch runs, and if there is nothing to run.
+        """
+        response = self._exchange.send(
+            "POST",
+            f"{self._url(batch)}/rerun",
+            headers=keyed_headers(idempotency_key),
+            content=rerun_filter(status, error_code),
+        )
+        return self._learn(batch, response)
+
+    def cancel(self, batch: Batch | str) -> Batch:
+        """Ask for the batch's end, and return it as it is then.
+
+        Tasks that wait are cancelled, those that run are asked to stop. Raises ConflictError if it
+        has ended otherwise.
+        """
+        try:
+            response = self._exchange.send("POST", f"{self._url(batch)}/cancel")
+        except ConflictError:
+            # Also the answer to a second try of what the first one did.
+            now = self.get(batch)
+            if now.status != "cancelled":
+                raise
+            return now
+        return self._learn(batch, response)
+
+    def delete(self, batch: Batch | str) -> None:
+        """Remove a batch, with its tasks, results and exports. Raises NotFoundError."""
+        self.get(batch)
+        with suppress(NotFoundError):  # the answer to a second try of what the first one did
+            self._exchange.send("DELETE", self._url(batch))
+
+    def export(
+        self,
+        batch: Batch | str,
+        path: str | os.PathLike[str],
+        *,
+        run: str | None = None,
+        timeout: float | None = None,
+    ) -> Path:
+        """Fetch the results of the current run, or of ``run``, as a zip to ``path``.
+
+        The server writes it first: ``timeout`` bounds how many seconds that is waited for. What
+        comes is checked against its checksum, and a connection that breaks goes on where it broke.
+        There is a file at ``path`` only once all of it has come.
+        """
+        export = self._exports.create(self._id(batch), run)
+        export = self._exports.wait(self._id(batch), export, Deadline(timeout))
+        return self._exports.download(export, Path(path))
+
+    def create_export(self, batch: Batch | str, *, run: str | None = None) -> BatchExport:
+        """Have the server write a zip of the results, for ``get_export`` to ask for later."""
+        return self._exports.create(self._id(batch), run)
+
+    def get_export(self, batch: Batch | str, export_id: str) -> BatchExport:
+        """An export as it is now; its ``url`` needs no credential. Raises NotFoundError."""
+        return self._exports.get(self._id(batch), export_id)
+
+    def dead_letters(self) -> Iterator[DeadLetter]:
+        """The lists of your batches that could not be taken in."""
+        for raw in self._items(self._addresses.dead_letters(), {}):
+            yield converted(raw, DeadLetter)
+
+    def redrive(self, letter: DeadLetter | str) -> None:
+        """Have a list that could not be taken in tried again. Raises NotFoundError."""
+        letter_id = letter if isinstance(letter, str) else letter.id
+        self._exchange.send("POST", f"{self._addresses.dead_letter(letter_id)}/redrive")
+
+    def _items(self, url: str, query: Mapping[str, object]) -> Iterator[dict[str, Any]]:
+        """Everything of a listing, asked for page by page."""
+        page_url: str | None = with_query(url, {"limit": PAGE_ITEMS, **query})
+        while page_url is not None:
+            page = read(self._exchange.send("GET", page_url), KeysetPage)
+            yield from page.items
+            page_url = with_query(page_url, {"cursor": page.next}) if page.next else None
+
+    def _url(self, batch: Batch | str) -> str:
+        return self._addresses.batch(self._id(batch))
+
+    @staticmethod
+    def _id(batch: Batch | str) -> str:
+        return batch if isinstance(batch, str) else batch.id
+
+    def _learn(self, batch: Batch | str, response: httpx2.Response) -> Batch:
+        raw = read_object(response)
+        if isinstance(batch, str):
+            return self._batch(raw, response.headers)
+        batch.learn(raw, response.headers.get("etag"))
+        return batch
+
+    def _batch(self, raw: Mapping[str, Any], headers: Mapping[str, str]) -> Batch:
+        return Batch(self, raw, headers)

@@ -1,0 +1,117 @@
+"""What a batch is asked to be, as the body of its request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from coatcheck.client.request_headers import Headers, submission_headers
+from coatcheck.encoding import encode
+
+_KEY_HEADERS: Final = frozenset({"idempotency-key", "x-idempotency-key"})
+_SPELT_OUT: Final = frozenset({"rate", "webhook_events", "metadata"})
+
+
+def batch_options(
+    *,
+    service: str,
+    endpoint: str,
+    version: int | None,
+    is_open: bool,
+    asynchronous: bool,
+    lane: str | None,
+    concurrency: int | None,
+    rate: float | None,
+    rate_key: str | None,
+    key_rate: float | None,
+    retries: int | None,
+    keep_seconds: int | None,
+    webhook_url: str | None,
+    webhook_events: Iterable[str] | None,
+    metadata: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """All but the tasks. What was not given is left to the server."""
+    rates = given(per_second=rate, key=rate_key, key_per_second=key_rate)
+    return {
+        "service": service,
+        "endpoint": endpoint,
+        **({"type": "open"} if is_open else {}),
+        **({"async": True} if asynchronous else {}),
+        **given(
+            version=version,
+            lane=lane,
+            concurrency=concurrency,
+            rate=rates or None,
+            retries=retries,
+            keep_seconds=keep_seconds,
+            webhook_url=webhook_url,
+            webhook_events=None if webhook_events is None else list(webhook_events),
+            metadata=metadata,
+        ),
+    }
+
+
+def query_options(options: Mapping[str, Any]) -> dict[str, str]:
+    """The same as a query, for a request whose body is the list itself."""
+    query = {name: _text(value) for name, value in options.items() if name not in _SPELT_OUT}
+    for name, value in options.get("rate", {}).items():
+        query[f"rate_{name}"] = _text(value)
+    if "webhook_events" in options:
+        query["webhook_events"] = ",".join(options["webhook_events"])
+    if "metadata" in options:
+        query["metadata"] = encode(options["metadata"]).decode()
+    return query
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else encode(value).decode()
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """Those of the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRequest:
+    """A request that tasks go with: where to, what it says besides, and its key if it has one."""
+
+    url: str
+    options: Mapping[str, Any]
+    idempotency_key: str | None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_own_key(self) -> bool:
+        """Whether the caller chose a key, and may come again with it."""
+        names = {name.lower() for name in self.headers}
+        return self.idempotency_key is not None or not names.isdisjoint(_KEY_HEADERS)
+
+    def sent_headers(self, media_type: str = "application/json") -> Headers:
+        """Its headers. Without a key of the caller's, there is a fresh one."""
+        return keyed_headers(self.idempotency_key, {**self.headers, "Content-Type": media_type})
+
+
+def keyed_headers(idempotency_key: str | None, headers: Mapping[str, str] | None = None) -> Headers:
+    """The headers of a request that makes something; without a key, under a fresh one."""
+    return submission_headers(
+        method="POST",
+        lane=None,
+        idempotency_key=idempotency_key,
+        wait=None,
+        given=headers,
+        has_body=True,
+    )
+
+
+def rerun_filter(
+    status: str | Iterable[str] | None, error_code: str | Iterable[str] | None
+) -> bytes:
+    """The body of a rerun; without either, of all tasks."""
+    chosen = given(status=_plain(status), error_code=_plain(error_code))
+    return encode({"filter": chosen} if chosen else {})
+
+
+def _plain(texts: str | Iterable[str] | None) -> str | list[str] | None:
+    return texts if texts is None or isinstance(texts, str) else list(texts)

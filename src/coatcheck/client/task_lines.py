@@ -1,0 +1,50 @@
+"""Tasks as they are sent: a few as a JSON array, many as NDJSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.encoding import encode
+
+LISTED_TASKS_MAX: Final = 1_000
+"""Fewer are sent as JSON, within their request."""
+BODY_BYTES_MAX: Final = 512 * 1024
+"""What is longer is staged; the server takes requests of up to 1 MiB."""
+
+LIST_MEDIA_TYPE: Final = "application/x-ndjson"
+PIECE_BYTES: Final = 1024 * 1024
+"""How much of a list or of an export is held at a time."""
+
+
+def line(task: Any) -> bytes:
+    """A task as a line of its own, without the line's end.
+
+    JSON has line ends between its tokens only: text that was written over several lines, as a
+    ``msgspec.Raw`` may be, means the same on one.
+    """
+    encoded = encode(task)
+    if b"\n" in encoded or b"\r" in encoded:
+        return encoded.replace(b"\r", b" ").replace(b"\n", b" ")
+    return encoded
+
+
+def some_lines(
+    tasks: Iterator[Any], *, tasks_max: int | None, bytes_max: int
+) -> tuple[list[bytes], bool]:
+    """The next of the tasks, until there are so many, or more than so many bytes; if it is all."""
+    lines: list[bytes] = []
+    size = 0
+    for task in tasks:
+        lines.append(line(task))
+        size += len(lines[-1]) + 1
+        if len(lines) == tasks_max or size > bytes_max:
+            return lines, False
+    return lines, True
+
+
+def listed(lines: list[bytes]) -> msgspec.Raw:
+    """The tasks as one JSON array."""
+    return msgspec.Raw(b"[" + b",".join(lines) + b"]")

@@ -1,0 +1,350 @@
+"""Batches as their parts know them: a batch has runs, a run has parts and tasks.
+
+``schema/0010_batches.sql`` says how they are stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, Literal
+from uuid import UUID
+
+from coatcheck.domain.endpoint_names import BATCHES_SERVICE, endpoint_key, engine_name
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.states import HELD, State
+
+INGEST_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/ingest"))
+EXPORT_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/export"))
+BATCH_ENDPOINTS: Final = (INGEST_ENDPOINT, EXPORT_ENDPOINT)
+"""The engine's endpoints of the surface's own work."""
+
+PartSource = Literal["inline", "upload", "pieces", "rerun"]
+
+
+class BatchStatus(StrEnum):
+    """Where a batch stands. ``terminal`` says whether that is the end of its current run."""
+
+    INGESTING = "ingesting"
+    OPEN = "open"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED_INGEST = "failed_ingest"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether it stays so. After a failed ingest: until a redrive, a rerun or a DELETE."""
+        return self in (BatchStatus.COMPLETED, BatchStatus.CANCELLED, BatchStatus.FAILED_INGEST)
+
+
+class TaskStatus(StrEnum):
+    """What the surface calls the states of its tasks."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+def task_status(state: State) -> TaskStatus:
+    """A task's status, by its job's state."""
+    if state in HELD:
+        return TaskStatus.RUNNING
+    return _ENDS.get(state, TaskStatus.PENDING)
+
+
+_ENDS: Final = {
+    State.COMPLETED: TaskStatus.SUCCEEDED,
+    State.FAILED: TaskStatus.FAILED,
+    State.CANCELLED: TaskStatus.CANCELLED,
+}
+
+
+def task_id(run: UUID, index: int) -> bytes:
+    """A task's id: the first 128 bits of SHA-256 of ``{run_id}:{index}``; shown in hex."""
+    return hashlib.sha256(f"{to_text(run)}:{index}".encode()).digest()[:16]
+
+
+def run_flow(run: UUID, key: str = "") -> str:
+    """The flow of a run's tasks, or of those that share a key. The run is what a slash ends."""
+    return f"{run.hex}/{key}" if key else run.hex
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A run's tasks by status, as of one moment. ``total`` is how many were written so far."""
+
+    total: int
+    running: int
+    succeeded: int
+    failed: int
+    cancelled: int
+
+    @property
+    def pending(self) -> int:
+        return self.total - self.running - self.succeeded - self.failed - self.cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run as a reader sees it."""
+
+    uuid: UUID
+    number: int
+    parent: UUID | None
+    selection: str | None
+    status: BatchStatus
+    counts: Counts
+    lines: int
+    bad_lines: int
+    error_code: str | None
+    error_message: str | None
+    created_at: datetime
+    closed_at: datetime | None
+    cancel_requested_at: datetime | None
+    completed_at: datetime | None
+
+    @property
+    def id(self) -> str:
+        return to_text(self.uuid)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchView:
+    """A batch as a reader sees it, with its runs, the oldest first; the last is the current one.
+
+    A list of batches has the current run of each only.
+    """
+
+    org: str
+    uuid: UUID
+    owner: str
+    service: str
+    service_endpoint: str
+    endpoint: str
+    lane: str
+    is_open: bool
+    concurrency: int | None
+    rate_per_second: float | None
+    rate_key: str | None
+    rate_key_per_second: float | None
+    webhook_events: Sequence[str]
+    metadata: bytes | None
+    payload_prefix: bytes
+    payload_suffix: bytes
+    created_at: datetime
+    completed_at: datetime | None
+    expires_at: datetime | None
+    runs: Sequence[RunView]
+
+    @property
+    def id(self) -> str:
+        return to_text(self.uuid)
+
+    @property
+    def current(self) -> RunView:
+        return self.runs[-1]
+
+    @property
+    def status(self) -> BatchStatus:
+        return self.current.status
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """A batch about to be created: everything but its tasks."""
+
+    org: str
+    uuid: UUID
+    run: UUID
+    owner: str
+    service: str
+    service_endpoint: str
+    endpoint: str
+    usage_flow: str
+    lane: str
+    failures_max: int
+    is_open: bool
+    payload_prefix: bytes
+    payload_suffix: bytes
+    concurrency: int | None
+    rate_per_second: float | None
+    rate_key: str | None
+    rate_key_per_second: float | None
+    webhook_url: str | None
+    webhook_events: Sequence[str]
+    metadata: bytes | None
+    keep_seconds: int
+    idempotency_key: str | None
+    fingerprint: bytes | None
+    request_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewPart:
+    """A source of tasks about to be taken in."""
+
+    uuid: UUID
+    source: PartSource
+    source_key: str | None = None
+    source_pieces: int | None = None
+    source_bytes: int | None = None
+    source_etag: str | None = None
+    upload: UUID | None = None
+    idempotency_key: str | None = None
+    fingerprint: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """One task about to be written. ``payload`` is whole; ``key`` is what its rate counts by."""
+
+    payload: bytes
+    custom_id: str | None = None
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Who holds an idempotency key, and what tells one use of it from another."""
+
+    uuid: UUID
+    fingerprint: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """What handing in came to: a batch, or a part or run of one. ``created`` is false where its key
+    was known; ``mismatch`` says that it came with something else then."""
+
+    uuid: UUID
+    created: bool
+    mismatch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which of a run's tasks to take: those of any of these statuses and, if given, error codes.
+
+    Without statuses all of them.
+    """
+
+    statuses: Sequence[TaskStatus] = ()
+    error_codes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOrder:
+    """All that whoever takes a part in has to know, as of one moment."""
+
+    org: str
+    batch: UUID
+    run: UUID
+    part: UUID
+    source: PartSource
+    source_key: str | None
+    source_pieces: int | None
+    source_bytes: int | None
+    upload: UUID | None
+    state: str
+    is_next: bool
+    """Whether every part before it was taken in."""
+    run_tasks: int
+    part_offset: int
+    part_lines: int
+    part_bad_lines: int
+    part_tasks: int
+    parent_run: UUID | None
+    parent_tasks: int
+    selection: str | None
+    owner: str
+    endpoint: str
+    lane: str
+    failures_max: int
+    payload_prefix: bytes
+    payload_suffix: bytes
+    rate_key: str | None
+    tells_failures: bool
+    request_id: str | None
+    cancelled: bool
+    """Whether the run was cancelled, or the batch deleted: nothing is to be taken in any more."""
+    source_etag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task as a reader sees it."""
+
+    uuid: UUID
+    index: int
+    custom_id: str | None
+    state: State
+    attempts: int
+    error_code: str | None
+    error_message: str | None
+    result: bytes | None
+    input: bytes | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    run: UUID
+    result_bytes: int | None
+    """Its length, also where a page leaves the result itself out."""
+
+    @property
+    def id(self) -> str:
+        return self.uuid.hex
+
+    @property
+    def status(self) -> TaskStatus:
+        return task_status(self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that is no task, and why."""
+
+    line: int
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A part that could not be taken in, and waits for a redrive, a rerun or a DELETE."""
+
+    uuid: UUID
+    batch: UUID
+    run: UUID
+    source: PartSource
+    error_code: str
+    error_message: str
+    lines: int
+    tasks: int
+    redrives: int
+    created_at: datetime
+    failed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ExportView:
+    """An export as a reader sees it. Its blob is there once it has completed."""
+
+    uuid: UUID
+    batch: UUID
+    run: UUID
+    state: str
+    blob_key: str | None
+    size: int | None
+    sha256: bytes | None
+    tasks_written: int
+    error_code: str | None
+    error_message: str | None
+    created_at: datetime
+    completed_at: datetime | None
+    expires_at: datetime | None

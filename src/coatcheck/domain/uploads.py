@@ -1,0 +1,21 @@
+"""Lists that callers stage before they hand a batch in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class StagedUpload:
+    """A place for a list. ``is_expired`` is by the database's clock; ``batch`` has used it."""
+
+    org: str
+    uuid: UUID
+    owner: str
+    blob_key: str
+    created_at: datetime
+    expires_at: datetime
+    is_expired: bool
+    batch: UUID | None

@@ -1,0 +1,96 @@
+"""What webhooks say: the body of each is made when it is delivered, of what is known then.
+
+The outbox holds facts and no customer's data; the rest is read from the job's row. Whoever is told
+late, after that row has gone, is told the facts.
+
+    {"type": "job.completed", "timestamp": "2026-01-01T00:00:00Z", "data": {...}}
+
+``data`` is what a surface shows of its jobs, so every surface brings a renderer of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.domain.errors import JobNotFound
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.job import JobView
+from coatcheck.domain.webhooks import Notice, Tells
+from coatcheck.engine.engine import Engine
+
+JobRenderer = Callable[[Notice, JobView | None], Awaitable[Any]]
+"""Makes ``data`` of a notice of a job, and the job itself unless it is gone by now."""
+
+SubjectRenderer = Callable[[Notice], Awaitable[Any]]
+"""Makes ``data`` of a notice of something else than a job."""
+
+Render = Callable[[Notice], Awaitable[bytes]]
+"""Makes the whole body."""
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """The body of every webhook."""
+
+    type: str
+    timestamp: datetime
+    data: Any
+
+
+class GoneJob(msgspec.Struct, frozen=True):
+    """A job whose retention ended before its webhook was delivered. ``expired`` is true."""
+
+    id: str
+    status: str
+    attempt_count: int
+    error_code: str | None
+    terminal: bool = True
+    expired: bool = True
+
+
+def gone_job(notice: Notice) -> GoneJob:
+    """What is left to say of a job that is gone."""
+    facts = notice.facts
+    return GoneJob(
+        to_text(notice.subject), facts["state"], facts["attempt"], facts.get("error_code")
+    )
+
+
+class Notices:
+    """Renders notices: of jobs by their service, ``otherwise`` by one renderer for all others; of
+    what is no job by its kind."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        otherwise: JobRenderer,
+        services: Mapping[str, JobRenderer] | None = None,
+        kinds: Mapping[Tells, SubjectRenderer] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._otherwise = otherwise
+        self._services = dict(services or {})
+        self._kinds = dict(kinds or {})
+
+    async def body(self, notice: Notice) -> bytes:
+        """The bytes to post. Raises KeyError for a kind that nobody renders."""
+        if notice.kind is Tells.JOB:
+            data = await self._job(notice)
+        else:
+            data = await self._kinds[notice.kind](notice)
+        return _encode(Envelope(notice.event, notice.at, data))
+
+    async def _job(self, notice: Notice) -> Any:
+        service = str(notice.facts.get("endpoint", "")).partition(".")[0]
+        render = self._services.get(service, self._otherwise)
+        try:
+            view = await self._engine.get(to_text(notice.subject), org=notice.org)
+        except JobNotFound:
+            view = None
+        return await render(notice, view)

@@ -1,0 +1,81 @@
+"""Tasks of runs, for readers. One method a file of ``sql/batch_tasks``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+import asyncpg
+
+from coatcheck.domain.batches import TaskView, run_flow, task_id
+from coatcheck.domain.limits import TASK_PAGE_RESULT_BYTES_MAX
+from coatcheck.domain.states import State
+from coatcheck.store.line import Line
+from coatcheck.store.sql import sql
+
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class QueuePlace(NamedTuple):
+    """Where a task stands in the queue."""
+
+    flow: str
+    run_at: datetime
+    uuid: UUID
+
+
+async def by_index(line: Line, org: str, run: UUID, first: int, limit: int) -> list[TaskView]:
+    """Tasks numbered ``first`` and on."""
+    ids = [UUID(bytes=task_id(run, index)) for index in range(first, first + limit)]
+    rows = await line.fetch(sql("batch_tasks/by_ids"), org, run, TASK_PAGE_RESULT_BYTES_MAX, ids)
+    return [_view(row) for row in rows]
+
+
+async def ended(
+    line: Line, org: str, run: UUID, state: State, *, after: int, limit: int
+) -> list[TaskView]:
+    """Tasks that ended in ``state``, by number, those after the one numbered ``after``."""
+    rows = await line.fetch(
+        sql("batch_tasks/ended"), org, run, TASK_PAGE_RESULT_BYTES_MAX, state.value, after, limit
+    )
+    return [_view(row) for row in rows]
+
+
+async def held(line: Line, org: str, run: UUID, *, after: int, limit: int) -> list[TaskView]:
+    """Tasks that run now, by number."""
+    rows = await line.fetch(
+        sql("batch_tasks/held"), org, run, TASK_PAGE_RESULT_BYTES_MAX, after, limit
+    )
+    return [_view(row) for row in rows]
+
+
+async def queued(
+    line: Line, org: str, batch: UUID, run: UUID, *, after: QueuePlace | None, limit: int
+) -> list[tuple[TaskView, QueuePlace]]:
+    """Tasks in the queue, in its order, each with its place."""
+    start = after or QueuePlace(run_flow(run), _LONG_AGO, UUID(int=0))
+    rows = await line.fetch(
+        sql("batch_tasks/queued"), org, run, TASK_PAGE_RESULT_BYTES_MAX, batch, *start, limit
+    )
+    return [(_view(row[:-2]), QueuePlace(row["flow"], row["run_at"], row["id"])) for row in rows]
+
+
+async def postponed(line: Line, org: str, run: UUID, *, after: int, limit: int) -> list[TaskView]:
+    """Tasks that wait for their time, by number."""
+    rows = await line.fetch(
+        sql("batch_tasks/postponed"), org, run, TASK_PAGE_RESULT_BYTES_MAX, after, limit
+    )
+    return [_view(row) for row in rows]
+
+
+async def get(line: Line, org: str, batch: UUID, task: UUID) -> TaskView | None:
+    """A task of any run of the batch, with its whole result and its payload."""
+    rows = await line.fetch(sql("batch_tasks/get"), org, batch, task)
+    return _view(rows[0]) if rows else None
+
+
+def _view(row: asyncpg.Record | Sequence[Any]) -> TaskView:
+    uuid, index, custom_id, state, *rest = row
+    return TaskView(uuid, index, custom_id, State(state), *rest)

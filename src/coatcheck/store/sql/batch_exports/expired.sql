@@ -1,0 +1,6 @@
+-- Exports whose time is up. Nobody is shown them any more; their blobs go first, then their rows.
+SELECT e.org_id, e.id, e.blob_key
+FROM batch_exports AS e
+WHERE e.expires_at <= now()
+ORDER BY e.expires_at
+LIMIT $1

@@ -1,0 +1,37 @@
+-- Move a run and its part on by the chunk that the transaction has written.
+--
+-- From what they were when the chunk was numbered, and not otherwise: whoever has been overtaken, or
+-- comes after a cancellation, changes nothing, and rolls back what it wrote. The run goes first, as
+-- it does for everybody who changes what a run is made of; and last in the transaction, so that
+-- nobody waits for it while a chunk is being written.
+--
+-- The last chunk makes the part done, unless it has no task at all.
+--
+-- $1 org   $2 run   $3 part   $4 the run's tasks before   $5 the part's offset before
+-- $6 bytes taken in   $7 lines   $8 bad ones   $9 tasks   $10 whether it is the last chunk
+-- $11-$13 bad lines: number, code, message
+WITH run AS (
+    UPDATE batch_runs AS r
+    SET tasks = r.tasks + $9::integer, lines = r.lines + $7::bigint,
+        bad_lines = r.bad_lines + $8::bigint
+    WHERE r.org_id = $1 AND r.id = $2 AND r.tasks = $4::integer AND r.latched_at IS NULL
+      AND r.cancel_requested_at IS NULL
+    RETURNING r.org_id, r.id
+),
+part AS (
+    UPDATE batch_parts AS p
+    SET source_offset = p.source_offset + $6::bigint, lines = p.lines + $7,
+        bad_lines = p.bad_lines + $8, tasks = p.tasks + $9, updated_at = now(),
+        state = CASE WHEN $10::boolean AND p.tasks + $9 > 0 THEN 'done' ELSE 'pending' END
+    FROM run AS r
+    WHERE p.org_id = r.org_id AND p.run_id = r.id AND p.id = $3 AND p.state = 'pending'
+      AND p.source_offset = $5::bigint
+    RETURNING p.org_id, p.id
+),
+told AS (
+    INSERT INTO batch_bad_lines (org_id, part_id, line, code, message)
+    SELECT p.org_id, p.id, bad.line, bad.code, bad.message
+    FROM part AS p
+    CROSS JOIN unnest($11::bigint[], $12::text[], $13::text[]) AS bad (line, code, message)
+)
+SELECT p.id FROM part AS p

@@ -1,0 +1,30 @@
+-- All that whoever takes a part in has to know, in the order of IngestOrder.
+--
+-- It is next if no part before it waits to be taken in. One that failed does not hold it up: should
+-- it be taken in after all, its tasks come after those that are there by then.
+--
+-- $1 org   $2 part
+SELECT p.org_id, p.batch_id, p.run_id, p.id, p.source, p.source_key, p.source_pieces,
+       p.source_bytes, p.upload_id, p.state,
+       NOT EXISTS (
+           SELECT
+           FROM batch_parts AS e
+           WHERE e.org_id = p.org_id AND e.run_id = p.run_id AND e.position < p.position
+             AND e.state = 'pending' AND e.state <> 'done'
+       ) AS is_next,
+       r.tasks, p.source_offset, p.lines, p.bad_lines, p.tasks, taken_from.run,
+       coalesce(parent.tasks, 0), taken_from.selection::text, b.owner, b.endpoint, b.lane::text,
+       b.failures_max, b.payload_prefix, b.payload_suffix, b.rate_key,
+       b.webhook_target IS NOT NULL AND 'task.failed' = ANY (b.webhook_events),
+       b.request_id,
+       r.cancel_requested_at IS NOT NULL OR r.completed_at IS NOT NULL OR b.deleted_at IS NOT NULL,
+       p.source_etag
+FROM batch_parts AS p
+JOIN batch_runs AS r ON r.org_id = p.org_id AND r.id = p.run_id
+JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id
+CROSS JOIN LATERAL (
+    SELECT coalesce(p.source_run, r.parent_run) AS run,
+           CASE WHEN p.source_run IS NULL THEN r.selection ELSE p.source_selection END AS selection
+) AS taken_from
+LEFT JOIN batch_runs AS parent ON parent.org_id = r.org_id AND parent.id = taken_from.run
+WHERE p.org_id = $1 AND p.id = $2

@@ -1,0 +1,22 @@
+-- Delete the last tasks of a run with all they left, and say how many the run has now: so whoever
+-- goes on knows where. Their blobs are gone by then.
+--
+-- $1 org   $2 run   $3 ids   $4 tasks before   $5 tasks after
+WITH moved AS MATERIALIZED (
+    UPDATE batch_runs SET tasks = $5::integer
+    WHERE org_id = $1 AND id = $2 AND tasks = $4::integer
+    RETURNING org_id
+),
+old AS MATERIALIZED (
+    SELECT m.org_id, t.id FROM moved AS m CROSS JOIN unnest($3::uuid[]) AS t (id)
+),
+jobs_gone AS (
+    DELETE FROM jobs AS j USING old AS o WHERE j.org_id = o.org_id AND j.id = o.id RETURNING j.id
+),
+events_gone AS (
+    DELETE FROM job_events AS e USING old AS o WHERE e.org_id = o.org_id AND e.job_id = o.id
+),
+artifacts_gone AS (
+    DELETE FROM artifacts AS a USING old AS o WHERE a.org_id = o.org_id AND a.job_id = o.id
+)
+SELECT count(*) AS tasks FROM jobs_gone

@@ -1,0 +1,27 @@
+-- Take no more tasks into a cancelled run: its parts are done with, and it is latched with as many
+-- tasks as were written so far, so that it completes once those have ended.
+--
+-- Whoever writes a chunk locks the run first, and writes nothing to one that was cancelled. So does
+-- this lock it first, and waits for a chunk that is being written. Sent again, it does nothing.
+--
+-- $1 org   $2 run
+WITH run AS MATERIALIZED (
+    SELECT r.org_id, r.id FROM batch_runs AS r
+    WHERE r.org_id = $1 AND r.id = $2 AND r.cancel_requested_at IS NOT NULL
+    FOR UPDATE
+),
+latched AS (
+    UPDATE batch_runs AS r
+    SET total = r.tasks, latched_at = now(), closed_at = coalesce(r.closed_at, now())
+    FROM run
+    WHERE r.org_id = run.org_id AND r.id = run.id AND r.latched_at IS NULL
+    RETURNING r.id
+),
+ended AS (
+    UPDATE batch_parts AS p
+    SET state = 'done', updated_at = now()
+    FROM run
+    WHERE p.org_id = run.org_id AND p.run_id = run.id AND p.state IN ('pending', 'failed')
+    RETURNING p.id
+)
+SELECT (SELECT count(*) FROM latched) AS latched, (SELECT count(*) FROM ended) AS parts

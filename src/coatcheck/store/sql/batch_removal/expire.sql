@@ -1,0 +1,31 @@
+-- Batches whose retention has ended are removed like those that somebody deleted. Their idempotency
+-- keys are free again, as those of jobs are. So are those with a list that could not be taken in, and
+-- that nobody has done anything about for long: they would never end.
+--
+-- $1 batches at most   $2 seconds that a failed list waits for somebody
+WITH old AS MATERIALIZED (
+    SELECT b.org_id, b.id
+    FROM batches AS b
+    WHERE b.expires_at IS NOT NULL AND b.expires_at <= now() AND b.deleted_at IS NULL
+    ORDER BY b.expires_at
+    LIMIT $1::integer
+    FOR UPDATE SKIP LOCKED
+),
+stuck AS MATERIALIZED (
+    SELECT b.org_id, b.id
+    FROM (
+        SELECT p.org_id, p.batch_id, p.run_id
+        FROM batch_parts AS p
+        WHERE p.state = 'failed'
+          AND p.updated_at < now() - $2::double precision * interval '1 second'
+        LIMIT $1::integer
+    ) AS p
+    JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id AND b.current_run = p.run_id
+    WHERE b.deleted_at IS NULL
+    FOR UPDATE OF b SKIP LOCKED
+)
+UPDATE batches AS b
+SET deleted_at = now(), updated_at = now(), idempotency_key = NULL
+FROM (SELECT * FROM old UNION SELECT * FROM stuck) AS o
+WHERE b.org_id = o.org_id AND b.id = o.id
+RETURNING b.id

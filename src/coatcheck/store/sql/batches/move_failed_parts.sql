@@ -1,0 +1,17 @@
+-- What could not be taken into a run is taken into the next one, from where it stopped. What was
+-- taken in of it stays with the run before, and is part of what a rerun takes from there.
+--
+-- Their places come after the rerun's own part. One that is a rerun itself goes on taking from the run
+-- that it took from.   $1 org   $2 old run   $3 new run
+UPDATE batch_parts AS p
+SET run_id = $3, state = 'pending', position = p.position + 1, redrives = p.redrives + 1,
+    error_code = NULL, error_message = NULL, ingest_job = NULL, updated_at = now(),
+    source_run = CASE WHEN p.source = 'rerun' THEN coalesce(p.source_run, old.parent_run) END,
+    source_selection = CASE
+        WHEN p.source = 'rerun' AND p.source_run IS NULL THEN old.selection
+        ELSE p.source_selection
+    END
+FROM batch_runs AS old
+WHERE p.org_id = $1 AND p.run_id = $2 AND p.state = 'failed'
+  AND old.org_id = p.org_id AND old.id = p.run_id
+RETURNING p.id

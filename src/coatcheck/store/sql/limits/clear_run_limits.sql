@@ -1,0 +1,6 @@
+-- Take the limits of one run away, and what was noted under them.
+--
+-- $1 organisation, $2 run
+WITH ended (org_id, run_id) AS (SELECT $1::text COLLATE "C", $2::uuid),
+/* include limits/clear_run.sql */
+SELECT FROM ended

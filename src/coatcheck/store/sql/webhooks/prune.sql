@@ -1,0 +1,56 @@
+-- Delete from the log what ended long ago, and targets that nothing refers to any more. A target that
+-- something does refer to is looked at again when it has been unused for as long once more.
+--
+-- Nobody loses a target that they name meanwhile: they found it young, or have set used_at, and then
+-- it is passed over or no longer old here (webhooks/enlist.sql).
+--
+-- $1 seconds that the log is kept   $2 seconds that an unused target is kept   $3 rows at most
+WITH old AS MATERIALIZED (
+    SELECT d.org_id, d.id
+    FROM webhook_deliveries AS d
+    WHERE d.ended_at IS NOT NULL
+      AND d.ended_at <= now() - $1::double precision * interval '1 second'
+    ORDER BY d.ended_at
+    LIMIT $3::integer
+    FOR UPDATE SKIP LOCKED
+),
+deliveries_gone AS (
+    DELETE FROM webhook_deliveries AS d
+    USING old AS o
+    WHERE d.org_id = o.org_id AND d.id = o.id
+    RETURNING d.id
+),
+aged AS MATERIALIZED (
+    SELECT t.org_id, t.id
+    FROM webhook_targets AS t
+    WHERE t.used_at <= now() - $2::double precision * interval '1 second'
+    ORDER BY t.used_at
+    LIMIT $3::integer
+    FOR UPDATE SKIP LOCKED
+),
+judged AS MATERIALIZED (
+    SELECT a.org_id, a.id,
+           EXISTS (
+               SELECT FROM webhook_deliveries AS d WHERE d.org_id = a.org_id AND d.target_id = a.id
+           )
+           OR EXISTS (
+               SELECT FROM job_webhooks AS w WHERE w.org_id = a.org_id AND w.target_id = a.id
+           )
+           OR EXISTS (
+               SELECT FROM batches AS b WHERE b.org_id = a.org_id AND b.webhook_target = a.id
+           ) AS wanted
+    FROM aged AS a
+),
+kept AS (
+    UPDATE webhook_targets AS t
+    SET used_at = now()
+    FROM judged AS j
+    WHERE j.wanted AND t.org_id = j.org_id AND t.id = j.id
+),
+targets_gone AS (
+    DELETE FROM webhook_targets AS t
+    USING judged AS j
+    WHERE NOT j.wanted AND t.org_id = j.org_id AND t.id = j.id
+)
+SELECT (SELECT count(*) FROM deliveries_gone)::integer AS deliveries,
+       (SELECT count(*) FROM judged)::integer AS targets

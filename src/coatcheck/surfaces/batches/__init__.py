@@ -1,0 +1,1 @@
+"""The batches surface: a job of one task or a million."""

@@ -1,0 +1,91 @@
+"""The lines of an export, as bytes. There are a million of them: each is put together, not built.
+
+What goes in as JSON (results, artifacts) comes out as it is, but on one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from coatcheck.domain.batches import TaskStatus
+from coatcheck.encoding import encode
+from coatcheck.store.batch_exports import ListedLine
+
+Show = Callable[[bytes], bytes]
+"""What a caller is shown of a result."""
+
+
+def as_it_is(result: bytes) -> bytes:
+    return result
+
+
+def result_lines(rows: Sequence[Any], show: Show = as_it_is) -> bytes:
+    """Tasks that succeeded: rows of ``batch_exports.ended``."""
+    lines: list[bytes] = []
+    shown_at: dict[datetime, bytes] = {}
+    for uuid, index, custom_id, attempts, finished_at, result, _, _, artifacts in rows:
+        moment = shown_at.get(finished_at)
+        if moment is None:
+            moment = shown_at[finished_at] = encode(finished_at)
+        value = b"null" if result is None else _on_one_line(show(result))
+        lines.append(
+            b'{"id":"%b","index":%d,"custom_id":%b,"status":"succeeded","result":%b,'
+            b'"attempts":%d,"finished_at":%b%b}\n'
+            % (
+                uuid.hex.encode(),
+                index,
+                b"null" if custom_id is None else encode(custom_id),
+                value,
+                attempts,
+                moment,
+                b"" if artifacts is None else b',"artifacts":' + _on_one_line(artifacts.encode()),
+            )
+        )
+    return b"".join(lines)
+
+
+def error_lines(rows: Sequence[Any], status: TaskStatus) -> bytes:
+    """Tasks that failed or were cancelled: rows of ``batch_exports.ended``."""
+    name = encode(status)
+    lines: list[bytes] = []
+    shown_at: dict[datetime, bytes] = {}
+    for uuid, index, custom_id, attempts, finished_at, _, code, message, artifacts in rows:
+        moment = shown_at.get(finished_at)
+        if moment is None:
+            moment = shown_at[finished_at] = encode(finished_at)
+        lines.append(
+            b'{"id":"%b","index":%d,"custom_id":%b,"status":%b,'
+            b'"error":{"code":%b,"message":%b},"attempts":%d,"finished_at":%b%b}\n'
+            % (
+                uuid.hex.encode(),
+                index,
+                b"null" if custom_id is None else encode(custom_id),
+                name,
+                encode(code),
+                encode(message),
+                attempts,
+                moment,
+                b"" if artifacts is None else b',"artifacts":' + _on_one_line(artifacts.encode()),
+            )
+        )
+    return b"".join(lines)
+
+
+def bad_line_lines(rows: Sequence[ListedLine]) -> bytes:
+    """Lines that are no tasks. ``part`` counts the lists of the run from 1."""
+    return b"".join(
+        b'{"part":%d,"line":%d,"error":{"code":%b,"message":%b}}\n'
+        % (row.part, row.line, encode(row.code), encode(row.message))
+        for row in rows
+    )
+
+
+def _on_one_line(json: bytes) -> bytes:
+    """The same JSON without line breaks, which it can only have between its parts."""
+    if b"\n" in json or b"\r" in json:
+        return msgspec.json.format(json, indent=-1)
+    return json

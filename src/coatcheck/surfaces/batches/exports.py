@@ -1,0 +1,131 @@
+"""Exports: all results of a run in one zip, written by a worker, fetched by a signed URL."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Final
+
+from coatcheck.control.call import Call
+from coatcheck.control.job_answers import RETRY_AFTER_HEADER
+from coatcheck.control.json_bodies import check_content_type
+from coatcheck.control.operations import ULID, Answer, Operation, Parameter, RequestBody
+from coatcheck.control.problems import MEDIA_TYPE, Problem
+from coatcheck.control.reply import Reply, json_reply
+from coatcheck.control.struct_bodies import read_as_written
+from coatcheck.domain.batches import ExportView
+from coatcheck.domain.identity import Scope
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
+from coatcheck.surfaces.batches import showing, words
+from coatcheck.surfaces.batches.reading import JOB, JOB_ID
+from coatcheck.surfaces.batches.request import ExportOrder
+from coatcheck.surfaces.batches.scene import Scene, run_of
+
+_PATH: Final = f"{JOB}/exports"
+_ONE: Final = f"{_PATH}/{{export_id}}"
+_ZIP: Final = "application/zip"
+_RETRY_AFTER: Final = (b"retry-after", b"2")
+
+
+class Exports:
+    """The routes of a job's exports."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def create(self, call: Call) -> Reply:
+        """Ask for an export of what has ended of a run."""
+        view = await self._scene.job(call)
+        run = run_of(view, await _wanted_run(call), "body")
+        made = await self._scene.batches.exports.create(view, run, request_id=call.request_id)
+        shown = showing.export(made, await self._url(made))
+        headers = [(b"location", shown.urls.poll.encode("ascii")), _RETRY_AFTER]
+        return json_reply(shown, HTTPStatus.ACCEPTED, headers)
+
+    async def show(self, call: Call) -> Reply:
+        view = await self._scene.job(call)
+        found = await self._scene.batches.exports.get(view, call.params["export_id"])
+        headers = [_RETRY_AFTER] if found.state == "pending" else []
+        return json_reply(showing.export(found, await self._url(found)), headers=headers)
+
+    async def page(self, call: Call) -> Reply:
+        view = await self._scene.job(call)
+        found = await self._scene.batches.exports.list(view)
+        items = [showing.export(each, await self._url(each)) for each in found]
+        return json_reply(words.ExportPage(items))
+
+    async def _url(self, export: ExportView) -> str | None:
+        """Where the zip is fetched, for as long as it is kept."""
+        if export.blob_key is None or export.expires_at is None:
+            return None
+        seconds = int((export.expires_at - datetime.now(UTC)).total_seconds())
+        if seconds < 1:
+            return None
+        name = f"{to_text(export.batch)}-{to_text(export.run)}.zip"
+        signed = await self._scene.engine.signer.signed_get(
+            export.blob_key, seconds, file_name=name, media_type=_ZIP
+        )
+        return signed.url
+
+
+async def _wanted_run(call: Call) -> str | None:
+    body = await call.body(PAYLOAD_BYTES_MAX)
+    if not body:
+        return None
+    check_content_type(call)
+    return read_as_written(body, ExportOrder).run
+
+
+def operations(scene: Scene) -> list[Operation]:
+    exports = Exports(scene)
+    export_id = Parameter("export_id", "path", "The export's id.", ULID)
+    return [
+        Operation(
+            methods=("POST",),
+            path=_PATH,
+            name="create_export",
+            summary="Have the results of a run written to a zip.",
+            description="Of a run that goes on, it holds what has ended by then.",
+            handler=exports.create,
+            access=Scope.SUBMIT,
+            tag="batches",
+            parameters=(JOB_ID,),
+            body=RequestBody("Which run; the current one, if none.", ExportOrder, required=False),
+            answers=(
+                Answer(
+                    HTTPStatus.ACCEPTED,
+                    "A worker writes it.",
+                    words.Export,
+                    headers=RETRY_AFTER_HEADER | {"Location": "Where to ask for the export."},
+                ),
+                Answer(
+                    HTTPStatus.UNPROCESSABLE_ENTITY, "A field does not fit.", Problem, MEDIA_TYPE
+                ),
+            ),
+        ),
+        Operation(
+            methods=("GET",),
+            path=_PATH,
+            name="exports",
+            summary="The exports of a job, newest first.",
+            handler=exports.page,
+            access=Scope.READ,
+            tag="batches",
+            parameters=(JOB_ID,),
+            answers=(Answer(HTTPStatus.OK, "The exports.", words.ExportPage),),
+        ),
+        Operation(
+            methods=("GET",),
+            path=_ONE,
+            name="export",
+            summary="An export, with where its zip is once it was written.",
+            handler=exports.show,
+            access=Scope.READ,
+            tag="batches",
+            parameters=(JOB_ID, export_id),
+            answers=(
+                Answer(HTTPStatus.OK, "The export.", words.Export, headers=RETRY_AFTER_HEADER),
+            ),
+        ),
+    ]

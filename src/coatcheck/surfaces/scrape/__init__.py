@@ -1,0 +1,1 @@
+"""The service ``scrape``: pages fetched as jobs, their bodies kept as artifacts."""

@@ -1,0 +1,133 @@
+"""Content codings undone piece by piece, so that a small body cannot fill the memory."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+ACCEPT_ENCODING: Final = "gzip, deflate"
+"""What servers are told that can be unpacked here."""
+
+_PIECE_BYTES: Final = 256 * 1024
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_RAW: Final = -zlib.MAX_WBITS
+
+
+class BodyCorrupt(Exception):
+    """The bytes are not what their coding says they are, or some are missing."""
+
+
+class Unpacker(Protocol):
+    """Takes a body as it was sent; gives it as it was meant."""
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """What the next bytes amount to, a bounded piece at a time. Raises BodyCorrupt."""
+        ...
+
+    def end(self) -> None:
+        """There is no more. Raises BodyCorrupt if there should be."""
+        ...
+
+
+def unpacker(coding: str) -> Unpacker | None:
+    """The unpacker for a ``Content-Encoding``; None if there is none."""
+    match coding.strip().lower():
+        case "" | "identity":
+            return _Identity()
+        case "gzip" | "x-gzip":
+            return _Gzip()
+        case "deflate":
+            return _Deflate()
+        case _:
+            return None
+
+
+class _Identity:
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        yield data
+
+    def end(self) -> None:
+        pass
+
+
+class _Zlib:
+    """One stream of zlib's."""
+
+    def __init__(self, window_bits: int) -> None:
+        self._stream = zlib.decompressobj(window_bits)
+        self.begun = False
+
+    @property
+    def ended(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def rest(self) -> bytes:
+        """What came after the stream's end."""
+        return self._stream.unused_data
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        self.begun = True
+        while True:
+            try:
+                piece = self._stream.decompress(data, _PIECE_BYTES)
+            except zlib.error as error:
+                raise BodyCorrupt from error
+            data = self._stream.unconsumed_tail
+            if piece:
+                yield piece
+            # A full piece may not be all: zlib has taken the last bytes in, and gives no more.
+            if not data and len(piece) < _PIECE_BYTES:
+                return
+
+
+class _Gzip:
+    """Any number of members, one after the other, and perhaps padding after the last."""
+
+    def __init__(self) -> None:
+        self._member = _Zlib(_GZIP)
+        self._over = False
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        while data and not self._over:
+            if self._member.ended:
+                if not data.startswith(b"\x1f"):
+                    self._over = True
+                    return
+                self._member = _Zlib(_GZIP)
+            yield from self._member.pieces(data)
+            data = self._member.rest if self._member.ended else b""
+
+    def end(self) -> None:
+        if self._member.begun and not self._member.ended:
+            raise BodyCorrupt
+
+
+class _Deflate:
+    """zlib's format, as the standard says; or a bare deflate stream, as some servers send."""
+
+    def __init__(self) -> None:
+        self._stream: _Zlib | None = None
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        if not data:
+            return
+        if self._stream is None:
+            self._stream = _Zlib(zlib.MAX_WBITS if _opens_zlib(data) else _RAW)
+        if not self._stream.ended:
+            yield from self._stream.pieces(data)
+
+    def end(self) -> None:
+        if self._stream is not None and not self._stream.ended:
+            raise BodyCorrupt
+
+
+def _opens_zlib(data: bytes) -> bool:
+    """Whether these could be the first bytes of zlib's format: deflate, and a window it knows."""
+    method, window = data[0] & 0x0F, data[0] >> 4
+    return method == zlib.DEFLATED and window <= 7 and (len(data) < 2 or _is_checked(data))
+
+
+def _is_checked(data: bytes) -> bool:
+    return int.from_bytes(data[:2], "big") % 31 == 0

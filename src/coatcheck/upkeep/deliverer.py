@@ -1,0 +1,247 @@
+"""Delivers webhooks: takes what is due, posts many at once, and says what became of each.
+
+It runs on every server at once. Each delivery is under a lease of its own while it is posted, and
+every mark names that lease: a server that dies, or stalls for longer than its lease, is taken over
+from, and its late marks change nothing. So a delivery may be made twice, and has the same id then.
+
+A receiver that is slow or dead holds up nobody else: it has few of the places, fewer once it fails,
+and so has its organisation (``store/sql/webhooks/claim.sql``).
+
+A notification of changed jobs makes it look at once; looking every second is what it relies on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import ClassVar, Final
+from uuid import uuid4
+
+from coatcheck.domain.errors import BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.webhooks import POST_SECONDS_MAX, Status, message_id, retry_seconds
+from coatcheck.egress import Guard
+from coatcheck.engine.notices import Render
+from coatcheck.engine.webhook_secrets import WebhookSecrets
+from coatcheck.settings import Settings
+from coatcheck.store import webhooks
+from coatcheck.store.channels import CHANGED
+from coatcheck.store.faults import retried
+from coatcheck.store.group_commit import Coalescer
+from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.listen import Listener
+from coatcheck.store.webhooks import Claimed, Mark, Room
+from coatcheck.telemetry import metrics
+from coatcheck.upkeep.loop import Loop
+from coatcheck.upkeep.poster import Answer, Poster
+
+_log = logging.getLogger(__name__)
+
+PLACES: Final = 128
+_PLACES_OF_FAILING: Final = PLACES // 2
+_PER_ORG: Final = 64
+_PER_TARGET: Final = 4
+_TARGETS_MAX: Final = 1_000
+"""Targets that one look passes through; the next goes on after them."""
+LEASE_SECONDS: Final = 60.0
+"""A post takes 15 seconds at most; rendering and marking have the rest."""
+_RENDER_SECONDS_MAX: Final = 20.0
+_LOOK_SECONDS: Final = 1.0
+_LOOK_SECONDS_MIN: Final = 0.02
+"""Between two looks: what comes meanwhile shares the next."""
+_REST_PER_CLAIM: Final = 3
+"""With a thousand receivers and a million messages waiting a claim is dear: the end of every post
+must not lead to one."""
+_NOT_NOW: Final = (BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown)
+"""What is nobody's fault but ours, and passes."""
+_MARKS_MAX: Final = 200
+_DISABLED_ROWS_MAX: Final = 500
+
+
+class Deliverer(Loop):
+    """Posts webhooks until stopped. ``render`` makes their bodies (``engine/notices.py``)."""
+
+    name: ClassVar[str] = "deliverer"
+    elected: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        settings: Settings,
+        render: Render,
+        *,
+        guard: Guard | None = None,
+        post_seconds_max: float = POST_SECONDS_MAX,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        dsn = settings.database_url
+        super().__init__(Line(dsn, name="deliverer", server_settings=PINNED_PLANS))
+        self._mark_line = Line(dsn, name="deliverer marks", server_settings=PINNED_PLANS)
+        self._listener = Listener(dsn, {CHANGED: self._heard}, on_gap=self.wake)
+        self._render = render
+        self._poster = Poster(
+            guard or Guard(settings.egress_allow),
+            WebhookSecrets(settings.require("key_pepper")),
+            seconds_max=post_seconds_max,
+        )
+        self._lease_seconds = lease_seconds
+        self._marks: Coalescer[Mark, bool] = Coalescer(self._mark, rows_max=_MARKS_MAX)
+        self._posts: set[asyncio.Task[None]] = set()
+        self._failing = 0
+        self._has_disabled = False
+        self._claim_seconds = 0.0
+        self._cursor = webhooks.FIRST
+        self._awake = asyncio.Event()
+
+    async def begin(self) -> None:
+        """Listen, and start."""
+        await self._listener.start()
+        self.start()
+
+    async def stop(self) -> None:
+        """Take no more, let those under way end, close."""
+        await super().stop()
+        await self.idle()
+        await self._listener.stop()
+        await self._marks.drain()
+        await self._poster.close()
+        await self._mark_line.close()
+        await self._line.close()
+
+    def wake(self) -> None:
+        """Look as soon as may be."""
+        self._awake.set()
+
+    async def idle(self) -> None:
+        """Wait until nothing is being posted."""
+        while self._posts:
+            await asyncio.wait(self._posts)
+
+    async def rest(self, seconds: float) -> None:
+        await asyncio.sleep(max(_LOOK_SECONDS_MIN, _REST_PER_CLAIM * self._claim_seconds))
+        try:
+            async with asyncio.timeout(seconds):
+                await self._awake.wait()
+        except TimeoutError:
+            pass  # the usual way to look again
+
+    async def tick(self) -> float:
+        """Begin to post what is due, as far as there is room."""
+        self._awake.clear()
+        if self._has_disabled:
+            self._has_disabled = False
+            await webhooks.end_disabled(self._line, _DISABLED_ROWS_MAX)
+        self._claim_seconds = 0.0
+        due = await webhooks.next_due_seconds(self._line)
+        if due is None or due > 0:
+            return _LOOK_SECONDS if due is None else min(due, _LOOK_SECONDS)
+        places = PLACES - len(self._posts)
+        if places <= 0:
+            return _LOOK_SECONDS  # the end of a post wakes us
+        room = Room(places, max(0, _PLACES_OF_FAILING - self._failing), _PER_ORG, _PER_TARGET)
+        began = time.monotonic()
+        claimed, self._cursor = await webhooks.claim(
+            self._line,
+            room,
+            uuid4(),
+            lease_seconds=self._lease_seconds,
+            after=self._cursor,
+            targets_max=_TARGETS_MAX,
+        )
+        self._claim_seconds = time.monotonic() - began
+        for delivery in claimed:
+            self._begin(delivery)
+        # There may be more targets than one look passes through.
+        return _LOOK_SECONDS if self._cursor == webhooks.FIRST else 0.0
+
+    def _heard(self, _: str) -> None:
+        self.wake()
+
+    def _begin(self, delivery: Claimed) -> None:
+        post = asyncio.create_task(self._deliver(delivery), name="webhook")
+        self._posts.add(post)
+        post.add_done_callback(self._ended)
+        metrics.set_webhooks_posting(len(self._posts))
+
+    def _ended(self, post: asyncio.Task[None]) -> None:
+        self._posts.discard(post)
+        metrics.set_webhooks_posting(len(self._posts))
+        self.wake()  # there is room for one more
+
+    async def _deliver(self, delivery: Claimed) -> None:
+        began = time.monotonic()
+        self._failing += delivery.failing
+        try:
+            answer = await self._post(delivery)
+            mark = _judged(delivery, answer, random.random())
+            held = await self._marks.ask(mark)
+        except _NOT_NOW as error:
+            # Its lease ends, and it is delivered again, by whoever is there then.
+            _log.warning("a webhook is left to its lease: %s", error, extra=_fields(delivery))
+            return
+        finally:
+            self._failing -= delivery.failing
+        self._has_disabled |= mark.status is Status.DISABLED
+        _report(mark, held=held, seconds=time.monotonic() - began)
+
+    async def _post(self, delivery: Claimed) -> Answer:
+        """What came of it. Raises one of ``_NOT_NOW`` if it was not posted, and is to be."""
+        try:
+            async with asyncio.timeout(_RENDER_SECONDS_MAX):
+                body = await self._render(delivery.notice)
+            return await self._poster.post(delivery, body)
+        except _NOT_NOW:
+            raise
+        except TimeoutError:
+            raise DatabaseUnavailable("what it is to say could not be read in time") from None
+        except Exception as error:  # noqa: BLE001 - a defect must not be tried every minute for ever
+            # Without its text, which may quote what is not ours to log.
+            _log.error(
+                "a webhook could not be sent: %s", type(error).__name__, extra=_fields(delivery)
+            )
+            return Answer(None, "it could not be sent, for a reason on our side")
+
+    async def _mark(self, marks: list[Mark]) -> list[bool]:
+        held = await retried(lambda: webhooks.mark(self._mark_line, marks))
+        return [mark.claimed.notice.id in held for mark in marks]
+
+
+def _judged(delivery: Claimed, answer: Answer, luck: float) -> Mark:
+    """What an answer means for its delivery."""
+    status, delay = Status.PENDING, None
+    if answer.error is None:
+        status = Status.DELIVERED
+    elif answer.is_gone:
+        status = Status.DISABLED
+    else:
+        delay = retry_seconds(delivery.tries + 1, luck, answer.asked_seconds)
+        if delay is None:
+            status = Status.EXHAUSTED
+    return Mark(delivery, status, answer.status, answer.error, delay, answer.asked_seconds)
+
+
+def _report(mark: Mark, *, held: bool, seconds: float) -> None:
+    outcome = "retried" if mark.status is Status.PENDING else mark.status.value
+    metrics.record_webhook_post(outcome if held else "lost", seconds)
+    if mark.status is Status.DELIVERED:
+        return
+    level = logging.INFO if mark.status is Status.PENDING else logging.WARNING
+    _log.log(
+        level,
+        "a webhook was not taken: %s",
+        mark.error,
+        extra={"outcome": outcome, **_fields(mark.claimed)},
+    )
+
+
+def _fields(delivery: Claimed) -> dict[str, object]:
+    """What a log line may say of a delivery: never its URL, whose query may be a secret."""
+    notice = delivery.notice
+    return {
+        "webhook_id": message_id(notice.id),
+        "event": notice.event,
+        "subject": to_text(notice.subject),
+        "org": notice.org,
+        "tries": delivery.tries + 1,
+    }

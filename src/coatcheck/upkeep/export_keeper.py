@@ -1,0 +1,30 @@
+"""Removes exports whose time is up, and says of those that nobody will write that they failed."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.store import batch_exports
+from coatcheck.store.line import Line
+from coatcheck.upkeep.loop import Loop
+
+_ROWS_MAX: Final = 100
+_LOOK_SECONDS: Final = 2.0
+
+
+class ExportKeeper(Loop):
+    name: ClassVar[str] = "export keeper"
+
+    def __init__(self, line: Line, blobs: BlobContainer) -> None:
+        super().__init__(line)
+        self._blobs = blobs
+
+    async def tick(self) -> float:
+        failed = await batch_exports.fail_lost(self._line, _ROWS_MAX)
+        expired = await batch_exports.expired(self._line, _ROWS_MAX)
+        # Nobody is shown them any more. Blobs go first: while there is a row, it is tried again.
+        await self._blobs.delete([one.blob_key for one in expired if one.blob_key is not None])
+        if expired:
+            await batch_exports.delete(self._line, expired)
+        return 0.0 if _ROWS_MAX in (failed, len(expired)) else _LOOK_SECONDS

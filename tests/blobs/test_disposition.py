@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coatcheck.blobs.disposition import attachment
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        (None, "attachment"),
+        ("", "attachment"),
+        ("export.zip", 'attachment; filename="export.zip"'),
+        ("two words.txt", 'attachment; filename="two words.txt"'),
+        ("ä.txt", "attachment; filename=\"_.txt\"; filename*=UTF-8''%C3%A4.txt"),
+        ("../../etc/passwd", 'attachment; filename=".._.._etc_passwd"'),
+        ('a".txt', "attachment; filename=\"a_.txt\"; filename*=UTF-8''a%22.txt"),
+        ("a\r\nb: c", "attachment; filename=\"a__b_ c\"; filename*=UTF-8''a%0D%0Ab%3A%20c"),
+    ],
+)
+def test_a_download_has_its_name(name: str | None, header: str) -> None:
+    assert attachment(name) == header
+
+
+@given(st.text(st.characters()))
+def test_no_name_leaves_the_header(name: str) -> None:
+    header = attachment(name)
+    assert header.isascii()
+    assert header.isprintable()
+    assert header.startswith("attachment")
+    assert header.count('"') in (0, 2)
+    assert "/" not in header
+    assert "\\" not in header

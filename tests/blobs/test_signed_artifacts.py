@@ -1,0 +1,35 @@
+"""A file that a job made, fetched by somebody who has its URL and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urljoin
+
+import httpx2
+
+from coatcheck import Job, Service
+from tests.blobs.stores import BlobStore
+from tests.surfaces.house import House
+
+lab = Service("lab")
+
+
+@lab.post("/draw")
+async def draw(job: Job) -> None:
+    await job.attach("naïve plan.svg", b"<svg/>", media_type="image/svg+xml")
+
+
+async def test_an_artifact_is_downloaded_under_its_name_from_any_store(
+    dsn: str, tmp_path: Path, blob_store: BlobStore
+) -> None:
+    async with House(dsn, tmp_path, blob_url=blob_store.url) as house:
+        await house.work(lab)
+        ticket = await house.engine.submit("lab.post__draw")
+        await house.engine.wait(ticket.id)
+        [artifact] = await house.engine.artifacts(ticket.id)
+        signed = await house.engine.sign_artifact(artifact, 60)
+        async with httpx2.AsyncClient(trust_env=False) as stranger:
+            answer = await stranger.get(urljoin(str(house.http.base_url), signed.url))
+    assert (answer.status_code, answer.content) == (200, b"<svg/>")
+    assert answer.headers["Content-Type"] == "image/svg+xml"
+    assert "filename*=UTF-8''na%C3%AFve%20plan.svg" in answer.headers["Content-Disposition"]

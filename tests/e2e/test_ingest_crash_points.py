@@ -1,0 +1,255 @@
+"""Kills the worker, and PostgreSQL, at every point of taking a list in, of a latch and of a rerun.
+
+Afterwards no task is there twice, none is missing, the total is right, and the run completes once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.blobs.keys import list_key
+from coatcheck.blobs.pieces import store_pieces
+from coatcheck.domain.batches import BatchStatus, BatchView, NewPart, Selection
+from coatcheck.domain.ids import new_id, to_text
+from coatcheck.encoding import encode
+from coatcheck.store import reports
+from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.store.line import Line
+from coatcheck.store.migrate import migrate
+from coatcheck.surfaces.batches.executor import BatchExecutor
+from coatcheck.upkeep.sweeper import Sweeper
+from tests.e2e.faults.laboratory import Laboratory
+from tests.e2e.faults.process import new_batch
+from tests.e2e.faults.services import lab
+from tests.e2e.test_batch_crash_points import KILLED, ORG, ends, is_consistent
+from tests.waiting import eventually_async
+
+INGEST_POINTS = {
+    "ingest.chunk_not_committed": (1, 2),
+    "ingest.chunk_committed": (1, 2, 3),
+    "ingest.before_latch": (1,),
+    "ingest.latched": (1,),
+    "rerun.chunk_not_committed": (1,),
+    "rerun.chunk_committed": (1,),
+    "reconcile.before_resubmit": (1,),
+}
+"""Each point, and at which passing of it to die."""
+
+TASKS = 50
+BAD_LINES = 5
+LINE_BYTES = 200_000
+"""So long that the list is of several chunks: a chunk has 4 MiB."""
+
+GATE = 4712
+"""The advisory lock that holds a statement up."""
+HELD_UP_AT = {
+    "a chunk": "NEW.tasks > OLD.tasks AND OLD.tasks > 0",
+    "the latch": "NEW.latched_at IS NOT NULL AND OLD.latched_at IS NULL AND NEW.number = 1",
+    "a rerun": "NEW.number = 2 AND NEW.tasks > OLD.tasks",
+}
+"""What PostgreSQL is killed in the middle of, by which update of the run it is known."""
+
+
+@pytest.fixture
+async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
+    async with Laboratory(dsn, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def laboratory_on_own_server(
+    pg_server: EmbeddedPostgres, tmp_path: Path
+) -> AsyncIterator[Laboratory]:
+    await migrate(pg_server.dsn)
+    async with Laboratory(pg_server.dsn, tmp_path) as opened:
+        yield opened
+        if not pg_server.is_running():
+            await asyncio.to_thread(pg_server.start)
+
+
+async def create(laboratory: Laboratory) -> str:
+    """A batch whose list, of several chunks and with bad lines, waits to be taken in."""
+    new = new_batch(None)
+    part = new_id()
+    line = encode(laboratory.payload())
+    line = line[:-1] + b" " * (LINE_BYTES - len(line)) + b"}\n"
+
+    async def body() -> AsyncIterator[bytes]:
+        for number in range(TASKS):
+            yield line
+            if number % (TASKS // BAD_LINES) == 0:
+                yield b"oops\n"
+
+    deployment = await _deployment(laboratory)
+    stored = await store_pieces(
+        laboratory.engine.blobs, list_key(deployment, new.uuid, part), body()
+    )
+    await laboratory.engine.batches.create(
+        new,
+        NewPart(
+            part,
+            "pieces",
+            source_key=stored.key,
+            source_pieces=stored.pieces,
+            source_bytes=stored.size,
+        ),
+    )
+    return to_text(new.uuid)
+
+
+@asynccontextmanager
+async def everybody_works(laboratory: Laboratory) -> AsyncIterator[None]:
+    """Upkeep, and a worker for lists and one for tasks, in this process."""
+    laboratory.start_upkeep()
+    await laboratory.start_worker(lab)
+    async with BatchExecutor(laboratory.settings()) as executor:
+        worker = await laboratory.run_worker(executor.worker())
+        yield
+        await laboratory.drain(worker)
+
+
+async def the_dead_are_silent(laboratory: Laboratory) -> None:
+    """Nobody that died will be heard of again: let their leases end now."""
+    await laboratory.sql.execute("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
+
+
+async def converged(
+    laboratory: Laboratory, batch: str, runs: int = 1, *, ran_once: bool = True
+) -> BatchView:
+    view = await ends(laboratory, batch)
+    assert view.status is BatchStatus.COMPLETED
+    assert len(view.runs) == runs
+    for run in view.runs:
+        assert (run.counts.total, run.counts.succeeded) == (TASKS, TASKS)
+    assert (view.runs[0].lines, view.runs[0].bad_lines) == (TASKS + BAD_LINES, BAD_LINES)
+    bad, _ = await laboratory.engine.batches.dead_letters.bad_lines(view, view.runs[0])
+    assert [each.line for each in bad] == [2, 13, 24, 35, 46]
+    ran = len(laboratory.executions())
+    assert ran == TASKS * runs if ran_once else ran >= TASKS * runs, "each task ran"
+    await is_consistent(laboratory, view)
+    await _sweep(laboratory)
+    assert [path for path in (laboratory.folder / "blobs").rglob("*") if path.is_file()] == []
+    return view
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [
+        (point, nth)
+        for point, passings in INGEST_POINTS.items()
+        for nth in passings
+        if point.startswith("ingest.")
+    ],
+)
+async def test_a_list_is_taken_in_once_though_its_worker_dies_at(
+    laboratory: Laboratory, point: str, nth: int
+) -> None:
+    batch = await create(laboratory)
+    process = laboratory.start("batch_worker", crash_at=f"{point}:{nth}")
+    assert await process.exit() == KILLED, process.log
+    await the_dead_are_silent(laboratory)
+
+    async with everybody_works(laboratory):
+        await converged(laboratory, batch)
+    print(f"{point}:{nth}: died there, {TASKS} tasks, one completion")
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", ["rerun.chunk_not_committed", "rerun.chunk_committed"])
+async def test_a_rerun_is_taken_in_once_though_its_worker_dies_at(
+    laboratory: Laboratory, point: str
+) -> None:
+    batch = await create(laboratory)
+    async with everybody_works(laboratory):
+        await converged(laboratory, batch)
+    await laboratory.engine.batches.rerun(batch, Selection(), org=ORG)
+    process = laboratory.start("batch_worker", crash_at=f"{point}:1")
+    assert await process.exit() == KILLED, process.log
+    await laboratory.sql.execute(
+        "UPDATE workers SET last_seen_at = now() - interval '1 hour' WHERE endpoints = $1",
+        await laboratory.sql.fetchval("SELECT endpoints FROM workers ORDER BY boot DESC LIMIT 1"),
+    )
+
+    async with BatchExecutor(laboratory.settings()) as executor:
+        worker = await laboratory.run_worker(executor.worker())
+        await converged(laboratory, batch, runs=2)
+        await laboratory.drain(worker)
+
+
+@pytest.mark.crash
+async def test_a_lost_list_is_found_though_the_one_who_found_it_first_dies(
+    laboratory: Laboratory,
+) -> None:
+    batch = await create(laboratory)
+    await laboratory.sql.execute("DELETE FROM jobs")
+    process = laboratory.start("upkeep", crash_at="reconcile.before_resubmit:1")
+    assert await process.exit() == KILLED, process.log
+    assert await laboratory.sql.fetchval("SELECT count(*) FROM jobs") == 0
+
+    async with everybody_works(laboratory):
+        await converged(laboratory, batch)
+    assert await laboratory.sql.fetchval("SELECT redrives FROM batch_parts") == 1
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("what", sorted(HELD_UP_AT))
+async def test_a_list_is_taken_in_once_though_postgresql_dies_in_the_middle_of(
+    laboratory_on_own_server: Laboratory, pg_server: EmbeddedPostgres, what: str
+) -> None:
+    laboratory = laboratory_on_own_server
+    await laboratory.sql.execute(
+        f"""
+        CREATE FUNCTION wait_for_the_gate() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_advisory_xact_lock({GATE}); RETURN NEW; END $$;
+        CREATE TRIGGER wait_for_the_gate BEFORE UPDATE ON batch_runs FOR EACH ROW
+        WHEN ({HELD_UP_AT[what]})
+        EXECUTE FUNCTION wait_for_the_gate()
+        """
+    )
+    batch = await create(laboratory)
+    await laboratory.sql.execute("SELECT pg_advisory_lock($1)", GATE)
+
+    async with everybody_works(laboratory):
+        if what == "a rerun":
+            await converged(laboratory, batch)
+            await laboratory.engine.batches.rerun(batch, Selection(), org=ORG)
+        await laboratory.seen_waiting("coatcheck ingest")
+        await asyncio.to_thread(pg_server.kill)  # and with it goes the gate
+        await asyncio.to_thread(pg_server.start)
+        await laboratory.reconnect()
+        # A claim that went with the server may have been acted on: execution is at least once.
+        runs = 2 if what == "a rerun" else 1
+        await converged(laboratory, batch, runs, ran_once=False)
+
+
+async def _deployment(laboratory: Laboratory) -> UUID:
+    line = Line(laboratory.dsn, name="deployment")
+    try:
+        return await reports.deployment(line)
+    finally:
+        await line.close()
+
+
+async def _sweep(laboratory: Laboratory) -> None:
+    """Sweep orphans, however young. A list that was taken in is one, if it was not deleted."""
+    line = Line(laboratory.dsn, name="sweep")
+    blobs = BlobContainer.open(laboratory.settings().blob_url)
+
+    async def done() -> bool:
+        left: int = await laboratory.sql.fetchval(
+            "SELECT count(*) FROM jobs WHERE run_id IS NULL AND finished_at IS NULL"
+        )
+        return left == 0
+
+    await eventually_async(done, "no ingest job is left over")
+    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await line.close()

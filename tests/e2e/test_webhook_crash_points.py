@@ -1,0 +1,69 @@
+"""Kills a server at each crash point of a delivery; the receiver is told all the same.
+
+Before the post: once. After it was answered, and before that was noted: twice, under one id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from coatcheck.engine.webhook_secrets import WebhookSecrets
+from tests.e2e.faults.laboratory import Laboratory
+from tests.egress.upstream_server import UpstreamServer, upstream_server
+from tests.surfaces.house import PEPPER
+from tests.waiting import eventually_async
+from tests.webhooks.post_office import verified
+
+KILLED = 137
+WEBHOOK_POINTS = {"webhook.before_post": 1, "webhook.after_2xx": 2}
+"""Each point, and how often the receiver is told."""
+SETTINGS = {"key_pepper": PEPPER, "egress_allow": "127.0.0.1"}
+STATUS = "SELECT status FROM webhook_deliveries"
+
+
+@pytest.fixture
+async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
+    async with Laboratory(dsn, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[UpstreamServer]:
+    async with upstream_server() as server:
+        yield server
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", sorted(WEBHOOK_POINTS))
+async def test_a_webhook_is_delivered_after_a_crash_at(
+    laboratory: Laboratory, receiver: UpstreamServer, point: str
+) -> None:
+    ticket = await laboratory.engine.submit(
+        "lab.post__note", laboratory.payload(), delay=3_600, webhook_url=receiver.url()
+    )
+    await laboratory.engine.cancel(ticket.id)
+    process = laboratory.start("deliver", crash_at=f"{point}:1", **SETTINGS)
+    assert await process.exit() == KILLED, process.log
+    assert len(receiver.requests) == WEBHOOK_POINTS[point] - 1
+    assert await laboratory.sql.fetchval(STATUS) == "pending"
+
+    # Its server will never be heard of again: let the lease end now, by the database's clock.
+    await laboratory.sql.execute("UPDATE webhook_deliveries SET due_at = now()")
+    other = laboratory.start("deliver", **SETTINGS)
+
+    async def delivered() -> bool:
+        return bool(await laboratory.sql.fetchval(STATUS) == "delivered")
+
+    await eventually_async(delivered, "the delivery is noted")
+    assert await other.terminate() == 0, other.log
+    assert len(receiver.requests) == WEBHOOK_POINTS[point]
+    assert len({request.header("webhook-id") for request in receiver.requests}) == 1
+    secret = WebhookSecrets(PEPPER).text("default", 1)
+    bodies = [verified(request, secret) for request in receiver.requests]
+    assert all(body["data"]["id"] == ticket.id for body in bodies)
+    tries = await laboratory.sql.fetchval("SELECT tries FROM webhook_deliveries")
+    assert tries == 1, "a crash is no try of the receiver's"
+    print(f"{point}: died there with {KILLED}, told {len(receiver.requests)} times")

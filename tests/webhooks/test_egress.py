@@ -1,0 +1,75 @@
+"""Webhooks go where they may: asked when a job is handed in, and again for every connection."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from coatcheck.domain.errors import UrlForbidden
+from coatcheck.egress import Guard
+from coatcheck.egress.addresses import Address
+from tests.contract.things_service import things
+from tests.egress.upstream_server import UpstreamServer
+from tests.surfaces.graphs.archives import PROGRAM, post, zipped
+from tests.webhooks.post_office import ORG, PostOffice, status
+
+SUBMIT = f"/api/v1/orgs/{ORG}/services/things/async/thing"
+FORBIDDEN = [
+    "http://10.0.0.1/",
+    "https://10.0.0.1/",
+    "https://127.0.0.2/",
+    "https://169.254.169.254/latest",
+    "https://[::1]/",
+    "https://user:password@example.com/",
+    "https://example.com:22/",
+    "ftp://example.com/",
+    "example.com",
+    "",
+]
+
+
+@pytest.mark.parametrize("url", FORBIDDEN)
+async def test_a_url_that_may_not_be_called_is_refused_with_its_job(
+    office: PostOffice, url: str
+) -> None:
+    await office.house.work(things)
+    answer = await office.house.http.post(SUBMIT, headers={"X-Webhook-Url": url})
+    assert (answer.status_code, answer.json()["code"]) == (422, "url_forbidden")
+    archive = await post(office.house.http, zipped(PROGRAM), "k", X_Webhook_Url=url)
+    assert (archive.status_code, archive.json()["code"]) == (422, "url_forbidden")
+    assert await office.sql.fetchval("SELECT count(*) FROM jobs") == 0
+    assert await office.sql.fetchval("SELECT count(*) FROM webhook_targets") == 0
+
+
+@pytest.mark.parametrize("url", ["ftp://example.com/", "https://a@example.com/", "https://x/#y"])
+async def test_the_engine_refuses_what_is_no_plain_url(office: PostOffice, url: str) -> None:
+    with pytest.raises(UrlForbidden, match="webhook_url"):
+        await office.submit(url)
+
+
+async def test_a_name_that_leads_inside_by_now_is_not_called(
+    office: PostOffice, receiver: UpstreamServer
+) -> None:
+    async def rebound(host: str, port: int, timeout: float | None) -> list[Address]:
+        return [ip_address("127.0.0.1")]
+
+    ticket = await office.ended(f"https://hooks.example.com:{receiver.port}/")
+    async with office.deliverer(guard=Guard(resolver=rebound)) as deliverer:
+        await office.deliver_due(deliverer)
+    item = await office.delivery_of(ticket)
+    assert item["last_error"] == "The URL leads to an address that is not public."
+    assert (item["status"], item["tries"]) == ("pending", 1)
+    assert receiver.connections == 0
+
+
+async def test_a_redirect_to_the_inside_is_not_followed(
+    office: PostOffice, receiver: UpstreamServer
+) -> None:
+    inside = receiver.url("/inside")
+    receiver.answer = status("307 Over there", Location=inside)
+    ticket = await office.ended(receiver.url())
+    async with office.deliverer() as deliverer:
+        await office.deliver_due(deliverer)
+    assert (await office.delivery_of(ticket))["last_status_code"] == 307
+    assert [request.target for request in receiver.requests] == ["/"]

@@ -1,0 +1,113 @@
+"""What signs webhooks: an organisation's own secret, and for a day the one before."""
+
+from __future__ import annotations
+
+import pytest
+from standardwebhooks import WebhookVerificationError
+
+from coatcheck.domain.identity import ALL_SCOPES, Scope
+from coatcheck.domain.webhooks import PREVIOUS_SECRET_SECONDS
+from coatcheck.engine.webhook_secrets import WebhookSecrets
+from tests.egress.upstream_server import UpstreamServer
+from tests.surfaces.house import PEPPER, bearer
+from tests.webhooks.post_office import ORG, PostOffice, verified
+
+SECRET = f"/api/v1/orgs/{ORG}/webhooks/secret"
+
+
+async def rotated(office: PostOffice) -> dict[str, str]:
+    answer = await office.house.http.post(f"{SECRET}/rotate")
+    assert answer.status_code == 200, answer.text
+    shown: dict[str, str] = answer.json()
+    return shown
+
+
+async def a_message(office: PostOffice, receiver: UpstreamServer, org: str = ORG) -> None:
+    receiver.requests.clear()
+    await office.put(receiver.url(), org=org)
+    async with office.deliverer() as deliverer:
+        await office.deliver_due(deliverer)
+    assert len(receiver.requests) == 1
+
+
+async def test_the_secret_is_shown_to_admins_and_stays_the_same(office: PostOffice) -> None:
+    first = await office.secret()
+    assert first == await office.secret()
+    assert first["secret"].startswith("whsec_")
+    assert set(first) == {"secret"}
+    member = await office.house.create_key(scopes=ALL_SCOPES - {Scope.ADMIN})
+    for method, path in (("GET", SECRET), ("POST", f"{SECRET}/rotate")):
+        refused = await office.house.http.request(method, path, headers=bearer(member))
+        assert refused.status_code == 403
+    answer = await office.house.http.get(SECRET)
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_after_a_rotation_both_secrets_verify_and_no_other(
+    office: PostOffice, receiver: UpstreamServer
+) -> None:
+    old = (await office.secret())["secret"]
+    shown = await rotated(office)
+    assert shown["previous"] == old
+    assert shown["secret"] != old
+    assert shown == await office.secret()
+    await a_message(office, receiver)
+    (request,) = receiver.requests
+    assert len((request.header("webhook-signature") or "").split(" ")) == 2
+    assert verified(request, shown["secret"]) == verified(request, old)
+    with pytest.raises(WebhookVerificationError):
+        verified(request, WebhookSecrets(PEPPER).text(ORG, 3))
+
+
+async def test_the_one_before_signs_for_a_day(office: PostOffice, receiver: UpstreamServer) -> None:
+    old = (await office.secret())["secret"]
+    new = (await rotated(office))["secret"]
+    await office.sql.execute(
+        "UPDATE webhook_secrets SET rotated_at = now() - $1 * interval '1 second'",
+        float(PREVIOUS_SECRET_SECONDS),
+    )
+    assert await office.secret() == {"secret": new}
+    await a_message(office, receiver)
+    (request,) = receiver.requests
+    assert verified(request, new)
+    with pytest.raises(WebhookVerificationError):
+        verified(request, old)
+
+
+async def test_two_rotations_in_a_row_leave_the_first_behind(
+    office: PostOffice, receiver: UpstreamServer
+) -> None:
+    first = (await office.secret())["secret"]
+    second = (await rotated(office))["secret"]
+    third = await rotated(office)
+    assert third["previous"] == second
+    await a_message(office, receiver)
+    (request,) = receiver.requests
+    assert verified(request, second) == verified(request, third["secret"])
+    with pytest.raises(WebhookVerificationError):
+        verified(request, first)
+
+
+async def test_a_message_that_was_changed_or_is_another_organisation_s_does_not_verify(
+    office: PostOffice, receiver: UpstreamServer
+) -> None:
+    mine = (await office.secret())["secret"]
+    await a_message(office, receiver, org="another")
+    (request,) = receiver.requests
+    with pytest.raises(WebhookVerificationError):
+        verified(request, mine)
+    theirs = WebhookSecrets(PEPPER).text("another", 1)
+    assert verified(request, theirs)
+    forged = type(request)(request.method, request.target, request.headers, request.body + b" ")
+    with pytest.raises(WebhookVerificationError):
+        verified(forged, theirs)
+
+
+def test_secrets_differ_by_pepper_organisation_and_generation() -> None:
+    texts = {
+        WebhookSecrets(pepper).text(org, generation)
+        for pepper in ("p" * 32, "q" * 32)
+        for org in ("a", "b", "1\0a")
+        for generation in (1, 2, 11)
+    }
+    assert len(texts) == 18

@@ -1,0 +1,121 @@
+"""Workers keep to the rates of runs, and look again when a token is there: not sooner or later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from coatcheck import Service
+from coatcheck.domain.ids import new_id
+from coatcheck.domain.limits import RATE_BURST_SECONDS
+from coatcheck.store import leases
+from coatcheck.store.channels import READY
+from coatcheck.store.limits import set_run_limits
+from tests.waiting import eventually_async
+from tests.worker.workshop import Workshop
+
+NO_POLL = {"poll_seconds_min": 3_600.0, "poll_seconds_max": 3_600.0}
+"""Nothing is found by polling while the test lasts."""
+
+
+def scraper() -> Service:
+    service = Service("lab")
+
+    @service.post("/scrape")
+    async def scrape() -> None:
+        return None
+
+    return service
+
+
+async def put_run(workshop: Workshop, tasks: int, keys: Sequence[str], **rates: float) -> UUID:
+    """A run with so many tasks for each key, written past the engine: nobody is told."""
+    run = new_id()
+    none: dict[str, Any] = {"concurrency": None, "per_second": None, "key_per_second": None}
+    async with workshop.sql.transaction():
+        await set_run_limits(workshop.sql, "default", run, **(none | rates))
+        await workshop.sql.execute(
+            """
+            INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload)
+            SELECT 'default', gen_random_uuid(), 'standard', 3, 'lab.post__scrape',
+                   $1 || '/' || key, '{}'
+            FROM unnest($2::text[]) AS key, generate_series(1, $3::integer)
+            """,
+            run.hex,
+            keys,
+            tasks,
+        )
+    return run
+
+
+async def tell(workshop: Workshop) -> None:
+    await workshop.sql.execute(f"NOTIFY {READY}")
+
+
+async def ended(workshop: Workshop, tasks: int) -> None:
+    async def all_of_them() -> bool:
+        query = "SELECT count(*) FROM jobs WHERE state = 'completed'"
+        return bool(await workshop.sql.fetchval(query) == tasks)
+
+    await eventually_async(all_of_them, f"{tasks} tasks are completed")
+
+
+@pytest.mark.parametrize(
+    ("keys", "rates"),
+    [
+        (["a"], {"per_second": 20.0}),
+        (["a", "b"], {"key_per_second": 10.0}),
+        (["a", "b"], {"per_second": 16.0, "key_per_second": 10.0}),
+    ],
+    ids=["of the run", "of each key", "of both"],
+)
+async def test_tasks_under_a_rate_are_started_when_it_allows_without_any_poll(
+    keys: list[str], rates: dict[str, float], workshop: Workshop
+) -> None:
+    for _ in range(2):
+        await workshop.start_worker(scraper(), **NO_POLL)
+    await put_run(workshop, 8, keys, **rates)
+    began = await workshop.sql.fetchval("SELECT clock_timestamp()")
+    await tell(workshop)
+    await ended(workshop, 8 * len(keys))
+
+    rate = min(rates.get("per_second", 1e9), len(keys) * rates.get("key_per_second", 1e9))
+    now = await workshop.sql.fetchval("SELECT clock_timestamp()")
+    elapsed = (now - began).total_seconds()
+    assert 8 * len(keys) <= len(keys) + rate * (elapsed + RATE_BURST_SECONDS)
+
+
+async def test_limits_that_nobody_told_of_are_found_by_polling(workshop: Workshop) -> None:
+    """Whoever creates a run may end before it tells the workers."""
+    await workshop.start_worker(scraper(), poll_seconds_min=0.05)
+    await put_run(workshop, 2, ["a", "b"], concurrency=1)
+    await ended(workshop, 4)
+
+
+async def test_a_worker_whose_runs_wait_for_nothing_does_not_look_again(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims: list[float | None] = []
+    claim_limited = leases.claim_limited
+
+    async def noted(line: Any, order: leases.ClaimOrder) -> Any:
+        claimed = await claim_limited(line, order)
+        claims.append(order.look_again_seconds)
+        return claimed
+
+    monkeypatch.setattr(leases, "claim_limited", noted)
+    worker = await workshop.start_worker(scraper(), **NO_POLL)
+    await put_run(workshop, 4, ["a"], per_second=5.0)
+    await tell(workshop)
+    await ended(workshop, 4)
+    counter = worker._counter
+
+    async def at_rest() -> bool:
+        return counter.quiet and not counter._work_may_wait and counter._look_again_at is None
+
+    await eventually_async(at_rest, "nothing but a poll would make the worker look")
+    assert any(seconds is not None for seconds in claims), "it was told of tokens to come"
+    assert len(claims) <= 2 + 4 * 4, "for each task: its token, its claim, its end, and one more"
