@@ -7,7 +7,8 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-TEST_WORKERS_MAX ?= 8
+# Two for each core: a test of processes waits for half of its time.
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
@@ -30,7 +31,7 @@ up: setup ## start everything on an embedded PostgreSQL; ARGS="--data DIR --port
 	@$(BIN)/coatcheck up $(ARGS)
 
 test: setup-dev azurite corpus ## run the tests; ARGS="-k name" to choose
-	$(BIN)/pytest -n logical --maxprocesses $(TEST_WORKERS_MAX) $(ARGS)
+	$(BIN)/pytest -n $(TEST_WORKERS) $(ARGS)
 
 lint: setup-dev ## check style and formatting, and that the two clients agree
 	$(BIN)/ruff check .

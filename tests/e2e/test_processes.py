@@ -108,7 +108,7 @@ def test_a_worker_ends_well_at_sigterm_and_warns_of_a_misspelt_setting(
         ) in messages(log)
 
 
-def test_a_worker_is_registered_for_archives_only_once_its_services_can_be_called(
+def test_a_worker_is_registered_for_anything_else_only_once_its_services_can_be_called(
     dsn: str, tmp_path: Path
 ) -> None:
     """`coatcheck up` takes any worker's registration for the sign that all is ready."""
@@ -121,16 +121,19 @@ def test_a_worker_is_registered_for_archives_only_once_its_services_can_be_calle
         COATCHECK_LOG_FORMAT="json",
     ) as (process, log):
 
-        def both_ready() -> list[list[str]] | None:
+        def all_ready() -> list[list[str]] | None:
             assert process.poll() is None, log.read_text()
             whole = log.read_text().rpartition("\n")[0].splitlines()
             lines = [json.loads(line) for line in whole if line.startswith("{")]
             told = [line["endpoints"] for line in lines if line["message"] == "worker ready"]
-            return told if len(told) == 2 else None
+            return told if len(told) == 3 else None
 
-        services, archives = eventually(both_ready, "both workers are ready")
+        services, *others = eventually(all_ready, "every worker of the process is ready")
         assert "demo.post__echo" in services
-        assert "graphs.post__call" in archives
+        assert {name for other in others for name in other} >= {
+            "graphs.post__call",
+            "batches.post__ingest",
+        }
 
 
 @pytest.mark.parametrize("command", ["serve", "worker", "migrate"])
