@@ -31,8 +31,7 @@ up: setup ## start everything on an embedded PostgreSQL; ARGS="--data DIR --port
 	@$(BIN)/coatcheck up $(ARGS)
 
 test: setup-dev azurite corpus ## run the tests; ARGS="-k name" to choose
-	@# What fails in the crowd is tried once more by itself: many of these tests start processes and wait.
-	$(BIN)/pytest -n $(TEST_WORKERS) $(ARGS) || $(BIN)/pytest --last-failed --last-failed-no-failures none $(ARGS)
+	$(BIN)/pytest -n $(TEST_WORKERS) $(ARGS)
 
 lint: setup-dev ## check style and formatting, and that the two clients agree
 	$(BIN)/ruff check .

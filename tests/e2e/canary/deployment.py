@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,9 @@ from coatcheck.domain.api_keys import mint
 from coatcheck.domain.identity import ALL_SCOPES
 from coatcheck.domain.tenants import OrgLimits
 from coatcheck.store import tenants
+from coatcheck.store.election import Election
 from coatcheck.store.line import Line
+from coatcheck.upkeep.forgetter import Forgetter
 from coatcheck.upkeep.sweeper import Sweeper
 from tests.e2e.conftest import free_port
 from tests.e2e.programs import environment
@@ -119,6 +122,16 @@ class Deployment:
         """Wait until it has died where it was told to."""
         status = await asyncio.to_thread(process.wait, LIMIT_SECONDS)
         assert status in (KILLED, -9), self.logs()
+
+    @asynccontextmanager
+    async def no_forgetter(self) -> AsyncIterator[None]:
+        """Nobody's upkeep is elected to delete inputs meanwhile: it is left to the worker."""
+        line = Line(self._dsn, name="forgetter's election")
+        try:
+            assert await Election(line, Forgetter.name).won()
+            yield
+        finally:
+            await line.close()
 
     async def bury(self) -> None:
         """Every worker that there is has died."""
