@@ -30,7 +30,9 @@ async def test_a_packed_body_is_kept_unpacked(
     assert await scraping.body(view) == TEXT
 
 
-@pytest.mark.parametrize("body", [b"no gzip at all", gzip.compress(TEXT)[:-9]])
+@pytest.mark.parametrize(
+    "body", [b"no gzip at all", gzip.compress(TEXT)[:-9]], ids=["plain", "cut"]
+)
 async def test_a_body_that_cannot_be_unpacked_is_tried_again(
     scraping: Scraping, site: UpstreamServer, body: bytes
 ) -> None:
@@ -78,7 +80,7 @@ async def test_a_fetch_may_ask_for_less(
     assert view.error_code == ("body_too_large" if state is State.FAILED else None)
 
 
-@pytest.mark.parametrize("after", [b"", gzip.compress(b"")])
+@pytest.mark.parametrize("after", [b"", gzip.compress(b"")], ids=["nothing", "another"])
 async def test_an_endless_body_is_cut_off(
     dsn: str, tmp_path: Path, site: UpstreamServer, after: bytes
 ) -> None:
