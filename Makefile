@@ -31,7 +31,7 @@ up: setup ## start everything on an embedded PostgreSQL; ARGS="--data DIR --port
 	@$(BIN)/coatcheck up $(ARGS)
 
 test: setup-dev azurite corpus ## run the tests; ARGS="-k name" to choose
-	$(BIN)/pytest -n $(TEST_WORKERS) $(ARGS)
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS)
 
 lint: setup-dev ## check style and formatting, and that the two clients agree
 	$(BIN)/ruff check .

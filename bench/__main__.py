@@ -15,6 +15,8 @@ from bench.chart import write_chart
 from bench.contenders import CONTENDERS, REFERENCE
 from bench.contenders.contract import Contender, StoreKind
 from bench.http import wrk
+from bench.llm import amounts as llm_amounts
+from bench.llm.report import llm_tables, write_llm
 from bench.options import Options, parse
 from bench.postgres import Postgres
 from bench.processes import Processes
@@ -27,7 +29,7 @@ from bench.sizes import FULL, QUICK
 from bench.stores import Stores
 from bench.targets import OURS
 
-OURS_ALONE = {Scenario.HTTP, Scenario.BATCHES}
+OURS_ALONE = {Scenario.HTTP, Scenario.BATCHES, Scenario.LLM}
 WRK_MISSING = "wrk is not installed and could not be"
 REDIS_MISSING = "redis-server is not installed and could not be"
 
@@ -59,6 +61,7 @@ async def run(options: Options, folder: Path) -> Results:
             scenarios,
             QUICK if options.quick else FULL,
             _amounts(options),
+            _chats(options),
             Stores(postgres, redis),
             processes,
             folder,
@@ -82,6 +85,10 @@ async def run(options: Options, folder: Path) -> Results:
 
 def _amounts(options: Options) -> amounts.Amounts:
     return amounts.QUICK if options.quick else amounts.FULL
+
+
+def _chats(options: Options) -> llm_amounts.Amounts:
+    return llm_amounts.QUICK if options.quick else llm_amounts.FULL
 
 
 def _concerned(options: Options) -> tuple[Contender, ...]:
@@ -115,13 +122,18 @@ async def _redis_line(redis: RedisServer | None) -> str | None:
     return f"{await redis.version()}, unix socket, {settings}"
 
 
-def write(results: Results, output: Path, tasks: amounts.Amounts) -> list[str]:
+def write(
+    results: Results, output: Path, tasks: amounts.Amounts, chats: llm_amounts.Amounts
+) -> list[str]:
     """Writes the report's files, as far as there is something to report; their names."""
     output.mkdir(parents=True, exist_ok=True)
     written = []
     if results.batches:
         write_batches(output, results, tasks)
         written += ["batches.md", "batches.json"]
+    if results.llm:
+        write_llm(output, results, chats)
+        written += ["llm.md", "llm.json"]
     if results.rounds or results.http:
         _write_latest(results, output)
         written += ["latest.md", "latest.json", "latest.png"]
@@ -158,10 +170,10 @@ def main() -> int:
     finally:
         shutil.rmtree(folder)
     contenders = [contender for contender in CONTENDERS if contender.name in results.rounds]
-    tables = [figure_table(results, contenders), batches_tables(results)]
+    tables = [figure_table(results, contenders), batches_tables(results), llm_tables(results)]
     print("\n\n".join(each for each in tables if each))
     if options.output is not None:
-        written = write(results, options.output, _amounts(options))
+        written = write(results, options.output, _amounts(options), _chats(options))
         print(f"\nwritten to {options.output}: {', '.join(written) or 'nothing'}")
     return 1 if results.failures else 0
 

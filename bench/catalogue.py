@@ -15,6 +15,7 @@ class Scenario(StrEnum):
     CLAIM = "claim"
     HTTP = "http"
     BATCHES = "batches"
+    LLM = "llm"
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,8 @@ def parse(arguments: Sequence[str]) -> Options:
     scenarios = tuple(
         Scenario(name) for name in _chosen(parser, "--scenarios", chosen.scenarios, list(Scenario))
     )
-    # The batches alone are whole: they have a report of their own.
-    is_whole = set(scenarios) in (set(Scenario), {Scenario.BATCHES})
+    # The batches alone, or the llm scenario, are whole: they have reports of their own.
+    is_whole = set(scenarios) in (set(Scenario), {Scenario.BATCHES}, {Scenario.LLM})
     partial = chosen.quick or chosen.only is not None or not is_whole
     return Options(
         rounds=rounds,

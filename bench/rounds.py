@@ -19,6 +19,9 @@ from bench.http.figures import HttpFigure
 from bench.http.paced import NotServedError
 from bench.http.scenario import HttpRound
 from bench.http.wrk import RefusedError
+from bench.llm import amounts as llm_amounts
+from bench.llm.figures import LlmFigure
+from bench.llm.scenario import LlmRound
 from bench.measure import percentile
 from bench.processes import ChildEndedError, Processes
 from bench.progress_lines import ProgressLines
@@ -52,6 +55,7 @@ class Rounds:
         scenarios: Sequence[Scenario],
         sizes: Sizes,
         amounts: Amounts,
+        chats: llm_amounts.Amounts,
         stores: Stores,
         processes: Processes,
         folder: Path,
@@ -61,6 +65,7 @@ class Rounds:
         self._scenarios = scenarios
         self._sizes = sizes
         self._amounts = amounts
+        self._chats = chats
         self._stores = stores
         self._processes = processes
         self._folder = folder
@@ -91,6 +96,9 @@ class Rounds:
                     continue
                 if scenario is Scenario.BATCHES:
                     await self._batches()
+                    continue
+                if scenario is Scenario.LLM:
+                    await self._llm()
                     continue
                 for contender in order:
                     clients[contender.name] = await self._turn(scenario, clients[contender.name])
@@ -134,6 +142,19 @@ class Rounds:
         self.results.batches[figure].append(value)
         self._lines.note(f"    {figure}: {value:,.1f}")
 
+    async def _llm(self) -> None:
+        if not any(contender.name == OURS for contender in self._contenders):
+            return
+        try:
+            await LlmRound(self._stores.postgres, self._processes, self._chats, self._add_llm).run()
+        except (*CONTENDER_FAULTS, NotServedError) as fault:
+            self.results.failures["llm"].append(str(fault))
+            self._lines.fault("llm", Scenario.LLM, fault)
+
+    def _add_llm(self, figure: LlmFigure, value: float) -> None:
+        self.results.llm[figure].append(value)
+        self._lines.note(f"    {figure}: {value:,.1f}")
+
     async def _turn(self, scenario: Scenario, client: ClientProcess) -> ClientProcess:
         """One contender's turn at one scenario; returns its client for the next."""
         contender = client.contender
@@ -175,7 +196,7 @@ class Rounds:
                     costs = await claim_history(context)
                     self._add(context, catalogue.CLAIM_EMPTY, costs.empty)
                     self._add(context, catalogue.CLAIM_HISTORY, costs.with_history)
-            case Scenario.HTTP | Scenario.BATCHES:
+            case Scenario.HTTP | Scenario.BATCHES | Scenario.LLM:
                 raise AssertionError("not a contender's turn")
 
     async def _drain(self, context: Context, figure: catalogue.Figure, workers: int) -> None:

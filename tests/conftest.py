@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -19,11 +18,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.store.embedded import EmbeddedPostgres
 from tests.blobs.stores import KINDS, BlobStore, blob_store_of
-from tests.postgres_keeper import Databases, run
+from tests.postgres_keeper import Databases
 
 SESSION_DIR_VARIABLE = "COATCHECK_TEST_SESSION_DIR"
 KEEPER = Path(__file__).with_name("postgres_keeper.py")
@@ -31,6 +31,10 @@ KEEPER_POLL_SECONDS = 0.02
 MEMORY_BYTES_MIN = 8 * 2**30
 
 _session_lock = pytest.StashKey[int]()
+
+# How fast values are drawn and tried says more of a busy machine than of them.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -110,10 +114,8 @@ def start_keeper(session_dir: Path) -> None:
 @pytest.fixture
 async def dsn(databases: Databases) -> AsyncIterator[str]:
     """The URL of a fresh, migrated database that no other test sees."""
-    name = f"test_{secrets.token_hex(8)}"
-    await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
-    yield databases.dsn_of(name)
-    await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
+    async with databases.fresh() as made:
+        yield made
 
 
 @pytest.fixture(params=KINDS)
@@ -148,7 +150,7 @@ def pg_server(data_root: Path) -> Iterator[EmbeddedPostgres]:
 
     Its `coatcheck` database is empty: a test that wants tables migrates it.
     """
-    subprocess.run(["cp", "-a", first_boot(), data_root / "data"], check=True)
+    copy_first_boot(data_root / "data")
     server = EmbeddedPostgres(data_root / "data")
     server.start()
     yield server
@@ -157,8 +159,13 @@ def pg_server(data_root: Path) -> Iterator[EmbeddedPostgres]:
     server.stop()
 
 
+def copy_first_boot(data: Path) -> None:
+    """Make a data folder as it is after its first boot: the faster start."""
+    subprocess.run(["cp", "-a", first_boot(), data], check=True)
+
+
 def first_boot() -> Path:
-    """A data folder after its first boot, made once a session: copying it is the faster start."""
+    """A data folder after its first boot, made once a session."""
     session_dir = Path(os.environ[SESSION_DIR_VARIABLE])
     booted = session_dir / "booted"
     with (session_dir / "booted.lock").open("w") as booting:

@@ -17,7 +17,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -49,6 +49,26 @@ class Databases:
 
     def dsn_of(self, database: str) -> str:
         return urlunsplit(urlsplit(self.maintenance_dsn)._replace(path=f"/{database}"))
+
+    @contextlib.asynccontextmanager
+    async def fresh(self) -> AsyncIterator[str]:
+        """The URL of a new, migrated database, which is dropped afterwards."""
+        name = f"test_{secrets.token_hex(8)}"
+        # Its files as they are: by way of the log, as usual, each page is written twice.
+        await run(
+            self.maintenance_dsn,
+            f"CREATE DATABASE {name} TEMPLATE {self.template} STRATEGY FILE_COPY",
+        )
+        yield self.dsn_of(name)
+        await run(self.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[str]:
+        """As ``fresh``, for a fixture that outlives the event loop of a test."""
+        with asyncio.Runner() as runner:
+            making = self.fresh()
+            yield runner.run(making.__aenter__())
+            runner.run(making.__aexit__(None, None, None))
 
     @classmethod
     def read(cls, session_dir: Path) -> Databases:

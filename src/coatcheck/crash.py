@@ -60,6 +60,10 @@ CRASH_POINTS: Final = frozenset(
         "batch.remove_chunk_deleted",
         "webhook.before_post",
         "webhook.after_2xx",
+        "llm.claimed",
+        "llm.chunk_stored",
+        "llm.answered",
+        "llm.stream_sent",
     }
 )
 """Every point there is. The sweep in tests/e2e kills at each of them."""

@@ -14,7 +14,7 @@ the job is finished.
 from __future__ import annotations
 
 import io
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NoReturn, Protocol, final
@@ -149,6 +149,7 @@ class Job:
         "_cancel_event",
         "_cancel_requested",
         "_id",
+        "_on_started",
         "_reporter",
         "attempt",
         "endpoint",
@@ -182,6 +183,7 @@ class Job:
         self.temp_dir = temp_dir
         self._reporter = reporter
         self._id: str | None = None
+        self._on_started: Callable[[], None] | None = None
         self._cancel_requested = False
         self._cancel_event: asyncio.Event | None = None
 
@@ -196,6 +198,15 @@ class Job:
         return text
 
     # What the handler reports
+
+    def started(self) -> Awaitable[None]:
+        """Say that the work itself has begun, in an endpoint declared with ``starts_itself``.
+
+        Its job is shown as ``processing`` from now on. There is nothing to wait for.
+        """
+        if self._on_started is not None:
+            self._on_started()
+        return DONE
 
     def progress(self, fraction: float, note: str | None = None) -> Awaitable[None]:
         """Say how far the job is: ``fraction`` from 0 to 1, and a note of at most 1,000 characters.
@@ -293,6 +304,10 @@ class Job:
     def reporter(self) -> Reporter:
         """For the worker: where this job's reports go."""
         return self._reporter
+
+    def tell_start(self, on_started: Callable[[], None]) -> None:
+        """For the worker, on its event loop: what to call when the handler says it has begun."""
+        self._on_started = on_started
 
     def report_through(self, reporter: Reporter) -> None:
         """For the worker: from now on reports go there."""

@@ -66,8 +66,12 @@ class Flavour:
         return await asyncio.to_thread(list, jobs)
 
     @property
-    def batches(self) -> BatchesFlavour:
-        return BatchesFlavour(self)
+    def batches(self) -> PartFlavour:
+        return PartFlavour(self, self.client.batches)
+
+    @property
+    def webhooks(self) -> PartFlavour:
+        return PartFlavour(self, self.client.webhooks)
 
     async def close(self) -> None:
         if isinstance(self.client, AsyncClient):
@@ -76,14 +80,15 @@ class Flavour:
             self.client.close()
 
 
-class BatchesFlavour:
-    """``client.batches`` behind the same face."""
+class PartFlavour:
+    """``client.batches`` or ``client.webhooks`` behind the same face."""
 
-    def __init__(self, flavour: Flavour) -> None:
+    def __init__(self, flavour: Flavour, part: Any) -> None:
         self._flavour = flavour
+        self._part = part
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._flavour.client.batches, name)
+        method = getattr(self._part, name)
 
         async def run(*args: Any, **options: Any) -> Any:
             return await self._flavour.do(method, *args, **options)
@@ -92,7 +97,7 @@ class BatchesFlavour:
 
     async def all(self, name: str, *args: Any, **options: Any) -> list[Any]:
         """Everything that a method iterates over."""
-        items = getattr(self._flavour.client.batches, name)(*args, **options)
+        items = getattr(self._part, name)(*args, **options)
         if isinstance(self._flavour.client, AsyncClient):
             return [item async for item in items]
         return await asyncio.to_thread(list, items)

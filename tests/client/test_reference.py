@@ -25,6 +25,12 @@ from coatcheck.client import (
     Page,
     Progress,
     UsageDay,
+    WebhookDelivery,
+    WebhookEndpoint,
+    WebhookEvent,
+    WebhookMessage,
+    Webhooks,
+    WebhookSecret,
 )
 from tests.markdown import REPOSITORY
 
@@ -61,6 +67,17 @@ def test_every_method_for_batches_is_in_the_reference_with_its_arguments(name: s
     assert [each for each in names if each not in ("*", "")] == taken
 
 
+@pytest.mark.parametrize("name", [name for name in vars(Webhooks) if not name.startswith("_")])
+def test_every_method_for_webhooks_is_in_the_reference_with_its_arguments(name: str) -> None:
+    said = re.search(rf"`webhooks\.{name}\((.*?)\)`", REFERENCE)
+    assert said is not None
+    names = [argument.partition("=")[0].strip() for argument in said[1].split(",")]
+    taken = [
+        each for each in inspect.signature(getattr(Webhooks, name)).parameters if each != "self"
+    ]
+    assert [each for each in names if each not in ("*", "")] == taken
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -78,6 +95,11 @@ def test_every_method_for_batches_is_in_the_reference_with_its_arguments(name: s
         Page,
         Progress,
         UsageDay,
+        WebhookDelivery,
+        WebhookEndpoint,
+        WebhookEvent,
+        WebhookMessage,
+        WebhookSecret,
     ],
 )
 def test_every_field_of_an_answer_is_in_the_reference(kind: type) -> None:

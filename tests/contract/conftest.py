@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from examples.ollama_upstream import OllamaUpstream
+from tests.contract.chat_estate import CHAT_MODEL, EMBED_MODEL, PICTURE_MODEL
 from tests.contract.estate import Estate
 from tests.egress.upstream_server import upstream_server
 from tests.surfaces.house import House
@@ -13,9 +15,18 @@ STRIPE_SECRET = "whsec_that_is_only_ever_used_in_tests"
 
 
 @pytest.fixture
-async def house(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
+async def models() -> AsyncIterator[OllamaUpstream]:
+    served = [CHAT_MODEL, EMBED_MODEL, PICTURE_MODEL]
+    async with OllamaUpstream(served, tokens_per_second=0) as upstream:
+        yield upstream
+
+
+@pytest.fixture
+async def house(dsn: str, tmp_path: Path, models: OllamaUpstream) -> AsyncIterator[House]:
     """A deployment that serves every route that there is: with billing on, Stripe's as well."""
-    async with House(dsn, tmp_path, stripe_webhook_secret=STRIPE_SECRET) as opened:
+    async with House(
+        dsn, tmp_path, stripe_webhook_secret=STRIPE_SECRET, llm_url=models.url
+    ) as opened:
         yield opened
 
 

@@ -15,9 +15,10 @@ from coatcheck.control.operations import EVERY_METHOD, Operation
 from coatcheck.domain import api_keys, ids
 from coatcheck.domain.identity import ALL_SCOPES, Scope
 from coatcheck.domain.webhooks import message_id
-from coatcheck.store import uploads, webhooks
+from coatcheck.store import uploads
 from coatcheck.surfaces.served import SURFACES
 from tests.contract.batch_estate import BatchEstate, open_batch, stuck_batch
+from tests.contract.chat_estate import ended_chats, waiting_chat
 from tests.contract.things_service import things
 from tests.surfaces.graphs.archives import post, zipped
 from tests.surfaces.house import House, bearer
@@ -49,8 +50,12 @@ class Estate:
     waiting_job: Possession
     ended_graph_job: Possession
     waiting_graph_job: Possession
+    ended_chat: Possession
+    waiting_chat: Possession
     key_id: Possession
     delivery: Possession
+    webhook_endpoint: Possession
+    """One that is fetched from."""
     blob_token: Possession
     upload_token: Possession
     batches: Mapping[str, BatchEstate]
@@ -83,9 +88,20 @@ class Estate:
                 await waiting_graph_job(house, stranger),
                 fresh_id(),
             ),
+            ended_chat=Possession(*await ended_chats(house, house.key, stranger), fresh_id()),
+            waiting_chat=Possession(
+                await waiting_chat(house, house.key),
+                await waiting_chat(house, stranger),
+                fresh_id(),
+            ),
             key_id=Possession(key_id_of(await house.create_key()), key_id_of(stranger), fresh_id()),
             delivery=Possession(
                 await delivery(house, OWN), await delivery(house, FOREIGN), f"msg_{fresh_id()}"
+            ),
+            webhook_endpoint=Possession(
+                await webhook_endpoint(house, OWN),
+                await webhook_endpoint(house, FOREIGN),
+                fresh_id(),
             ),
             blob_token=await blob_token(house),
             upload_token=await upload_token(house),
@@ -124,8 +140,15 @@ class Estate:
             gone = await self.house.http.delete(HOSTED.format(org=OWN, service=name))
             assert gone.status_code in (204, 404)
         self.waiting_job = replace(self.waiting_job, own=await waiting_job(self.house, OWN))
+        for endpoint in await self.house.engine.webhooks.list_endpoints(OWN):
+            await self.house.engine.webhooks.delete_endpoint(OWN, endpoint.id)
+        self.webhook_endpoint = replace(
+            self.webhook_endpoint, own=await webhook_endpoint(self.house, OWN)
+        )
         graph_job = await waiting_graph_job(self.house, self.house.key)
         self.waiting_graph_job = replace(self.waiting_graph_job, own=graph_job)
+        chat = await waiting_chat(self.house, self.house.key)
+        self.waiting_chat = replace(self.waiting_chat, own=chat)
         stuck, letter = await stuck_batch(self.house, OWN, self.house.key)
         own = replace(
             self.batches[OWN],
@@ -232,10 +255,16 @@ async def delivery(house: House, org: str) -> str:
         "things.post__thing", {}, org=org, delay=3_600, webhook_url="https://example.com/"
     )
     await house.engine.cancel(ticket.id, org=org)
-    (told,) = await webhooks.list_page(
-        house.parts.webhooks, org, after=None, subject=ticket.uuid, status=None, limit=2
-    )
+    (told,) = await house.engine.webhooks.deliveries(org, job=ticket.uuid, limit=2)
     return message_id(told.id)
+
+
+async def webhook_endpoint(house: House, org: str, url: str | None = None) -> str:
+    """The id of one that is posted to, or else of one that is fetched from."""
+    made = await house.engine.webhooks.create_endpoint(
+        org, url, ["task.failed"], pulled=url is None
+    )
+    return made.id
 
 
 async def waiting_graph_job(house: House, key: str) -> str:

@@ -15,6 +15,7 @@ import httpx2
 from coatcheck.control.operations import Access, Operation
 from coatcheck.domain.identity import Scope
 from tests.contract.batch_estate import TALK
+from tests.contract.chat_estate import CHAT, CHAT_MODEL, EMBED_MODEL, PICTURE_NAME
 from tests.contract.estate import ARCHIVE, Estate, Possession
 from tests.surfaces.graphs.archives import form
 
@@ -80,6 +81,20 @@ def _delivery(estate: Estate) -> dict[str, Possession]:
     return _org(estate) | {"id": estate.delivery}
 
 
+def _webhook_endpoint(estate: Estate) -> dict[str, Possession]:
+    return _org(estate) | {"id": estate.webhook_endpoint}
+
+
+def _of_webhook_endpoint(own: int = 200, json: Any = None) -> Entry:
+    return Entry(
+        scope=Scope.ADMIN,
+        own=own,
+        other_user=own,
+        params=_webhook_endpoint,
+        json=lambda estate: json,
+    )
+
+
 def fixed(value: str) -> Possession:
     """What is nobody's."""
     return Possession(value, value, value)
@@ -91,6 +106,14 @@ def _graph_job(estate: Estate) -> dict[str, Possession]:
 
 def _waiting_graph_job(estate: Estate) -> dict[str, Possession]:
     return {"id": estate.waiting_graph_job}
+
+
+def _chat(estate: Estate) -> dict[str, Possession]:
+    return {"id": estate.ended_chat, "name": fixed(PICTURE_NAME)}
+
+
+def _waiting_chat(estate: Estate) -> dict[str, Possession]:
+    return {"id": estate.waiting_chat}
 
 
 def _batch(kind: str = "batch", **others: str) -> Possessions:
@@ -113,6 +136,10 @@ def _steer_batch(own: int, json: Any = None, kind: str = "open_batch") -> Entry:
     )
 
 
+def _ask_model(scope: Scope, own: int, json: Any) -> Entry:
+    return Entry(scope=scope, own=own, other_user=own, json=lambda _: json)
+
+
 _GRAPH = Entry(
     scope=Scope.SUBMIT,
     own=202,
@@ -120,6 +147,8 @@ _GRAPH = Entry(
     files=form(ARCHIVE),
     headers={"Idempotency-Key": "the-matrix"},
 )
+_SINCE = {"since": "2026-01-01T00:00:00Z"}
+_REPORT = {"id": f"msg_{'0' * 26}", "lease": "0" * 32, "status_code": 200}
 _SUBMIT = Entry(scope=Scope.SUBMIT, own=202, other_user=202, params=_call)
 
 ENTRIES: Mapping[str, Entry] = {
@@ -164,6 +193,29 @@ ENTRIES: Mapping[str, Entry] = {
     "webhook_deliveries": Entry(scope=Scope.ADMIN, params=_org),
     "webhook_delivery": Entry(scope=Scope.ADMIN, params=_delivery),
     "replay_webhook_delivery": Entry(scope=Scope.ADMIN, own=202, other_user=202, params=_delivery),
+    "replay_webhooks": Entry(
+        scope=Scope.ADMIN, own=202, other_user=202, params=_org, json=lambda _: _SINCE
+    ),
+    "create_webhook_endpoint": Entry(
+        scope=Scope.ADMIN,
+        own=201,
+        other_user=201,
+        params=_org,
+        json=lambda estate: {"url": estate.upstream_url},
+    ),
+    "list_webhook_endpoints": Entry(scope=Scope.ADMIN, params=_org),
+    "get_webhook_endpoint": _of_webhook_endpoint(),
+    "change_webhook_endpoint": _of_webhook_endpoint(json={"description": "the matrix's"}),
+    "delete_webhook_endpoint": _of_webhook_endpoint(own=204),
+    "pause_webhook_endpoint": _of_webhook_endpoint(),
+    "resume_webhook_endpoint": _of_webhook_endpoint(),
+    "test_webhook_endpoint": _of_webhook_endpoint(own=202),
+    "webhook_endpoint_secret": _of_webhook_endpoint(),
+    "rotate_webhook_endpoint_secret": _of_webhook_endpoint(),
+    "webhook_endpoint_deliveries": _of_webhook_endpoint(),
+    "replay_webhook_endpoint": _of_webhook_endpoint(own=202, json=_SINCE),
+    "take_webhook_messages": _of_webhook_endpoint(),
+    "report_webhook_messages": _of_webhook_endpoint(json={"reports": [_REPORT]}),
     # Open, because Stripe has no key of ours; its signature is what counts.
     "stripe_webhook": Entry(own=400, json=lambda _: {}),
     # Open, too: who has the URL may use it.
@@ -201,6 +253,23 @@ ENTRIES: Mapping[str, Entry] = {
     "dead_letters": Entry(scope=Scope.READ),
     # An admin's, whosever the batch is.
     "redrive": Entry(scope=Scope.SUBMIT, own=202, other_user=202, params=_batch("dead_letter")),
+    "submit_chat": _ask_model(Scope.SUBMIT, 202, CHAT),
+    "ollama_chat": _ask_model(Scope.SUBMIT, 202, CHAT),
+    "ollama_generate": _ask_model(Scope.SUBMIT, 202, {"model": CHAT_MODEL, "prompt": "hello"}),
+    "ollama_tags": Entry(scope=Scope.READ),
+    "ollama_ps": Entry(scope=Scope.READ),
+    "ollama_version": Entry(scope=Scope.READ),
+    "ollama_show": _ask_model(Scope.READ, 200, {"model": CHAT_MODEL}),
+    "ollama_embed": _ask_model(Scope.SUBMIT, 200, {"model": EMBED_MODEL, "input": "a"}),
+    "ollama_embeddings": _ask_model(Scope.SUBMIT, 200, {"model": EMBED_MODEL, "prompt": "a"}),
+    "openai_chat": _ask_model(Scope.SUBMIT, 202, CHAT),
+    "openai_models": Entry(scope=Scope.READ),
+    "openai_model": Entry(scope=Scope.READ, params=lambda _: {"model": fixed(CHAT_MODEL)}),
+    "chats": Entry(scope=Scope.READ),
+    "chat": Entry(scope=Scope.READ, params=_chat, other_user=NOT_FOUND),
+    "chat_events": Entry(scope=Scope.READ, params=_chat, other_user=NOT_FOUND),
+    "chat_artifact": Entry(scope=Scope.READ, params=_chat, other_user=NOT_FOUND),
+    "cancel_chat": Entry(scope=Scope.SUBMIT, params=_waiting_chat, other_user=NOT_FOUND),
     "remove_service": Entry(scope=Scope.ADMIN, own=204, other_user=204, params=_hosted),
 }
 

@@ -8,12 +8,21 @@ import sys
 from pathlib import Path
 from string import Template
 
-from tests.contract.estate import OWN, Estate
+import pytest
+
+from coatcheck.control import preferences
+from tests.contract.estate import OWN, Estate, webhook_endpoint
 from tests.surfaces.house import bearer
 
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 SECONDS_MAX = 300  # only a run that hangs takes so long
 GENERATED = re.compile(r"(\d+) generated")
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a batch that stays open is answered when the time is up."""
+    monkeypatch.setattr(preferences, "WAIT_SECONDS_MAX", 2.0)
 
 
 async def test_what_fits_the_document_is_accepted_and_what_does_not_is_refused(
@@ -60,15 +69,19 @@ async def test_whatever_a_stranger_sends_is_answered_as_documented(
 
 async def run(estate: Estate, folder: Path, *options: str) -> None:
     """Run Schemathesis on the estate's server. Fails with its report if it finds anything."""
-    # Whoever waits for a batch is answered once it has ended.
+    # Whoever waits for a batch, or for a chat, is answered once it has ended.
     await estate.house.take_in_lists()
+    await estate.house.ask_models()
     estate.house.keep_up()
     configuration = folder / "schemathesis.toml"
     configuration.write_text(
         Template(CONFIGURATION.read_text()).substitute(
             job=estate.ended_job.own,
             graph_job=estate.ended_graph_job.own,
+            chat=estate.ended_chat.own,
             key_id=estate.key_id.own,
+            webhook_endpoint=await webhook_endpoint(estate.house, OWN, estate.upstream_url),
+            delivery=estate.delivery.own,
             blob_token=estate.blob_token.own,
             upload_token=estate.upload_token.own,
             batch=estate.batches[OWN].batch,

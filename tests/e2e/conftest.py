@@ -6,18 +6,20 @@ import itertools
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx2
 import psutil
 import pytest
 
+from tests.conftest import copy_first_boot, make_open_folder
 from tests.waiting import LIMIT_SECONDS, eventually
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -50,7 +52,7 @@ def free_port() -> int:
 
 
 class Up:
-    """A running `coatcheck up`."""
+    """A running `coatcheck up`, by default on a folder whose PostgreSQL was booted before."""
 
     def __init__(
         self,
@@ -58,9 +60,12 @@ class Up:
         *services: str,
         data: str = "data",
         port: int | None = None,
+        from_nothing: bool = False,
         **variables: str,
     ):
         self.data = root / data
+        if not from_nothing and not self.data.exists():
+            copy_first_boot(self.data)
         self.port = port or free_port()
         self.log = root / f"up-{next(_numbers)}.log"
         arguments = ["up", "--data", str(self.data), "--port", str(self.port), *services]
@@ -132,6 +137,27 @@ class Up:
     def stop(self) -> int:
         self.press_ctrl_c()
         return self.process.wait(LIMIT_SECONDS)
+
+
+@contextmanager
+def running_up(folder: Path, *services: str, **variables: str) -> Iterator[Up]:
+    """One that is ready, for several tests to ask."""
+    up = Up(folder, *services, **variables)  # type: ignore[arg-type]
+    try:
+        up.wait_until_ready()
+        yield up
+    finally:
+        if up.process.poll() is None:
+            up.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_up() -> Iterator[Up]:
+    """One for all tests of a module that leave it as it is."""
+    folder = make_open_folder()
+    with running_up(folder) as up:
+        yield up
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def worker(targets: list[str], *, cwd: Path, env: dict[str, str], log: Path) -> 
         process = subprocess.Popen(
             [sys.executable, "-m", "coatcheck.cli", "worker", *targets],
             cwd=cwd,
-            env=env,
+            env={"COATCHECK_GRAPHS_CONCURRENCY": "0"} | env,  # no part of it
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
 from tests.conftest import make_open_folder
-from tests.e2e.conftest import COMMAND, Up, coatcheck, environment
+from tests.e2e.conftest import COMMAND, Up, coatcheck, environment, running_up
 from tests.waiting import LIMIT_SECONDS, eventually
 
 pytestmark = pytest.mark.slow
@@ -83,14 +83,9 @@ def shop() -> Iterator[Shop]:
     """One for all: a test looks at batches of its own."""
     folder = make_open_folder()
     (folder / "shop_of_tests.py").write_text(SERVICE)
-    up = Up(folder, "shop_of_tests:shop")
-    try:
-        up.wait_until_ready()
+    with running_up(folder, "shop_of_tests:shop") as up:
         yield Shop(up)
-    finally:
-        if up.process.poll() is None:
-            up.stop()
-        shutil.rmtree(folder)
+    shutil.rmtree(folder)
 
 
 def test_a_batch_from_its_list_to_its_results(shop: Shop) -> None:

@@ -1,8 +1,9 @@
 """Kills a process at every crash point there is, then asks the invariants of what is left.
 
 Those of jobs that are handed in with an input have a sweep of their own (test_input_crash_points),
-and so have those of archives (canary/test_canary), webhooks (test_webhook_crash_points) and batches
-(test_batch_crash_points, test_ingest_crash_points, test_removal_crash_points).
+and so have those of archives (canary/test_canary), webhooks (test_webhook_crash_points), chats
+(test_llm_crash_points, test_llm_stream_crash_points) and batches (test_batch_crash_points,
+test_ingest_crash_points, test_removal_crash_points).
 
 `pytest -s` shows one line a point. The clock (invariant L) is in faults/test_worker_clock.py, and
 PostgreSQL itself dies in faults/test_lost_commits.py.
@@ -31,6 +32,8 @@ from tests.e2e.faults.services import lab
 from tests.e2e.test_batch_crash_points import BATCH_POINTS
 from tests.e2e.test_ingest_crash_points import INGEST_POINTS
 from tests.e2e.test_input_crash_points import INPUT_POINTS
+from tests.e2e.test_llm_crash_points import LLM_POINTS
+from tests.e2e.test_llm_stream_crash_points import STREAM_POINTS
 from tests.e2e.test_removal_crash_points import EXPORT_POINTS, REMOVAL_POINTS
 from tests.e2e.test_webhook_crash_points import WEBHOOK_POINTS
 from tests.waiting import eventually_async
@@ -51,7 +54,14 @@ def test_every_crash_point_has_a_scenario_and_a_place_in_the_code() -> None:
     named = set(re.findall(r'"([a-z_]+\.[a-z0-9_]+)"', code))
 
     elsewhere = ARCHIVE_POINTS.union(
-        INPUT_POINTS, WEBHOOK_POINTS, BATCH_POINTS, INGEST_POINTS, EXPORT_POINTS, REMOVAL_POINTS
+        INPUT_POINTS,
+        WEBHOOK_POINTS,
+        BATCH_POINTS,
+        INGEST_POINTS,
+        EXPORT_POINTS,
+        REMOVAL_POINTS,
+        LLM_POINTS,
+        STREAM_POINTS,
     )
     assert elsewhere.union(SCENARIOS) == CRASH_POINTS
     assert named >= CRASH_POINTS

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Up, free_port
-from tests.e2e.test_up import StartUp
+from tests.e2e.conftest import Up
 from tests.markdown import pages
 from tests.waiting import LIMIT_SECONDS
 
@@ -45,11 +44,11 @@ def answers(up: Up, folder: Path, steps: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_command_of_the_guide_to_collecting_works(start_up: StartUp, tmp_path: Path) -> None:
-    up = start_up()
-    up.wait_until_ready()
+def test_every_command_of_the_guide_to_collecting_works(shared_up: Up, tmp_path: Path) -> None:
     steps = commands("collect-results-over-http")
-    _, polled, waited, called, replayed, followed, cancelled, listed = answers(up, tmp_path, steps)
+    _, polled, waited, called, replayed, followed, cancelled, listed = answers(
+        shared_up, tmp_path, steps
+    )
     assert "id" in json.loads(polled)
     for answer in waited.split("\n")[:2]:
         job = json.loads(answer)
@@ -65,11 +64,9 @@ def test_every_command_of_the_guide_to_collecting_works(start_up: StartUp, tmp_p
 
 
 @pytest.mark.slow
-def test_every_command_of_the_guide_to_graphs_works(start_up: StartUp, tmp_path: Path) -> None:
-    up = start_up()
-    up.wait_until_ready()
+def test_every_command_of_the_guide_to_graphs_works(shared_up: Up, tmp_path: Path) -> None:
     steps = commands("analyse-code")
-    _, handed_in, _, shown, followed, _, verified = answers(up, tmp_path, steps)
+    _, handed_in, _, shown, followed, _, verified = answers(shared_up, tmp_path, steps)
     job = json.loads(handed_in)["jobId"]
     assert shown == "total calls price in line 5\n"
     assert "event: end" in followed
@@ -83,37 +80,10 @@ def test_every_command_of_the_guide_to_graphs_works(start_up: StartUp, tmp_path:
 
 
 @pytest.mark.slow
-def test_every_command_of_the_guide_to_webhooks_works(start_up: StartUp, tmp_path: Path) -> None:
-    receiving = free_port()
-    up = start_up(COATCHECK_EGRESS_ALLOW=f"127.0.0.1:{receiving}")
-    up.wait_until_ready()
-    (page,) = [page for page in pages("docs") if page.path.parts[-2:] == ("how-to", "webhooks.md")]
-    (program,) = page.blocks("python")
-    (tmp_path / "receiver.py").write_text(program.text.replace("9000", str(receiving)))
-    ends = "trap 'kill $(jobs -p)' EXIT\n"
-    waits = "until {}; do sleep 0.1; done\n"
-    noted = waits.format('curl -s "$ORG/webhooks/deliveries" -H "$AUTH" | grep -q delivered')
-    named, secret, started, handed_in, shown, replayed, rotated = (
-        block.text.replace("9000", str(receiving)) for block in page.blocks("sh")
-    )
-    steps = [ends + named, secret, started, handed_in + noted, shown, replayed]
-    steps += [waits.format("[ $(wc -l < told.txt) -ge 2 ]"), rotated]
-    *_, logged, again, _, new = answers(up, tmp_path, steps)
-    (delivery,) = json.loads(logged)["items"]
-    assert (delivery["event"], delivery["status"]) == ("job.completed", "delivered")
-    assert json.loads(again)["id"] == delivery["id"]
-    told = (tmp_path / "told.txt").read_text().splitlines()
-    assert told == [f"job.completed {delivery['job_id']}"] * 2
-    assert set(json.loads(new)) == {"secret", "previous", "previous_expires_at"}
-
-
-@pytest.mark.slow
-def test_every_command_of_the_guide_to_batches_works(start_up: StartUp, tmp_path: Path) -> None:
-    up = start_up()
-    up.wait_until_ready()
+def test_every_command_of_the_guide_to_batches_works(shared_up: Up, tmp_path: Path) -> None:
     steps = commands("run-a-batch")
     _, small, tasks, long, staged, followed, rerun, exported, opened, deleted = answers(
-        up, tmp_path, steps
+        shared_up, tmp_path, steps
     )
     job = json.loads(small)
     assert (job["status"], job["counts"]["succeeded"], job["counts"]["failed"]) == (

@@ -10,7 +10,9 @@ import pytest
 
 from coatcheck.cli import doctor
 from coatcheck.cli.doctor import Verdict
+from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.store.diagnosis import DatabaseRefused, Diagnosis
+from examples.ollama_upstream import OllamaUpstream
 from tests.blobs.stores import BlobStore
 from tests.e2e.conftest import coatcheck, free_port
 from tests.postgres_keeper import Databases
@@ -160,3 +162,14 @@ async def test_advisory_locks_that_do_not_hold_fail(split_sessions: Diagnosis) -
     finding = await doctor._advisory_locks(split_sessions)
     assert finding.verdict is Verdict.FAIL
     assert "session mode" in finding.hint
+
+
+async def test_targets_of_the_llm_surface_are_asked_and_one_that_sleeps_is_a_warning() -> None:
+    async with OllamaUpstream(token="right") as upstream:
+        healthy = await doctor._llm_target(LlmTarget("a", upstream.url, "right"))
+        refused = await doctor._llm_target(LlmTarget("b", upstream.url, "wrong"))
+        await upstream.go_away()
+        asleep = await doctor._llm_target(LlmTarget("c", upstream.url, "right"))
+    assert (healthy.subject, healthy.verdict) == ("llm target a", Verdict.OK)
+    assert (refused.verdict, refused.found) == (Verdict.WARN, f"{upstream.url} answers 401")
+    assert (asleep.verdict, asleep.found) == (Verdict.WARN, f"{upstream.url} does not answer")

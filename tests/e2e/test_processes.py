@@ -83,12 +83,13 @@ def test_serve_answers_and_ends_well_at_sigterm(dsn: str, tmp_path: Path) -> Non
         assert messages(log)[-2:] == ["stopping at SIGTERM", "stopped"]
 
 
+@pytest.mark.parametrize("services", [["coatcheck.cli.demo:demo"], []])
 def test_a_worker_ends_well_at_sigterm_and_warns_of_a_misspelt_setting(
-    dsn: str, tmp_path: Path
+    dsn: str, tmp_path: Path, services: list[str]
 ) -> None:
     with running(
         "worker",
-        "coatcheck.cli.demo:demo",
+        *services,
         folder=tmp_path,
         COATCHECK_DATABASE_URL=dsn,
         COATCHECK_TEMP_DIR=str(tmp_path / "temp"),
@@ -106,6 +107,8 @@ def test_a_worker_ends_well_at_sigterm_and_warns_of_a_misspelt_setting(
             "COATCHECK_LANE_RETRYS is no setting and is ignored; did you mean "
             "COATCHECK_LANE_RETRIES?"
         ) in messages(log)
+        said = "no service was named: running what comes with Coatcheck" in messages(log)
+        assert said == (not services)
 
 
 def test_a_worker_is_registered_for_anything_else_only_once_its_services_can_be_called(

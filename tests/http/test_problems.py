@@ -38,10 +38,14 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "scope": (errors.MissingScope("lacks 'admin'"), 403, "missing_scope"),
     "nothing": (errors.NotFound("row 17 of /srv/x"), 404, "not_found"),
     "endpoint": (errors.EndpointNotFound("no such path"), 404, "not_found"),
+    "models": (errors.LlmNotConfigured("no target"), 404, "llm_not_configured"),
     "absent": (errors.JobNotFound("row 17 of /srv/x"), 404, "job_not_found"),
     "slow": (errors.BodyTooSlow(30), 408, "body_too_slow"),
     "ended": (errors.JobAlreadyEnded("completed"), 409, "job_already_ended"),
     "taken": (errors.ServiceNameTaken("another one"), 409, "service_name_taken"),
+    "webhooks": (errors.WebhookConflict("not so"), 409, "webhook_conflict"),
+    "endpoints": (errors.TooManyWebhookEndpoints("50 are"), 409, "too_many_endpoints"),
+    "deleted": (errors.WebhookEndpointDeleted("is gone"), 409, "endpoint_deleted"),
     "large": (errors.BodyTooLarge(1024), 413, "body_too_large"),
     "zipped": (errors.CompressedBody("as it is, please"), 415, "compressed_body"),
     "xml": (errors.WrongMediaType("JSON, please"), 415, "unsupported_media_type"),
@@ -117,8 +121,9 @@ async def test_every_error_is_a_problem_that_tells_nothing_of_the_inside(name: s
     assert problem["timestamp"].endswith("Z")
     assert ("Retry-After" in answer.headers) == (status in {429, 503})
     assert ("WWW-Authenticate" in answer.headers) == (status == 401)
-    # What an EndpointNotFound says was written for its caller.
-    if status in INSIDE and not isinstance(error, errors.EndpointNotFound):
+    # What these say was written for their caller.
+    for_callers = (errors.EndpointNotFound, errors.LlmNotConfigured)
+    if status in INSIDE and not isinstance(error, for_callers):
         assert str(error) not in answer.text
 
 

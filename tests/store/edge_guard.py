@@ -2,6 +2,10 @@
 
 It stands in the template database, so every test that uses the `dsn` fixture runs under it:
 whatever statement makes an illegal step, in whatever test, fails there and then.
+
+It looks after the step. One that looks before it would have PostgreSQL lock each row, and take its
+newest version, before the constraints of a row are checked: that is not so without it, and would
+hide what statements that meet do to each other.
 """
 
 from __future__ import annotations
@@ -50,13 +54,13 @@ def _statements() -> str:
             RAISE EXCEPTION 'a job cannot go from % to %', OLD.state, NEW.state;
         END $$;
 
-        CREATE TRIGGER only_legal_steps BEFORE UPDATE ON jobs FOR EACH ROW
+        CREATE TRIGGER only_legal_steps AFTER UPDATE ON jobs FOR EACH ROW
         WHEN (
             OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN ({edges})
         )
         EXECUTE FUNCTION refuse_illegal_step();
 
-        CREATE TRIGGER only_legal_beginnings BEFORE INSERT ON jobs FOR EACH ROW
+        CREATE TRIGGER only_legal_beginnings AFTER INSERT ON jobs FOR EACH ROW
         WHEN (NEW.state NOT IN ({_literals(INITIAL)}))
         EXECUTE FUNCTION refuse_illegal_step();
     """

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
-from coatcheck.store.leases import _LIMITED_CLAIM_LOCK
+from coatcheck.store.leases import LIMITED_CLAIM_LOCK
 from coatcheck.store.limits import set_limit
 from coatcheck.store.sql import sql
 from tests.store.blocking import until_blocked
@@ -127,7 +127,7 @@ async def test_a_worker_waits_for_the_claim_before_it_to_commit(
     await set_limit(workers[0].line, ConcurrencyLimit("a", "org", "", 1))
     rival = connection.transaction()
     await rival.start()
-    await connection.execute(sql("limits/lock_limits"), _LIMITED_CLAIM_LOCK)
+    await connection.execute(sql("limits/lock_limits"), LIMITED_CLAIM_LOCK)
     taken = await connection.fetch(
         sql("jobs/claim_limited"), *workers[1].order(1).arguments(limited=True)
     )

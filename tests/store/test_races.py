@@ -64,6 +64,18 @@ async def test_a_cancel_that_meets_a_claim_asks_the_new_holder(
     assert (State(row["state"]), row["lease"]) == (State.CANCEL_REQUESTED, order.lease)
 
 
+async def test_a_cancel_that_meets_a_release_cancels_at_once(
+    connection: Connection, worker: Claimer
+) -> None:
+    job = await put_job(connection, State.DISPATCHING)
+    async with connection.transaction():
+        await connection.fetch(sql("jobs/release_claim"), job.lease, KEEP_FAILED_SECONDS)
+        asked = asyncio.create_task(cancel(worker, job))
+        await until_blocked(connection, BLOCKED)
+    assert await asked == (State.QUEUED, State.CANCELLED, None)
+    assert await state_of(connection, job) is State.CANCELLED
+
+
 async def test_a_cancel_that_meets_a_claim_undone_cancels_at_once(
     connection: Connection, worker: Claimer
 ) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.store.edge_guard import Connection
 
-NOT_OF_A_TENANT = {"workers", "coatcheck_migrations", "deployment"}
-"""Processes, schema steps and the name of the whole belong to nobody."""
+NOT_OF_A_TENANT = {"workers", "llm_targets", "coatcheck_migrations", "deployment"}
+"""Processes, the operator's targets, schema steps and the name of the whole belong to nobody."""
 
 UNIQUE_INDEXES = """
     SELECT t.relname AS table_name, x.relname AS index_name,

@@ -28,6 +28,7 @@ from coatcheck.store.line import Line
 from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
 from coatcheck.surfaces.graphs.executor import GraphExecutor
+from coatcheck.surfaces.llm.executor import LlmExecutor
 from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
@@ -94,7 +95,7 @@ class House:
 
     # Who serves and who works
 
-    async def replica(self) -> Replica:
+    async def replica(self, port: int = ANY_PORT) -> Replica:
         """One more control plane, and a client of it that presents the house's key."""
         engine = await self._closing.enter_async_context(await Engine.connect(self.settings))
         parts = await self._closing.enter_async_context(
@@ -103,7 +104,7 @@ class House:
         server = Server(
             create_app(parts, SURFACES), drain_seconds=_DRAIN_SECONDS, draining=parts.draining
         )
-        listening = listen(LOOPBACK, ANY_PORT)
+        listening = listen(LOOPBACK, port)
         port = listening.getsockname()[1]
         client = httpx2.AsyncClient(
             base_url=f"http://{LOOPBACK}:{port}",
@@ -131,6 +132,11 @@ class House:
         """A worker for the lists and exports of the batches surface."""
         batches = await self._closing.enter_async_context(BatchExecutor(self.settings))
         return await self._hire(batches.worker())
+
+    async def ask_models(self) -> Worker:
+        """A worker for the chats of the llm surface."""
+        llm = await self._closing.enter_async_context(LlmExecutor(self.settings))
+        return await self._hire(llm.worker())
 
     async def _hire(self, worker: Worker) -> Worker:
         task = asyncio.create_task(worker.run())

@@ -13,6 +13,7 @@ from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.settings import SETTINGS, Settings, check_environment, likely_typos
 from coatcheck.settings.egress_allow import AllowRule
 from coatcheck.settings.issuers import TokenIssuer
+from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.settings.reference import markdown
 from coatcheck.settings.scrape_gateway import ScrapeGateway
 
@@ -68,6 +69,7 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         POLL_SECONDS_MAX="5",
         DRAIN_SECONDS="0",
         EGRESS_ALLOW="localhost:9000, 10.0.0.0/8",
+        WEBHOOK_LOOPBACK="On",
         LOG_LEVEL="DEBUG",
         LOG_FORMAT="json",
         KEY_PEPPER="p" * 32,
@@ -87,6 +89,11 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         SCRAPE_GATEWAY="http://proxy:3128",
         SCRAPE_BYTES_MAX="1000",
         BATCH_SMALL_TASKS="10",
+        LLM_URL="http://gpu.local:11434/",
+        LLM_TOKEN="tk-x",
+        LLM_CONCURRENCY="2",
+        LLM_TURN_SECONDS="0.5",
+        LLM_KEEP_SECONDS="60",
     )
     names = [field.name for field in dataclasses.fields(Settings)]
     assert {n: getattr(settings, n) for n in names if not n.startswith("lane")} == {
@@ -104,6 +111,7 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
             AllowRule("localhost", None, 9000),
             AllowRule(None, IPv4Network("10.0.0.0/8"), None),
         ),
+        "webhook_loopback": True,
         "log_level": "debug",
         "log_format": "json",
         "key_pepper": "p" * 32,
@@ -129,6 +137,12 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "graphs_llm_url": "https://llm.example/v1",
         "graphs_llm_model": "small",
         "graphs_llm_key": "sk-x",
+        "llm_url": "http://gpu.local:11434",
+        "llm_token": "tk-x",
+        "llm_concurrency": 2,
+        "llm_targets": (LlmTarget("default", "http://gpu.local:11434", "tk-x", 2),),
+        "llm_turn_seconds": 0.5,
+        "llm_keep_seconds": 60,
         "token_issuers": (OWN, PARTNER),
     }
 
@@ -181,6 +195,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("DRAIN_SECONDS", "forever"),
         ("EGRESS_ALLOW", "http://localhost"),
         ("EGRESS_ALLOW", "localhost:0"),
+        ("WEBHOOK_LOOPBACK", "yes"),
         ("LOG_LEVEL", "loud"),
         ("LOG_FORMAT", "xml"),
         ("KEY_PEPPER", "p" * 31),
@@ -211,6 +226,14 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("SCRAPE_BYTES_MAX", "1073741825"),
         ("BATCH_SMALL_TASKS", "-1"),
         ("BATCH_SMALL_TASKS", "10001"),
+        ("LLM_URL", "gpu.local:11434"),
+        ("LLM_TOKEN", "a b"),
+        ("LLM_TOKEN", "ä"),
+        ("LLM_CONCURRENCY", "0"),
+        ("LLM_CONCURRENCY", "1001"),
+        ("LLM_TARGETS", "gpu.local"),
+        ("LLM_TURN_SECONDS", "-1"),
+        ("LLM_KEEP_SECONDS", "-1"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(name: str, value: str) -> None:
@@ -252,6 +275,9 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
         ("STRIPE_WEBHOOK_SECRET", "hunter2"),
         ("GRAPHS_LLM_KEY", "hunter2 hunter2"),
         ("SCRAPE_GATEWAY", "http://me:hunter2@proxy"),
+        ("LLM_TOKEN", "hunter2 hunter2"),
+        ("LLM_TARGETS", '[{"name": "a", "url": "http://a", "token": "hunter2 hunter2"}]'),
+        ("LLM_TARGETS", '[{"name": "a", "url": "http://me:hunter2@a"}]'),
     ):
         assert "hunter2" not in refusal(**{name: value})
     good = read(
@@ -264,8 +290,11 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
         STRIPE_WEBHOOK_SECRET="whsec_hunter2",
         GRAPHS_LLM_KEY="hunter2",
         SCRAPE_GATEWAY="http://me:hunter2@proxy:3128",
+        LLM_TARGETS='[{"name": "a", "url": "http://a", "token": "hunter2"}]',
     )
     assert "hunter2" not in repr(good)
+    assert "hunter2" not in repr(read(LLM_URL="http://a", LLM_TOKEN="hunter2"))
+    assert "hunter2" not in repr(good.llm_targets)
 
 
 @pytest.mark.parametrize(
@@ -342,6 +371,47 @@ def test_an_issuer_on_this_machine_may_publish_its_keys_without_tls() -> None:
     local = [{"issuer": "i", "audience": "a", "jwks_url": "http://127.0.0.1:9/keys"}]
     [issuer] = read(JWT_ISSUERS=msgspec.json.encode(local).decode()).token_issuers
     assert issuer.algorithms == ("RS256", "ES256")
+
+
+def test_several_targets_are_a_list_and_one_is_called_default() -> None:
+    listed = '[{"name": "a", "url": "http://a/"}, {"name": "b", "url": "https://b/x", \
+"token": "t", "concurrency": 4}]'
+    assert read(LLM_TARGETS=listed).llm_targets == (
+        LlmTarget("a", "http://a", "", 1),
+        LlmTarget("b", "https://b/x", "t", 4),
+    )
+    assert read(LLM_URL="http://a").llm_targets == (LlmTarget("default", "http://a"),)
+    assert read().llm_targets == read(LLM_TARGETS="[]").llm_targets == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ({"name": ""}, "the name of target 2"),
+        ({"name": "a b"}, "the name of target 2"),
+        ({"name": "a"}, "two of them have the same name"),
+        ({"url": "b"}, "the url of target 2"),
+        ({"url": "https://me:pw@b"}, "the url of target 2"),
+        ({"token": "a b"}, "the token of target 2"),
+        ({"concurrency": 0}, "the concurrency of target 2"),
+        ({"concurrency": "2"}, "Expected `int`"),
+        ({"tokn": "x"}, "unknown field"),
+    ],
+)
+def test_a_target_that_cannot_be_called_is_refused_with_the_reason(
+    target: dict[str, object], why: str
+) -> None:
+    listed = [{"name": "a", "url": "http://a"}, {"name": "b", "url": "http://b"} | target]
+    assert why in refusal(LLM_TARGETS=msgspec.json.encode(listed).decode())
+
+
+def test_one_target_or_a_list_of_them_is_set_and_not_both() -> None:
+    both = refusal(LLM_URL="http://a", LLM_TARGETS="[]")
+    assert both == "COATCHECK_LLM_TARGETS is set, and so is COATCHECK_LLM_URL; set one of them"
+    for name, value in (("LLM_TOKEN", "t"), ("LLM_CONCURRENCY", "2")):
+        assert refusal(**{name: value}).startswith(
+            f"COATCHECK_{name} is set, but COATCHECK_LLM_URL is not"
+        )
 
 
 def test_what_only_some_commands_need_is_asked_for_by_name() -> None:

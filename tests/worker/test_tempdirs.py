@@ -267,20 +267,22 @@ def test_a_temp_folder_has_an_id_of_its_own_that_all_who_share_it_read(tmp_path:
     assert {disk_id(tmp_path / "one")} == ids
 
 
-def test_workers_that_start_while_others_sweep_all_get_a_folder(root: Path) -> None:
-    """A sweeper may lock the file of a new lock before its owner does."""
-    stop = threading.Event()
-    with TempRoot(root) as sweeping, ThreadPoolExecutor(5) as threads:
+def test_a_new_worker_whose_lock_a_sweeper_took_first_gets_a_folder_all_the_same(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+    taken: list[tuple[str, int]] = []
 
-        def sweep() -> None:
-            while not stop.is_set():
-                sweeping.sweep()
+    def sweeper_first(descriptor: int, operation: int) -> None:
+        if not taken:
+            (lock,) = root.glob("*.lock")
+            taken.append((lock.stem, os.open(lock, os.O_RDWR)))
+            flock(taken[0][1], operation)
+        flock(descriptor, operation)
 
-        sweepers = [threads.submit(sweep) for _ in range(4)]
-        try:
-            for _ in range(300):
-                TempRoot(root).close()
-        finally:
-            stop.set()
-        for sweeper in sweepers:
-            sweeper.result()
+    monkeypatch.setattr(fcntl, "flock", sweeper_first)
+    with TempRoot(root) as late:
+        ((name, held),) = taken
+        assert late.directory.is_dir()
+        assert late.directory.name != name
+    os.close(held)

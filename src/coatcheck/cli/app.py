@@ -4,22 +4,77 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
-from coatcheck.cli import batch, keys, orgs, receipt
-from coatcheck.cli.doctor import doctor
-from coatcheck.cli.errors import show_tracebacks
-from coatcheck.cli.jobs import job, submit
-from coatcheck.cli.migrate import migrate
-from coatcheck.cli.serve import serve
-from coatcheck.cli.up import up
-from coatcheck.cli.worker import worker
+from coatcheck.cli.late import Late, LateGroup
 from coatcheck.version import __version__
+
+COMMANDS: Final = (
+    Late(
+        "up",
+        "coatcheck.cli.up:up",
+        "Start PostgreSQL, the control plane and a worker, and keep them running until Ctrl-C.",
+    ),
+    Late(
+        "serve",
+        "coatcheck.cli.serve:serve",
+        "Serve HTTP on the database named by COATCHECK_DATABASE_URL.",
+    ),
+    Late(
+        "worker",
+        "coatcheck.cli.worker:worker",
+        "Run jobs from the database named by COATCHECK_DATABASE_URL.",
+    ),
+    Late(
+        "migrate",
+        "coatcheck.cli.migrate:migrate",
+        "Bring the database named by COATCHECK_DATABASE_URL to this version's schema.",
+    ),
+    Late(
+        "doctor",
+        "coatcheck.cli.doctor:doctor",
+        "Check settings, database, blob store, clock and versions. Exit code 1 if anything fails.",
+    ),
+    Late(
+        "submit",
+        "coatcheck.cli.jobs:submit",
+        "Hand a job in, and show it. Exit code 1 if it was waited for and did not complete.",
+    ),
+    Late("job", "coatcheck.cli.jobs:job", "Show a job."),
+    Late(
+        "batch",
+        "coatcheck.cli.batch:app",
+        "Run a job of many tasks: hand a list in, watch it, fetch its results.",
+    ),
+    Late(
+        "webhooks",
+        "coatcheck.cli.webhooks:app",
+        "Register who is told of jobs; see what was sent, and send it again.",
+    ),
+    Late(
+        "listen",
+        "coatcheck.cli.listen:listen",
+        "Forward an organisation's webhooks to a URL on this machine, until Ctrl-C.",
+    ),
+    Late("orgs", "coatcheck.cli.orgs:app", "Create, limit and list organisations."),
+    Late("keys", "coatcheck.cli.keys:app", "Create, list and revoke API keys."),
+    Late("receipt", "coatcheck.cli.receipt:app", "Verify deletion receipts; print their key."),
+)
+"""Each with the first paragraph of its own help, which the tests compare."""
+
+
+class _Commands(LateGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for command in COMMANDS:
+            self.add_command(command)
+
 
 app = typer.Typer(
     name="coatcheck",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -43,13 +98,9 @@ def root(
 ) -> None:
     """Turns slow work into a job API, on one PostgreSQL."""
     if debug:
+        from coatcheck.cli.errors import show_tracebacks
+
         show_tracebacks()
-
-
-for command in (up, serve, worker, migrate, doctor, submit, job):
-    app.command()(command)
-for group in (batch.app, orgs.app, keys.app, receipt.app):
-    app.add_typer(group)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from coatcheck.cli.batch_show import (
     task_line,
 )
 from coatcheck.cli.batch_watch import watch
-from coatcheck.cli.console import err
+from coatcheck.cli.console import err, until_nobody_reads
 from coatcheck.cli.data_dir import DataOption
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
 from coatcheck.cli.own_command import own_command
@@ -95,8 +95,8 @@ def submit(
 ) -> None:
     """Hand in a list of tasks, and print the id of the batch.
 
-    Each line is a task: any JSON value, or {"custom_id": ..., "input": ...}. With --watch the exit
-    code is 0 if every task has succeeded, and 1 if not.
+    Each line is a task: any JSON value, or {"custom_id": ..., "input": ...}.
+    With --watch the exit code is 0 if every task has succeeded, and 1 if not.
     """
     if file is None and not stays_open:
         raise Misconfigured("FILE is missing\nOnly a batch with --open may begin without tasks.")
@@ -164,7 +164,7 @@ def list_command(
     data: DataOption = None,
 ) -> None:
     """List your batches, newest first."""
-    with server(data) as client, _until_nobody_reads():
+    with server(data) as client, until_nobody_reads():
         for number, batch in enumerate(client.batches.list_all()):
             if number >= limit:
                 return
@@ -184,7 +184,7 @@ def tasks(
     data: DataOption = None,
 ) -> None:
     """Show the tasks of a batch, a line each; with --json as JSON lines."""
-    with server(data) as client, _until_nobody_reads():
+    with server(data) as client, until_nobody_reads():
         for task in client.batches.tasks(batch_id, status=task_status, run=run):
             typer.echo(encode(task) if as_json else task_line(task))
 
@@ -261,7 +261,7 @@ def dlq(
     data: DataOption = None,
 ) -> None:
     """List the lists that could not be taken in, or try one of them again."""
-    with server(data) as client, _until_nobody_reads():
+    with server(data) as client, until_nobody_reads():
         if redrive is not None:
             client.batches.redrive(redrive)
             typer.echo(f"{redrive} is tried again")
@@ -314,10 +314,3 @@ def _command(arguments: str, data: Path | None) -> str:
 def _waiting(text: str) -> contextlib.AbstractContextManager[object]:
     """Say on a terminal what takes its time."""
     return err.status(text) if err.is_terminal else contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def _until_nobody_reads() -> Iterator[None]:
-    """What is shown may be cut short by its reader, such as ``head``."""
-    with contextlib.suppress(BrokenPipeError):
-        yield

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Final
 
 from rich.console import Console
 
-out: Final = Console(soft_wrap=True, highlight=False)
+
+class NobodyReads(BrokenPipeError):
+    """Who was shown something has gone, such as ``head``."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        # Rich would end the process, from within whatever it is doing.
+        raise NobodyReads
+
+
+out: Final = _Console(soft_wrap=True, highlight=False)
 """Soft-wrapped: a command or a URL that is cut into lines cannot be copied."""
 
-err: Final = Console(stderr=True, soft_wrap=True, highlight=False)
+err: Final = _Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 def say(text: str) -> None:
@@ -18,6 +30,20 @@ def say(text: str) -> None:
     with contextlib.suppress(OSError):
         out.print("[dim]·[/dim]", end=" ")
         out.print(text, markup=False)
+
+
+def warn(text: str) -> None:
+    """One line for what works, and is worth a second thought."""
+    with contextlib.suppress(OSError):
+        err.print("warning:", style="yellow", end=" ")
+        err.print(text, markup=False)
+
+
+@contextlib.contextmanager
+def until_nobody_reads() -> Iterator[None]:
+    """What is shown may be cut short by its reader, such as ``head``."""
+    with contextlib.suppress(BrokenPipeError):
+        yield
 
 
 def complain(problem: str, hint: str = "") -> None:

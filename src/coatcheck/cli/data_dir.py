@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coatcheck.cli.process import overridden
+from coatcheck.cli.environment import overridden
 from coatcheck.cli.secret_files import stored_pepper
 from coatcheck.settings import Settings
 from coatcheck.store.embedded import EmbeddedPostgres, pick_data_dir

@@ -19,9 +19,11 @@ from rich.text import Text
 from coatcheck.blobs import BlobContainer, Patience
 from coatcheck.cli.console import out
 from coatcheck.cli.data_dir import DataOption, settings_for
-from coatcheck.cli.errors import DATABASE_HINT, EXIT_FAILED, reporting_errors
+from coatcheck.cli.error_texts import DATABASE_HINT
+from coatcheck.cli.errors import EXIT_FAILED, reporting_errors
 from coatcheck.domain.errors import CoatcheckError, SchemaMismatch, SettingsInvalid
 from coatcheck.settings import Settings, likely_typos
+from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.store.diagnosis import VERSION_MIN, Diagnosis
 from coatcheck.telemetry.redaction import redact
 from coatcheck.version import __version__
@@ -74,6 +76,7 @@ async def _examine(data: Path | None) -> list[Finding]:
     findings.append(_settings())
     findings += [finding async for finding in _database(settings)]
     findings.append(await _blobs(settings))
+    findings += [await _llm_target(target) for target in settings.llm_targets]
     return findings
 
 
@@ -166,6 +169,25 @@ async def _blobs(settings: Settings) -> Finding:
         hint = "Does COATCHECK_BLOB_URL name a place that this process may write to?"
         return Finding("blob store", Verdict.FAIL, said[0], hint)
     return Finding("blob store", Verdict.OK, "a probe was written, read and deleted")
+
+
+async def _llm_target(target: LlmTarget) -> Finding:
+    import httpx2
+
+    from coatcheck.surfaces.llm.upstream import Upstream
+
+    subject = f"llm target {target.name}"
+    try:
+        async with Upstream() as upstream:
+            await upstream.look(target, "/api/tags")
+    except httpx2.HTTPStatusError as error:
+        found = f"{target.url} answers {error.response.status_code}"
+        hint = "Is its URL what comes before /api/chat, and its token the right one?"
+        return Finding(subject, Verdict.WARN, found, hint)
+    except httpx2.HTTPError:
+        hint = "It may be asleep: its jobs wait until it answers. Else look at its URL."
+        return Finding(subject, Verdict.WARN, f"{target.url} does not answer", hint)
+    return Finding(subject, Verdict.OK, f"{target.url} answers")
 
 
 def _show(findings: list[Finding]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import difflib
 import json
+import shlex
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import typer
 from coatcheck.cli.console import err, out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.cli.own_command import own_command
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
@@ -44,9 +46,7 @@ def submit(
         ticket = await engine.submit(endpoint, arguments, lane=lane, idempotency_key=key)
         await _warn_of_a_name_nobody_serves(data, endpoint)
         view = await engine.get(ticket.id)
-        while wait and not view.terminal:
-            view = await engine.wait(ticket.id, timeout=_WAIT_SECONDS)
-        return view
+        return await _ended(engine, view, data) if wait else view
 
     view = _with_engine(data, hand_in)
     _show(view)
@@ -64,11 +64,23 @@ def job(
 
     async def look(engine: Engine) -> JobView:
         view = await engine.get(job_id)
-        while wait and not view.terminal:
-            view = await engine.wait(job_id, timeout=_WAIT_SECONDS)
-        return view
+        return await _ended(engine, view, data) if wait else view
 
     _show(_with_engine(data, look))
+
+
+async def _ended(engine: Engine, view: JobView, data: Path | None) -> JobView:
+    """The job as it ended. Whoever will not wait so long is told how to come back to it."""
+    try:
+        while not view.terminal:
+            view = await engine.wait(view.id, timeout=_WAIT_SECONDS)
+    except asyncio.CancelledError:  # Ctrl-C
+        again = f"{own_command()} job {view.id} --wait"
+        if data is not None:
+            again += f" --data {shlex.quote(str(data))}"
+        err.print(f"The job goes on. To look again: {again}", markup=False)
+        raise
+    return view
 
 
 def _with_engine(data: Path | None, work: Callable[[Engine], Awaitable[JobView]]) -> JobView:

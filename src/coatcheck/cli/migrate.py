@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from coatcheck.cli.console import out, say
+from coatcheck.cli.environment import prepare
 from coatcheck.cli.errors import reporting_errors
-from coatcheck.cli.process import prepare
 from coatcheck.settings import Settings
 from coatcheck.store.migrate import migrate as migrate_database
 

@@ -1,4 +1,4 @@
-"""What the long-running commands share: their environment, logs, loop, signals and supervisor."""
+"""What the long-running commands share: their loop, upkeep, signals and supervisor."""
 
 from __future__ import annotations
 
@@ -8,40 +8,24 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
-from coatcheck.cli.errors import show_tracebacks
-from coatcheck.engine.notices import Render
-from coatcheck.settings import Settings, likely_typos
+from coatcheck.settings import Settings
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import check_schema
-from coatcheck.telemetry.logs import configure_logging
 from coatcheck.upkeep import Upkeep
-from coatcheck.upkeep.deliverer import Deliverer
+
+if TYPE_CHECKING:
+    from coatcheck.engine.notices import Render
 
 _log = logging.getLogger(__name__)
 
 _SIGNAL_EXIT_BASE: Final = 128
 _ORPHAN_SECONDS_MARGIN: Final = 10.0
-
-
-def overridden(options: Mapping[str, object | None]) -> dict[str, str]:
-    """The environment with the options that were given: both are checked in the same place."""
-    given = {name: str(value) for name, value in options.items() if value is not None}
-    return dict(os.environ) | given
-
-
-def prepare(settings: Settings) -> None:
-    """Set the process's logs up, and warn of settings that look misspelt."""
-    configure_logging(settings.log_level, settings.log_format)
-    if settings.log_level == "debug":
-        show_tracebacks()
-    for given, meant in likely_typos(os.environ).items():
-        _log.warning("%s is no setting and is ignored; did you mean %s?", given, meant)
 
 
 def run_until_told(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
@@ -90,6 +74,8 @@ async def keeping_up(settings: Settings) -> AsyncIterator[None]:
 async def delivering(settings: Settings, render: Render) -> AsyncIterator[None]:
     """Deliver webhooks meanwhile: every server does, and no worker, which has no secret to sign
     with."""
+    from coatcheck.upkeep.deliverer import Deliverer
+
     deliverer = Deliverer(settings, render)
     await deliverer.begin()
     try:

@@ -34,8 +34,8 @@ def verify(
 ) -> None:
     """Check a receipt, without asking any server: exit 0 if it is true and nothing is left.
 
-    Exit 1: it was changed, or is not of this key. Exit 3: it is true, and says that a copy was
-    not deleted yet when it was issued.
+    Exit 1: it was changed, or is not of this key. Exit 3: it is true, and says
+    that a copy was not deleted yet when it was issued.
     """
     try:
         keys = read_public_keys(key.read_bytes())

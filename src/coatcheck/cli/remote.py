@@ -12,12 +12,15 @@ from urllib.parse import urlsplit
 from coatcheck.cli import data_dir, secret_files
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.client import Client
+from coatcheck.client.addresses import Addresses
 from coatcheck.client.configuration import (
     TOKEN_VARIABLE,
     URL_VARIABLE,
     base_url_or_default,
     token_or_default,
 )
+from coatcheck.client.credential import Bearer
+from coatcheck.domain.tenants import DEFAULT_ORG
 
 KEY_HINT: Final = (
     f"Set {TOKEN_VARIABLE}. `coatcheck up` keeps a key in the file dev-key of its data folder, "
@@ -26,11 +29,18 @@ KEY_HINT: Final = (
 
 
 @contextmanager
-def server(data: Path | None) -> Iterator[Client]:
-    """A client of the server that COATCHECK_URL names, with COATCHECK_API_KEY.
+def server(data: Path | None, org: str = DEFAULT_ORG) -> Iterator[Client]:
+    """A client of the server that ``address`` names."""
+    url, token = address(data, org)
+    with Client(url, token, org=org) as client:
+        yield client
 
-    Without one, and on this machine only, with the key that ``up`` keeps in its data folder: a key
-    of this machine is not for a server elsewhere.
+
+def address(data: Path | None, org: str = DEFAULT_ORG) -> tuple[str, str]:
+    """The server that COATCHECK_URL names, and COATCHECK_API_KEY.
+
+    Without one, and on this machine only, the key that ``up`` keeps in its data folder: a key of
+    this machine is not for a server elsewhere.
     """
     url = base_url_or_default(None)
     token = token_or_default(None)
@@ -40,13 +50,13 @@ def server(data: Path | None) -> Iterator[Client]:
     if token is None:
         raise Misconfigured(f"there is no API key to present\n{KEY_HINT}")
     try:
-        client = Client(url, token)
+        Addresses(url, org)
+        Bearer(token)
     except ValueError as error:
         raise Misconfigured(
             f"the server cannot be asked: {error}\nLook at {URL_VARIABLE} and {TOKEN_VARIABLE}."
         ) from error
-    with client:
-        yield client
+    return url, token
 
 
 def _is_here(url: str) -> bool:

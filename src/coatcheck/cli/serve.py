@@ -10,13 +10,12 @@ from typing import Annotated, Final
 
 import typer
 
+from coatcheck.cli.environment import overridden, prepare
 from coatcheck.cli.errors import reporting_errors
 from coatcheck.cli.process import (
     delivering,
     end_with_supervisor,
     keeping_up,
-    overridden,
-    prepare,
     run_until_told,
 )
 from coatcheck.control.app import create_app

@@ -18,11 +18,11 @@ import typer
 
 from coatcheck.cli import data_dir
 from coatcheck.cli.bootstrap import DevKey, bootstrap, keep_pepper
-from coatcheck.cli.console import out, say
+from coatcheck.cli.console import out, say, warn
+from coatcheck.cli.environment import overridden, prepare
 from coatcheck.cli.errors import Misconfigured, reporting_errors
 from coatcheck.cli.own_command import own_command
 from coatcheck.cli.postgres import KeptPostgres
-from coatcheck.cli.process import overridden, prepare
 from coatcheck.cli.supervisor import Child
 from coatcheck.control.server import ListenError, listen
 from coatcheck.domain.errors import DatabaseUnavailable
@@ -45,6 +45,11 @@ OF_THE_CONTROL_PLANE: Final = frozenset(
 )
 """What a worker has no use for: code of users runs in it."""
 
+_WEBHOOK_LOOPBACK: Final = "COATCHECK_WEBHOOK_LOOPBACK"
+_LOOPBACK_WARNING: Final = (
+    "webhooks may be sent to this machine itself (127.0.0.1, ::1, localhost), for development. "
+    f"{_WEBHOOK_LOOPBACK}=off forbids it"
+)
 _PORT_PATIENCE_SECONDS: Final = 3.0
 _PORT_LOOK_SECONDS: Final = 0.1
 _READY_LOOK_SECONDS: Final = 0.1
@@ -57,7 +62,7 @@ def up(
     services: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MODULE:SERVICE...]",
+            metavar="MODULE:SERVICE",
             help="The services to work for; a small built-in demo if none is named.",
         ),
     ] = None,
@@ -76,13 +81,28 @@ def up(
         "COATCHECK_BLOB_URL": data_dir.blob_url(folder),
         metrics.MULTIPROCESS_DIR_VARIABLE: str(folder / "metrics"),
     }
+    is_lenient = let_webhooks_in(environment)
     settings = Settings.from_environment(environment)
     environment.pop("COATCHECK_DEV_KEY", None)  # only ours to know
     prepare(settings)
     _check_port(settings)
+    if is_lenient:
+        warn(_LOOPBACK_WARNING)
     stack = _Stack(settings, environment, folder, why, services or [])
     with asyncio.Runner() as runner:
         runner.run(stack.run())
+
+
+def let_webhooks_in(environment: dict[str, str]) -> bool:
+    """Let webhooks be sent to this machine itself, unless something was said of what may be called.
+
+    Whether it was done.
+    """
+    said = (_WEBHOOK_LOOPBACK, "COATCHECK_EGRESS_ALLOW")
+    if any(environment.get(name, "").strip() for name in said):
+        return False
+    environment[_WEBHOOK_LOOPBACK] = "on"
+    return True
 
 
 def _check_port(settings: Settings) -> None:
@@ -276,6 +296,7 @@ class _Stack:
             ("API", f"{self._url}  (/docs /openapi.json /healthz /readyz /metrics)"),
             ("API key", _shown_key(self._dev_key)),
             ("services", working_for),
+            *self._shown_models(),
             ("data", str(self._folder)),
             ("database", self._postgres.dsn),
             ("blobs", _shown_blobs(self._settings.blob_url)),
@@ -301,6 +322,12 @@ class _Stack:
             )
         out.print(f"  curl {self._url}/readyz", markup=False)
         out.print("\nCtrl-C stops everything.\n")
+
+    def _shown_models(self) -> list[tuple[str, str]]:
+        """Where chats go, and what clients of language models are told as their address."""
+        urls = ", ".join(target.url for target in self._settings.llm_targets)
+        clients = f"for clients of Ollama {self._url}, of OpenAI {self._url}/v1"
+        return [("models", f"of {urls}  ({clients})")] if urls else []
 
 
 def _shown_blobs(url: str) -> str:

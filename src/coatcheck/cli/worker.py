@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 from typing import Annotated
 
 import typer
 
+from coatcheck.cli.environment import prepare
 from coatcheck.cli.errors import Misconfigured, reporting_errors
 from coatcheck.cli.process import (
     end_with_supervisor,
     keeping_up,
-    prepare,
     require_schema,
     run_until_told,
 )
@@ -21,30 +22,40 @@ from coatcheck.service import Service, load_services
 from coatcheck.settings import Settings
 from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
-from coatcheck.surfaces.graphs.executor import GraphExecutor
 from coatcheck.surfaces.scrape.executor import ScrapeExecutor
 from coatcheck.worker.agent import Worker
+
+_log = logging.getLogger(__name__)
 
 
 @reporting_errors
 def worker(
     services: Annotated[
-        list[str], typer.Argument(metavar="MODULE:SERVICE...", help="The services to work for.")
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="MODULE:SERVICE",
+            help="Services of yours; with none, only what comes with Coatcheck.",
+        ),
+    ] = None,
     supervised: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
-    """Run jobs of these services from the database named by COATCHECK_DATABASE_URL.
+    """Run jobs from the database named by COATCHECK_DATABASE_URL.
 
-    It also makes the calls of services that were registered over HTTP with an upstream, fetches
-    the pages of the service `scrape`, takes in the lists and writes the exports of batches, and
-    analyses the archives of the graphs API, COATCHECK_GRAPHS_CONCURRENCY at a time.
+    Beside those of your services, it makes the calls of services that were
+    registered over HTTP with an upstream, fetches the pages of the service
+    `scrape`, takes in the lists and writes the exports of batches, analyses the
+    archives of the graphs API, COATCHECK_GRAPHS_CONCURRENCY at a time, and sends
+    chats to the targets of COATCHECK_LLM_URL or COATCHECK_LLM_TARGETS.
 
-    SIGTERM or Ctrl-C: claims no more, gives running jobs COATCHECK_DRAIN_SECONDS to end, puts the
-    rest back without spending an attempt, stops. A second signal ends it at once.
+    SIGTERM or Ctrl-C: claims no more, gives running jobs COATCHECK_DRAIN_SECONDS
+    to end, puts the rest back without spending an attempt, stops. A second
+    signal ends it at once.
     """
     settings = Settings.from_environment()
     prepare(settings)
-    loaded = _load(services)
+    loaded = _load(services or [])
+    if not loaded:
+        _log.info("no service was named: running what comes with Coatcheck")
     if supervised:
         end_with_supervisor(settings.drain_seconds)
     run_until_told(lambda stop: _work(settings, loaded, stop))
@@ -72,8 +83,15 @@ async def _work(settings: Settings, services: list[Service], stop: asyncio.Event
         batches = await closing.enter_async_context(BatchExecutor(settings))
         agents = [first, batches.worker()]
         if settings.graphs_concurrency:
+            from coatcheck.surfaces.graphs.executor import GraphExecutor
+
             graphs = await closing.enter_async_context(GraphExecutor(settings))
             agents.append(graphs.worker())
+        if settings.llm_targets:
+            from coatcheck.surfaces.llm.executor import LlmExecutor
+
+            models = await closing.enter_async_context(LlmExecutor(settings))
+            agents.append(models.worker())
 
         async def stop_when_told() -> None:
             await stop.wait()

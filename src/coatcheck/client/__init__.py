@@ -9,10 +9,12 @@ from coatcheck.client._async.batch import AsyncBatch
 from coatcheck.client._async.batches import AsyncBatches
 from coatcheck.client._async.client import AsyncClient
 from coatcheck.client._async.job import AsyncJob
+from coatcheck.client._async.webhooks import AsyncWebhooks
 from coatcheck.client._sync.batch import Batch
 from coatcheck.client._sync.batches import Batches
 from coatcheck.client._sync.client import Client
 from coatcheck.client._sync.job import Job
+from coatcheck.client._sync.webhooks import Webhooks
 from coatcheck.client.answers import BatchStatus, Page, UsageDay
 from coatcheck.client.batch_body import (
     BatchArtifact,
@@ -34,6 +36,7 @@ from coatcheck.client.errors import (
     ErrorDetail,
     ExportFailed,
     InvalidRequestError,
+    InvalidWebhook,
     JobFailed,
     NotFoundError,
     PaymentRequiredError,
@@ -45,6 +48,13 @@ from coatcheck.client.errors import (
 )
 from coatcheck.client.events import Event
 from coatcheck.client.job_body import JobError, JobUrls, Progress
+from coatcheck.client.webhook_body import (
+    WebhookDelivery,
+    WebhookEndpoint,
+    WebhookMessage,
+    WebhookSecret,
+)
+from coatcheck.client.webhook_signatures import WebhookEvent, verify_webhook
 
 __all__ = [
     "ApiError",
@@ -52,6 +62,7 @@ __all__ = [
     "AsyncBatches",
     "AsyncClient",
     "AsyncJob",
+    "AsyncWebhooks",
     "AuthenticationError",
     "Batch",
     "BatchArtifact",
@@ -73,6 +84,7 @@ __all__ = [
     "Event",
     "ExportFailed",
     "InvalidRequestError",
+    "InvalidWebhook",
     "Job",
     "JobError",
     "JobFailed",
@@ -87,4 +99,11 @@ __all__ = [
     "UnexpectedAnswer",
     "UsageDay",
     "WaitTimeout",
+    "WebhookDelivery",
+    "WebhookEndpoint",
+    "WebhookEvent",
+    "WebhookMessage",
+    "WebhookSecret",
+    "Webhooks",
+    "verify_webhook",
 ]

@@ -52,6 +52,13 @@ class Addresses:
     def usage(self) -> str:
         return f"{self._org_url}/usage"
 
+    def webhooks(self, kind: str | None = None, name: str | None = None) -> str:
+        """What an organisation has of webhooks; of a kind, or the one of that name."""
+        below = "" if kind is None else f"/{kind}"
+        if kind is not None and name is not None:
+            below += f"/{_segment(kind, name)}"
+        return f"{self._org_url}/webhooks{below}"
+
     def batches(self) -> str:
         return f"{self.base_url}/v1/jobs"
 

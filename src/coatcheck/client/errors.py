@@ -16,6 +16,7 @@ CoatcheckError
     ├── JobFailed                 the job was waited for, and did not complete
     ├── BatchFailed               the same of a batch: its list was refused, or it was cancelled
     ├── ExportFailed              a batch's results could not be written to be fetched
+    ├── InvalidWebhook            a webhook that is not Coatcheck's, or was changed on its way
     └── WaitTimeout               the job had not ended in time; it goes on
 """
 
@@ -180,6 +181,12 @@ class ExportFailed(ClientError):
 
     def __str__(self) -> str:
         return f"export {self.export.id} is {self.export.status}: {self.code}: {self.message}"
+
+
+class InvalidWebhook(ClientError):
+    """The webhook was not signed with that secret, was changed on its way, or is too old."""
+
+    code = "invalid_webhook"
 
 
 class WaitTimeout(ClientError):

@@ -13,6 +13,8 @@ WAIT_SECONDS_MAX: Final = 60.0
 
 Headers = list[tuple[bytes, bytes]]
 
+JSON_HEADERS: Final[Headers] = [(b"content-type", b"application/json")]
+
 
 def submission_headers(
     *,

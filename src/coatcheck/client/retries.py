@@ -1,7 +1,7 @@
 """Which failures are worth another try, and when. No I/O; randomness is an input.
 
-Everything the client sends may be sent twice: reads and cancellations change nothing when they are
-repeated, and every submission carries an idempotency key.
+Nearly everything the client sends may be sent twice: reads and cancellations change nothing when
+they are repeated, and every submission carries an idempotency key.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 import httpx2
 
-from coatcheck.client.errors import ApiError
+from coatcheck.client.errors import ApiError, ConnectionFailed
 from coatcheck.domain.retry import Backoff
 
 BACKOFF: Final = Backoff(base_seconds=0.25, cap_seconds=8.0, jitter=0.5)
@@ -19,11 +19,17 @@ RETRY_AFTER_SECONDS_MAX: Final = 60.0
 """Whoever is told to stay away for longer hears of it at once, as an error."""
 
 _STATUSES: Final = frozenset({408, 429, 502, 503, 504})
+_NOT_DONE: Final = frozenset({"rate_limited", "database_unavailable"})
 
 
 def worth_retrying(error: ApiError) -> bool:
     """Whether the answer may be another one the next time; a job that has failed stays failed."""
     return error.status in _STATUSES and error.job_url is None
+
+
+def surely_not_done(error: ApiError | ConnectionFailed) -> bool:
+    """Whether a request that failed so has changed nothing."""
+    return isinstance(error, ApiError) and error.code in _NOT_DONE
 
 
 def broken(error: httpx2.TransportError) -> bool:

@@ -37,7 +37,7 @@ def create_app(parts: Parts, surfaces: Sequence[Surface] = ()) -> Dispatcher:
         *usage.operations(parts.engine),
         *api_keys.operations(parts.settings, parts.tenants),
         *stripe.operations(parts.settings, parts.tenants),
-        *webhooks.operations(parts.settings, parts.webhooks),
+        *webhooks.operations(parts.engine.webhooks, parts.receivers, parts.tenants),
         *blobs.operations(parts.engine, parts.tenants),
     ]
     for surface in surfaces:

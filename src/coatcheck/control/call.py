@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 from urllib.parse import parse_qsl
 
 from coatcheck.control.asgi import Receive, Scope
@@ -30,6 +30,10 @@ UPLOAD_PROGRESS_BYTES_MIN: Final = 64 * 1024
 """one that comes byte by byte would keep others out for as long as uploads may take."""
 _QUERY_FIELDS_MAX: Final = 100
 
+ProblemStyle = Literal["plain", "ollama", "openai"]
+"""Who shall find their way in a problem: besides the members that every problem has, some clients
+look for an ``error`` in a shape of their own."""
+
 ARRIVING: Final = "coatcheck.arriving"
 """Where in the scope our server says how far the request has come."""
 
@@ -52,6 +56,7 @@ class Call:
         "method",
         "params",
         "path",
+        "problem_style",
         "reply_headers",
         "request_id",
         "scope",
@@ -66,6 +71,7 @@ class Call:
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         self.params: Mapping[str, str] = {}
         self.reply_headers: RawHeaders = ()
+        self.problem_style: ProblemStyle = "plain"
         self._query: dict[str, str] | None = None
         self._body: bytes | None = None
         self._principal: Principal | None = None

@@ -34,6 +34,7 @@ REQUEST_ID_HEADER: Final = b"x-request-id"
 
 # Printable, no spaces: what can neither break a log line nor a header.
 _FIT: Final = re.compile(rb"[!-~]{1,128}")
+_OLLAMA_PATH: Final = re.compile(r"/api/(?!v1(?:/|$))")
 _NO_ROUTE: Final = "none"
 _SHOWN_SECONDS: Final = 0.2
 """After which a request shows in the metrics, at the latest."""
@@ -98,6 +99,7 @@ class Dispatcher:
     async def _run(self, call: Call, match: Match) -> Reply | StreamReply:
         operation = match.operation
         call.params = match.params
+        call.problem_style = operation.problem_style
         try:
             if operation.access is not Access.OPEN:
                 if operation.access is not Access.HANDLER:
@@ -164,6 +166,9 @@ def _request_ids() -> Iterator[str]:
 
 
 def _not_served(call: Call, allowed: frozenset[str]) -> Reply:
+    if _OLLAMA_PATH.match(call.raw_path):
+        call.problem_style = "ollama"  # its clients ask for more than is served
     if not allowed:
-        return problem(call, HTTPStatus.NOT_FOUND, "not_found", "Nothing is served at this path.")
+        detail = "Nothing is served at this path. /docs shows what is."
+        return problem(call, HTTPStatus.NOT_FOUND, "not_found", detail)
     return method_not_allowed(call, allowed)

@@ -7,8 +7,8 @@ answers at once with what its caller needs in order to go on elsewhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 
 class Draining:
@@ -17,6 +17,7 @@ class Draining:
     def __init__(self) -> None:
         self._begun = asyncio.Event()
         self._waits: set[asyncio.Timeout] = set()
+        self._told: set[Callable[[], None]] = set()
 
     @property
     def begun(self) -> bool:
@@ -27,6 +28,18 @@ class Draining:
         self._begun.set()
         for wait in tuple(self._waits):
             _end_now(wait)
+        for tell in tuple(self._told):
+            tell()
+
+    @contextmanager
+    def telling(self, tell: Callable[[], None]) -> Iterator[None]:
+        """Call ``tell`` when the drain begins: for one that waits so often that ``cut_short``
+        would cost too much. Ask ``begun`` before the first wait."""
+        self._told.add(tell)
+        try:
+            yield
+        finally:
+            self._told.discard(tell)
 
     async def wait(self) -> None:
         """Return when the drain has begun."""

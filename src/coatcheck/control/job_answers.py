@@ -53,6 +53,12 @@ class Look(NamedTuple):
     is_known: bool
     waited: bool
 
+    @property
+    def status(self) -> HTTPStatus:
+        """Of the answer that shows it: never 200 without a result to who waited for one."""
+        unfinished = self.waited and not self.view.terminal
+        return HTTPStatus.ACCEPTED if unfinished else HTTPStatus.OK
+
 
 class JobShow(Protocol):
     """What a surface's jobs look like to those who read them."""
@@ -110,17 +116,19 @@ class JobAnswers:
     async def status(self, call: Call, view: JobView, voice: JobShow) -> Reply:
         """The job as it is, or as it is once the caller's conditions are met."""
         look = await self.look(call, view)
-        headers = [*look.headers]
-        view = look.view
-        if not view.terminal:
-            kind = kind_of(view.org, view.endpoint, view.flow)
-            seconds = self._pace.retry_after(kind, view.lane, view)
-            headers.append((b"retry-after", b"%d" % seconds))
+        headers = self.paced_headers(look)
         if look.is_known:
             return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
-        unfinished = look.waited and not view.terminal
-        status = HTTPStatus.ACCEPTED if unfinished else HTTPStatus.OK
-        return json_reply(await voice.job(view), status, headers)
+        return json_reply(await voice.job(look.view), look.status, headers)
+
+    def paced_headers(self, look: Look) -> RawHeaders:
+        """The headers of an answer that shows it; with when to ask again, unless it has ended."""
+        view = look.view
+        if view.terminal:
+            return look.headers
+        kind = kind_of(view.org, view.endpoint, view.flow)
+        seconds = self._pace.retry_after(kind, view.lane, view)
+        return [*look.headers, (b"retry-after", b"%d" % seconds)]
 
     async def look(self, call: Call, view: JobView) -> Look:
         """The job once the caller's conditions are met, for a surface that answers in its way."""
@@ -146,7 +154,7 @@ class JobAnswers:
 
     async def events(self, call: Call, view: JobView, voice: JobShow) -> StreamReply:
         """The job's states, progress, log lines and output, as they come."""
-        pieces = self._streams.follow(view, voice.job, after=_resume_after(call))
+        pieces = self._streams.follow(view, voice.job, after=resume_after(call))
         headers = [
             (b"content-type", b"text/event-stream"),
             (b"cache-control", b"no-store"),
@@ -207,7 +215,7 @@ def _matches(known: bytes, view: JobView) -> bool:
     return known.strip() == b"*" or etag(view).removeprefix(b"W/") in known
 
 
-def _resume_after(call: Call) -> int:
+def resume_after(call: Call) -> int:
     """The header goes first: a browser that reconnects sends it along with the query as it was."""
     name, place = "Last-Event-ID", "header"
     given = call.header(b"last-event-id")

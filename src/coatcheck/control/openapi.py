@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
 from coatcheck.control.operations import Access, Answer, Operation, Parameter
-from coatcheck.control.problems import MEDIA_TYPE, Problem
+from coatcheck.control.problems import MEDIA_TYPE, PROBLEM_TYPES, Problem
 from coatcheck.control.router import VERSION_DIGITS_MAX
 from coatcheck.domain.identity import Scope
 
@@ -42,8 +43,8 @@ def build_document(operations: Sequence[Operation], *, version: str) -> dict[str
 
 
 def _types(operations: Iterable[Operation]) -> Iterable[type[msgspec.Struct]]:
-    yield Problem
     for operation in operations:
+        yield PROBLEM_TYPES[operation.problem_style]
         if operation.body is not None and operation.body.body is not None:
             yield operation.body.body
         for answer in operation.answers:
@@ -62,7 +63,7 @@ def _describe(
         "tags": [operation.tag],
         "parameters": [*_path_parameters(operation), *_parameters(operation)],
         "responses": {
-            str(int(status)): _describe_answer(answers[status], schema_of)
+            str(int(status)): _describe_answer(_in_style(answers[status], operation), schema_of)
             for status in sorted(answers)
         },
         "security": _security(operation),
@@ -129,6 +130,13 @@ def _common_answers(operation: Operation) -> list[Answer]:
             ),
         ]
     return answers
+
+
+def _in_style(answer: Answer, operation: Operation) -> Answer:
+    """Problems are declared once, and look as their operation's do."""
+    if answer.body is not Problem:
+        return answer
+    return replace(answer, body=PROBLEM_TYPES[operation.problem_style])
 
 
 def _problem(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> Answer:

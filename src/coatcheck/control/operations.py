@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from coatcheck.control.call import Call
+from coatcheck.control.call import Call, ProblemStyle
 from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.domain.identity import Scope
 
@@ -94,6 +94,8 @@ class Operation:
     body: RequestBody | None = None
     any_query: bool = False
     """Whether the query may have fields besides those of ``parameters``: somebody else's."""
+    problem_style: ProblemStyle = "plain"
+    """What its problems hold besides what all of them do, whoever raises them."""
     parameter_names: Sequence[str] = field(init=False)
     """Of the path, in its order."""
     query_names: Sequence[str] = field(init=False)

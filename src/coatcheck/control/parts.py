@@ -16,12 +16,11 @@ from coatcheck.control.job_answers import JobAnswers
 from coatcheck.control.pace import Pace
 from coatcheck.control.rates import RateLimiter
 from coatcheck.control.readiness import Readiness
-from coatcheck.egress import Guard
+from coatcheck.egress import Guard, receiver_guard
 from coatcheck.engine import Engine
 from coatcheck.engine.catalogue import Catalogue
 from coatcheck.settings import Settings
 from coatcheck.store.channels import KEYS, SERVICES
-from coatcheck.store.jobs import LISTING
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.listen import Listener
 
@@ -40,10 +39,11 @@ class Parts:
     gate: Gate
     answers: JobAnswers
     guard: Guard
+    receivers: Guard
+    """Of webhooks."""
     readiness: Readiness
     subscriptions: Subscriptions
     tenants: Line
-    webhooks: Line
     draining: Draining
 
 
@@ -60,8 +60,6 @@ async def open_parts(
         closing.push_async_callback(credentials.close)
         tenants = Line(settings.database_url, name="tenants")
         closing.push_async_callback(tenants.close)
-        webhooks = Line(settings.database_url, name="webhooks", server_settings=LISTING)
-        closing.push_async_callback(webhooks.close)
         rates = Line(settings.database_url, name="rates", server_settings=PINNED_PLANS)
         closing.push_async_callback(rates.close)
 
@@ -110,9 +108,9 @@ async def open_parts(
             gate=Gate(authenticator, limiter, subscriptions, Backlog(waiting)),
             answers=JobAnswers(engine, Pace(), draining),
             guard=Guard(settings.egress_allow),
+            receivers=receiver_guard(settings),
             readiness=readiness,
             subscriptions=subscriptions,
             tenants=tenants,
-            webhooks=webhooks,
             draining=draining,
         )

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from coatcheck.control.call import Call
+from coatcheck.control.call import Call, ProblemStyle
 from coatcheck.control.reply import RawHeaders, Reply
 from coatcheck.domain.errors import (
     ArchiveRejected,
@@ -32,6 +32,7 @@ from coatcheck.domain.errors import (
     InvalidParameter,
     JobAlreadyEnded,
     JobNotFound,
+    LlmNotConfigured,
     MissingScope,
     NotFound,
     OutcomeUnknown,
@@ -44,6 +45,7 @@ from coatcheck.domain.errors import (
     Unauthenticated,
     UploadAlreadyUsed,
     UrlForbidden,
+    WebhookConflict,
     WrongMediaType,
 )
 
@@ -71,9 +73,11 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     MissingScope: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     EndpointNotFound: HTTPStatus.NOT_FOUND,
+    LlmNotConfigured: HTTPStatus.NOT_FOUND,
     JobNotFound: HTTPStatus.NOT_FOUND,
     JobAlreadyEnded: HTTPStatus.CONFLICT,
     BatchConflict: HTTPStatus.CONFLICT,
+    WebhookConflict: HTTPStatus.CONFLICT,
     ServiceNameTaken: HTTPStatus.CONFLICT,
     UploadAlreadyUsed: HTTPStatus.CONFLICT,
     BlobChanged: HTTPStatus.CONFLICT,
@@ -123,6 +127,47 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
     details: list[Detail]
 
 
+class OllamaProblem(Problem, frozen=True, rename="camel"):
+    """A problem in which Ollama's clients find their message: ``error`` repeats ``detail``."""
+
+    error: str
+
+
+class OpenAIError(msgspec.Struct, frozen=True):
+    """What went wrong, as OpenAI's clients expect it."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class OpenAIProblem(Problem, frozen=True, rename="camel"):
+    """A problem in which OpenAI's clients find their error."""
+
+    error: OpenAIError
+
+
+PROBLEM_TYPES: Final[Mapping[ProblemStyle, type[Problem]]] = {
+    "plain": Problem,
+    "ollama": OllamaProblem,
+    "openai": OpenAIProblem,
+}
+
+_OPENAI_TYPES: Final[Mapping[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.NOT_FOUND: "not_found_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+}
+
+
+def openai_error(status: int, code: str, message: str, param: str | None = None) -> OpenAIError:
+    """An error for OpenAI's clients, of the type that goes with ``status``."""
+    otherwise = "invalid_request_error" if status < 500 else "api_error"
+    return OpenAIError(message, _OPENAI_TYPES.get(status, otherwise), param, code)
+
+
 def problem(
     call: Call,
     status: HTTPStatus,
@@ -132,8 +177,14 @@ def problem(
     details: Sequence[Detail] = (),
     headers: RawHeaders = (),
 ) -> Reply:
-    """A problem as an answer to ``call``."""
-    body = Problem(
+    """A problem as an answer to ``call``, in the style of its operation."""
+    more: dict[str, Any] = {}
+    if call.problem_style == "ollama":
+        more["error"] = detail
+    elif call.problem_style == "openai":
+        param = details[0].field if details else None
+        more["error"] = openai_error(status, code, detail, param)
+    body = PROBLEM_TYPES[call.problem_style](
         type=f"urn:coatcheck:problem:{code}",
         title=status.phrase,
         status=status,
@@ -146,6 +197,7 @@ def problem(
         timestamp=datetime.now(UTC),
         request_id=call.request_id,
         details=list(details),
+        **more,
     )
     return Reply(status, msgspec.json.encode(body), [_CONTENT_TYPE, *headers])
 

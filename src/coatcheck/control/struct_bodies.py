@@ -33,6 +33,13 @@ async def read_body(call: Call, kind: type[Body], bytes_max: int) -> Body:
     return _fitted(lambda: msgspec.convert(value, kind))
 
 
+async def read_optional_body(call: Call, kind: type[Body], bytes_max: int) -> Body:
+    """The same where there may be none: then ``kind`` with nothing said."""
+    if not await call.body(bytes_max):
+        return kind()
+    return await read_body(call, kind, bytes_max)
+
+
 def read_as_written(data: bytes, kind: type[Body]) -> Body:
     """JSON as ``kind``, whose fields of type Raw keep what was written. Raises as ``read_body``."""
     if not data:

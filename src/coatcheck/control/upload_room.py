@@ -23,10 +23,11 @@ _NO_ROOM: Final = "Too many uploads are under way; see Retry-After."
 
 
 class UploadRoom:
-    """Room for uploads on one server."""
+    """Room for uploads on one server: so many at a time, and so many of one organisation."""
 
-    def __init__(self) -> None:
-        self._all = asyncio.Semaphore(UPLOADS_MAX)
+    def __init__(self, uploads_max: int | None = None, of_one_org_max: int | None = None) -> None:
+        self._all = asyncio.Semaphore(uploads_max or UPLOADS_MAX)
+        self._of_one_org_max = of_one_org_max
         self._orgs: dict[str, _OrgRoom] = {}
 
     @asynccontextmanager
@@ -52,7 +53,7 @@ class UploadRoom:
 
     @asynccontextmanager
     async def _entered_of_org(self, org: str) -> AsyncIterator[None]:
-        room = self._orgs.setdefault(org, _OrgRoom())
+        room = self._orgs.setdefault(org, _OrgRoom(self._of_one_org_max or UPLOADS_OF_ONE_ORG_MAX))
         room.users += 1
         try:
             async with room.places:
@@ -66,6 +67,6 @@ class UploadRoom:
 class _OrgRoom:
     """One organisation's places, and how many hold one or wait for one."""
 
-    def __init__(self) -> None:
-        self.places = asyncio.Semaphore(UPLOADS_OF_ONE_ORG_MAX)
+    def __init__(self, places: int) -> None:
+        self.places = asyncio.Semaphore(places)
         self.users = 0

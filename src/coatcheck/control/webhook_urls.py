@@ -1,37 +1,61 @@
-"""Reads whom a caller wants told of a job's end: the header ``X-Webhook-Url``."""
+"""Reads whom a caller wants told of a job: ``X-Webhook-Url`` of its end, ``X-State-Webhook-Url`` of
+every change of its state."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from coatcheck.control.call import Call
 from coatcheck.control.operations import Parameter
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress import Guard
 
-_HEADER: Final = "X-Webhook-Url"
-WEBHOOK_HEADER: Final = _HEADER.lower().encode()
+_END: Final = "X-Webhook-Url"
+_STATES: Final = "X-State-Webhook-Url"
+_URL: Final = {"type": "string", "format": "uri", "maxLength": 2048}
 
 
-async def read_webhook_url(call: Call, guard: Guard) -> str | None:
-    """The URL, if there is one. Raises UrlForbidden unless it may be called as things are now;
-    whoever posts to it looks again."""
-    url = call.header(WEBHOOK_HEADER)
+class WebhookUrls(NamedTuple):
+    """Who is told of a job, as a submission names them."""
+
+    webhook_url: str | None
+    state_webhook_url: str | None
+
+
+def names_webhooks(call: Call) -> bool:
+    """Whether anybody is to be told."""
+    return any(call.header(name.lower().encode()) is not None for name in (_END, _STATES))
+
+
+async def read_webhook_urls(call: Call, guard: Guard) -> WebhookUrls:
+    """The URLs, as far as there are any. Raises UrlForbidden unless they may be called as things
+    are now; whoever posts to them looks again."""
+    return WebhookUrls(await _read(call, _END, guard), await _read(call, _STATES, guard))
+
+
+async def _read(call: Call, header: str, guard: Guard) -> str | None:
+    url = call.header(header.lower().encode())
     if url is None:
         return None
     try:
         await guard.check_url(url)
     except UrlForbidden as error:
-        raise UrlForbidden(f"{_HEADER}: {error}") from error
+        raise UrlForbidden(f"{header}: {error}") from error
     return url
 
 
 WEBHOOK_PARAMETERS: Final = (
     Parameter(
-        _HEADER,
+        _END,
         "header",
         "Is told of the job's end by a signed POST. With a known idempotency key, what came with "
         "the first submission stands.",
-        {"type": "string", "format": "uri", "maxLength": 2048},
+        _URL,
+    ),
+    Parameter(
+        _STATES,
+        "header",
+        "Is told of every change of the job's state, its end among them, by signed POSTs.",
+        _URL,
     ),
 )

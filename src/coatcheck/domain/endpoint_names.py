@@ -19,7 +19,11 @@ SCRAPE_SERVICE: Final = "scrape"
 """The service that fetches pages. Callers name it, so it is in the catalogue."""
 BATCHES_SERVICE: Final = "batches"
 """The service that takes in lists of tasks and writes exports, for the batches surface."""
-_RESERVED: Final = frozenset({GATEWAY_SERVICE, GRAPHS_SERVICE, SCRAPE_SERVICE, BATCHES_SERVICE})
+LLM_SERVICE: Final = "llm"
+"""The service that calls language models, behind the llm surface."""
+_RESERVED: Final = frozenset(
+    {GATEWAY_SERVICE, GRAPHS_SERVICE, SCRAPE_SERVICE, BATCHES_SERVICE, LLM_SERVICE}
+)
 _RESERVED_PREFIX: Final = "coatcheck"
 
 _SERVICE_NAME = re.compile(SERVICE_NAME_PATTERN)

@@ -22,8 +22,10 @@ CoatcheckError
 ├── ClientGone                the caller left before its request was whole
 ├── NotFound                  nothing of that name, or nothing the caller may see
 │   ├── EndpointNotFound      no such service, version or path, and which of the three
+│   ├── LlmNotConfigured      no target of the llm surface is set; says what to set
 │   └── JobNotFound           no such job in this organisation
 ├── JobAlreadyEnded           a terminal job cannot be cancelled
+├── WebhookConflict           what is there of webhooks does not allow that
 ├── ServiceNameTaken          another service of that name is there already
 ├── SignedUrlExpired          a URL that was signed for a time, and the time is up
 ├── UploadAlreadyUsed         a staged list that a batch has taken is not written again
@@ -207,6 +209,12 @@ class EndpointNotFound(NotFound):
     """There is no such service, version or path. Its text says which, and what there is."""
 
 
+class LlmNotConfigured(NotFound):
+    """The llm surface has no target to call. Its text says what to set."""
+
+    code = "llm_not_configured"
+
+
 class JobNotFound(NotFound):
     """There is no such job in this organisation; a foreign id is answered the same."""
 
@@ -259,6 +267,24 @@ class UploadMissing(BatchConflict):
     """Nothing was put to the upload's URL yet, or it is gone."""
 
     code = "upload_missing"
+
+
+class WebhookConflict(CoatcheckError):
+    """What is there of an organisation's webhooks does not allow that."""
+
+    code = "webhook_conflict"
+
+
+class TooManyWebhookEndpoints(WebhookConflict):
+    """An organisation registers only so many endpoints."""
+
+    code = "too_many_endpoints"
+
+
+class WebhookEndpointDeleted(WebhookConflict):
+    """What was for an endpoint that was deleted is not sent again."""
+
+    code = "endpoint_deleted"
 
 
 class ServiceNameTaken(CoatcheckError):

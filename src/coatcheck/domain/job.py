@@ -46,7 +46,7 @@ class NewJob:
     options: str | None = None
     owner: str = ""
     is_told_of: bool = False
-    """Whether its end is told by webhook; ``options`` then say to whom."""
+    """Whether somebody is told of it by webhook; ``options`` then say who."""
 
     @property
     def is_plain(self) -> bool:

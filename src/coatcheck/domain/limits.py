@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
+LLM_PAYLOAD_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of a job of the llm surface: messages come with their images."""
 RESULT_BYTES_MAX: Final = 16 * 1024 * 1024
 ERROR_MESSAGE_CHARACTERS_MAX: Final = 4_000
 PROGRESS_NOTE_CHARACTERS_MAX: Final = 1_000

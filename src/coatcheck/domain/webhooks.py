@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
+from coatcheck.domain.errors import InvalidSubmission
 from coatcheck.domain.ids import InvalidId, from_text, to_text
+from coatcheck.domain.states import TERMINAL, TRANSITIONS
 
 RETRY_SECONDS: Final = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 """How long after each failed try the next one is made; the first is made at once."""
@@ -30,7 +33,28 @@ LOG_SECONDS: Final = 7 * 86_400
 """For how long what became of a delivery is kept."""
 UNUSED_TARGET_SECONDS: Final = 8 * 86_400
 
+ENDPOINTS_MAX: Final = 50
+"""Endpoints of an organisation."""
+DESCRIPTION_CHARACTERS_MAX: Final = 500
+PULL_SECONDS_MAX: Final = 600
+"""An endpoint that is fetched from, and was not for this long, is removed."""
+
+JOB_EVENTS: Final = tuple(f"job.{state}" for state in sorted(set(TRANSITIONS.values())))
+"""Every state that a job can be moved to. That it was created is no event: its caller knows."""
+BATCH_EVENTS: Final = ("batch.completed", "batch.cancelled")
+TASK_EVENTS: Final = ("task.failed",)
+EVENTS: Final = frozenset((*JOB_EVENTS, *BATCH_EVENTS, *TASK_EVENTS))
+"""What an endpoint can be told of."""
+TEST_EVENT: Final = "webhook.test"
+"""What an endpoint is told when somebody tries it."""
+_ENDS: Final = tuple(f"job.{state}" for state in sorted(TERMINAL))
+MANY_EVENTS: Final = MappingProxyType(
+    {"*": (*_ENDS, *BATCH_EVENTS), "job.*": JOB_EVENTS, "batch.*": BATCH_EVENTS}
+)
+"""Words that stand for several."""
+
 _MESSAGE: Final = "msg_"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Status(StrEnum):
@@ -50,15 +74,32 @@ class Tells(StrEnum):
     JOB = "job"
     TASK = "task"
     BATCH = "batch"
+    TEST = "test"
+    """Of an endpoint, because somebody wants to see whether it works."""
+
+
+class Told(IntEnum):
+    """What somebody who was named with a job is told of, as its row spells it."""
+
+    THE_END = 1
+    EVERY_STATE = 2
+    LLM_STATES = 4
+    """Every state in the words of the llm surface."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What is told: that something happened to a subject. ``facts`` are what its row may no longer
-    say: ``state``, ``attempt``, ``error_code``, ``endpoint`` and ``flow`` of a job or task."""
+    """What is told, and to which ``target``: that something happened to a subject.
+
+    ``facts`` are what its row may no longer say: ``state``, ``previous`` (the state before),
+    ``attempt``, ``error_code``, ``endpoint`` and ``flow`` of a job or task. And ``as``: whether
+    this is told as the job's ``end``, as one ``state`` of it, as a state of the ``llm`` surface, or
+    to an ``endpoint`` of the organisation.
+    """
 
     org: str
     id: UUID
+    target: UUID
     kind: Tells
     subject: UUID
     run: UUID | None
@@ -78,6 +119,10 @@ class DeliveryView:
     run: UUID | None
     event: str
     url: str | None
+    endpoint: UUID | None
+    """The endpoint that it is for, or was while there was one; None if a job or batch named it."""
+    paused: bool
+    """Whether it waits because its endpoint is paused."""
     status: Status
     tries: int
     last_status_code: int | None
@@ -86,6 +131,56 @@ class DeliveryView:
     next_try_at: datetime | None
     created_at: datetime
     ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointView:
+    """An endpoint that an organisation has registered.
+
+    ``events`` are the names of what it is told of. ``url`` is empty for one that is ``pulled``:
+    nothing is posted to it, its messages are fetched. ``disabled_at``: it answered 410, and is told
+    nothing until it is resumed. ``failures`` counts tries since the last one that was answered 2xx.
+    """
+
+    org: str
+    uuid: UUID
+    url: str
+    events: tuple[str, ...]
+    description: str
+    pulled: bool
+    generation: int
+    failures: int
+    created_at: datetime
+    rotated_at: datetime | None
+    paused_at: datetime | None
+    disabled_at: datetime | None
+    pulled_at: datetime | None
+
+    @property
+    def id(self) -> str:
+        return to_text(self.uuid)
+
+
+def expand_events(names: Iterable[str]) -> tuple[str, ...]:
+    """The events that are meant, each once, in order. Raises InvalidSubmission for an unknown one.
+
+    ``*`` is every end: of jobs, and of batches. ``job.*`` is every state of a job.
+    """
+    meant: set[str] = set()
+    for name in names:
+        if name not in EVENTS and name not in MANY_EVENTS:
+            known = ", ".join([*MANY_EVENTS, *sorted(EVENTS)])
+            raise InvalidSubmission(f"events: there is no {name[:50]!r}; there are {known}")
+        meant.update(MANY_EVENTS.get(name, (name,)))
+    if not meant:
+        raise InvalidSubmission("events: must name at least one")
+    return tuple(sorted(meant))
+
+
+def first_delivery_at(moment: datetime) -> UUID:
+    """What comes before the id of every delivery that was noted at this moment or later."""
+    milliseconds = max(0, (moment - _EPOCH) // timedelta(milliseconds=1))
+    return UUID(int=milliseconds << 80)
 
 
 def target_id(org: str, url: str) -> UUID:

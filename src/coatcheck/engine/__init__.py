@@ -1,6 +1,25 @@
 """The engine: submit, get, wait, cancel, list. HTTP surfaces stand on it and nothing else."""
 
-from coatcheck.engine.engine import Engine, Health
-from coatcheck.engine.submission import Submission, Ticket
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coatcheck.engine.engine import Engine, Health
+    from coatcheck.engine.submission import Submission, Ticket
 
 __all__ = ["Engine", "Health", "Submission", "Ticket"]
+
+_WHEN_FIRST_USED = {
+    "Engine": "coatcheck.engine.engine",
+    "Health": "coatcheck.engine.engine",
+    "Submission": "coatcheck.engine.submission",
+    "Ticket": "coatcheck.engine.submission",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the engine late: a worker needs some of its modules, and no engine."""
+    module = _WHEN_FIRST_USED.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(module), name)

@@ -28,11 +28,14 @@ from coatcheck.domain.states import State
 from coatcheck.domain.usage import UsageRow
 from coatcheck.engine.batches import Batches
 from coatcheck.engine.declarations import Declarations
+from coatcheck.engine.llm import LlmDesk
+from coatcheck.engine.output import OutputReader
 from coatcheck.engine.stalls import Stalls
 from coatcheck.engine.submission import Preparer, Submission, Ticket
 from coatcheck.engine.submitter import Submitter
 from coatcheck.engine.uploads import Uploads
 from coatcheck.engine.watcher import Watch, Watcher
+from coatcheck.engine.webhooks import Webhooks
 from coatcheck.service import Endpoint, Service
 from coatcheck.settings import Settings
 from coatcheck.store import inputs as input_store
@@ -100,6 +103,7 @@ class Engine:
         self._batch_read_line = Line(dsn, name="read batches", server_settings=PINNED_PLANS)
         self._notify_line = Line(dsn, name="notify")
         self._notifier = Notifier(self._notify_line)
+        self.llm = LlmDesk(self._read_line)
         self.batches = Batches(self._batch_line, self._batch_read_line, self._notifier)
         self.uploads = Uploads(
             self._batch_read_line,
@@ -107,6 +111,7 @@ class Engine:
             signer=lambda: self.signer,
             blobs=lambda: self.blobs,
         )
+        self.webhooks = Webhooks(settings, self._page_line, self._list_line)
         self._submitter = Submitter(self._submit_lines, self._bulk_line, self._notifier)
         self._reader: Coalescer[tuple[str, UUID], JobView | None] = Coalescer(
             self._read, rows_max=_READ_ROWS_MAX
@@ -114,6 +119,7 @@ class Engine:
         self._watcher = Watcher()
         self._declarations = Declarations(self._page_line, self._preparer.learn)
         self._stalls = Stalls(settings)
+        self.output = OutputReader(dsn)
         self._listener = Listener(
             dsn,
             {CHANGED: self._watcher.heard, SERVICES: self._declarations.heard},
@@ -146,10 +152,12 @@ class Engine:
         """Answer what was asked, then close every connection."""
         await self._submitter.drain()
         await self._reader.drain()
+        await self.llm.drain()
         await self._notifier.drain()
         await self._listener.stop()
         await self._declarations.close()
         await self._stalls.close()
+        await self.output.close()
         for line in (
             *self._submit_lines,
             self._bulk_line,

@@ -3,14 +3,17 @@
 The outbox holds facts and no customer's data; the rest is read from the job's row. Whoever is told
 late, after that row has gone, is told the facts.
 
-    {"type": "job.completed", "timestamp": "2026-01-01T00:00:00Z", "data": {...}}
+    {"type": "job.completed", "timestamp": "2026-01-01T00:00:00Z",
+     "state": "completed", "previous_state": "processing", "data": {...}}
 
-``data`` is what a surface shows of its jobs, so every surface brings a renderer of its own.
+The two states are those of the engine, as of the event. ``data`` is what a surface shows of its
+jobs, so every surface brings a renderer of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -19,6 +22,7 @@ import msgspec
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
+from coatcheck.domain.states import State
 from coatcheck.domain.webhooks import Notice, Tells
 from coatcheck.engine.engine import Engine
 
@@ -34,22 +38,39 @@ Render = Callable[[Notice], Awaitable[bytes]]
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Envelope(msgspec.Struct, frozen=True):
-    """The body of every webhook."""
+class Envelope(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The body of a webhook, unless a surface has one of its own. Of a job it says what it went
+    from and to."""
 
     type: str
     timestamp: datetime
     data: Any
+    state: str | None = None
+    previous_state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WholeBody:
+    """What a renderer answers to have ``value`` sent as it is, without the envelope."""
+
+    value: Any
+
+
+class ToldEndpoint(msgspec.Struct, frozen=True):
+    """What a test message says."""
+
+    endpoint_id: str
 
 
 class GoneJob(msgspec.Struct, frozen=True):
-    """A job whose retention ended before its webhook was delivered. ``expired`` is true."""
+    """A job whose retention ended before its webhook was delivered. ``expired`` is true, and the
+    rest is as of the event."""
 
     id: str
     status: str
     attempt_count: int
     error_code: str | None
-    terminal: bool = True
+    terminal: bool
     expired: bool = True
 
 
@@ -57,7 +78,11 @@ def gone_job(notice: Notice) -> GoneJob:
     """What is left to say of a job that is gone."""
     facts = notice.facts
     return GoneJob(
-        to_text(notice.subject), facts["state"], facts["attempt"], facts.get("error_code")
+        to_text(notice.subject),
+        facts["state"],
+        facts["attempt"],
+        facts.get("error_code"),
+        State(facts["state"]).terminal,
     )
 
 
@@ -76,15 +101,21 @@ class Notices:
         self._engine = engine
         self._otherwise = otherwise
         self._services = dict(services or {})
-        self._kinds = dict(kinds or {})
+        self._kinds = {Tells.TEST: _test, **(kinds or {})}
 
     async def body(self, notice: Notice) -> bytes:
         """The bytes to post. Raises KeyError for a kind that nobody renders."""
-        if notice.kind is Tells.JOB:
-            data = await self._job(notice)
-        else:
-            data = await self._kinds[notice.kind](notice)
-        return _encode(Envelope(notice.event, notice.at, data))
+        if notice.kind is not Tells.JOB:
+            return _encode(
+                Envelope(notice.event, notice.at, await self._kinds[notice.kind](notice))
+            )
+        data = await self._job(notice)
+        if isinstance(data, WholeBody):
+            return _encode(data.value)
+        facts = notice.facts
+        return _encode(
+            Envelope(notice.event, notice.at, data, facts.get("state"), facts.get("previous"))
+        )
 
     async def _job(self, notice: Notice) -> Any:
         service = str(notice.facts.get("endpoint", "")).partition(".")[0]
@@ -94,3 +125,7 @@ class Notices:
         except JobNotFound:
             view = None
         return await render(notice, view)
+
+
+async def _test(notice: Notice) -> ToldEndpoint:
+    return ToldEndpoint(to_text(notice.subject))

@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, overload
+from types import MappingProxyType
+from typing import Any, Final, Literal, overload
 from uuid import UUID
 
 import msgspec
@@ -19,7 +20,7 @@ from coatcheck.domain.job import JobKind, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX, PAYLOAD_BYTES_MAX
 from coatcheck.domain.states import State
-from coatcheck.domain.webhooks import target_id
+from coatcheck.domain.webhooks import Told, target_id
 from coatcheck.egress.urls import read_target
 from coatcheck.encoding import encode
 from coatcheck.service import Endpoint
@@ -28,11 +29,9 @@ _NAME_CHARACTERS_MAX = 255
 _RETRIES_MAX = 1_000
 _KINDS_MAX = 10_000
 """Kinds of jobs that need no second look."""
-_PAYLOAD_TOO_LARGE = f"payload: must be at most {PAYLOAD_BYTES_MAX} bytes"
 _SECONDS_MIN = 1e-6
 _SECONDS_MAX = 2**31 - 1
-_TELL_THE_END = 1
-"""What the row of a job says whose end is told by webhook."""
+_TELL_STATES: Final = MappingProxyType({"engine": Told.EVERY_STATE, "llm": Told.LLM_STATES})
 
 
 class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
@@ -44,7 +43,9 @@ class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     ``retries`` and the times it is kept override its endpoint's. ``owner`` is who may read it over
     HTTP: a user, ``*`` for anyone, or if empty its organisation's admins.
     ``fingerprint_of`` is what tells one use of an idempotency key from another: the payload, unless
-    it is given. ``webhook_url`` is told of the job's end (docs/reference/webhooks.md).
+    it is given. ``payload_bytes_max`` is for surfaces whose payloads are larger than most.
+    ``webhook_url`` is told of the job's end, ``state_webhook_url`` of every change of its state, in
+    the words of the engine or of the llm surface (docs/reference/webhooks.md).
     """
 
     endpoint: str
@@ -64,6 +65,9 @@ class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     owner: str = ""
     fingerprint_of: bytes | None = None
     webhook_url: str | None = None
+    state_webhook_url: str | None = None
+    state_webhook_words: Literal["engine", "llm"] = "engine"
+    payload_bytes_max: int = PAYLOAD_BYTES_MAX
 
 
 @dataclass(slots=True)
@@ -165,6 +169,7 @@ class Preparer:
             or submission.keep_completed is not None
             or submission.keep_failed is not None
             or submission.webhook_url is not None
+            or submission.state_webhook_url is not None
         ):
             return False
         defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
@@ -190,8 +195,8 @@ class Preparer:
             payload = given.payload
             if type(payload) is not bytes:
                 payload = _to_json(payload)
-            if len(payload) > PAYLOAD_BYTES_MAX:
-                raise InvalidSubmission(_PAYLOAD_TOO_LARGE)
+            if len(payload) > given.payload_bytes_max:
+                raise InvalidSubmission(f"payload: must be at most {given.payload_bytes_max} bytes")
             if given.request_id is not None:
                 _check_text("request_id", given.request_id)
             yield kind, payload, given.request_id
@@ -218,7 +223,8 @@ class Preparer:
             request_id,
             None if self.is_plain(submission) else self._options(submission),
             kind.owner,
-            is_told_of=submission.webhook_url is not None,
+            is_told_of=submission.webhook_url is not None
+            or submission.state_webhook_url is not None,
         )
 
     def prepare_to_start_within(
@@ -293,24 +299,39 @@ def _options(submission: Submission, defaults: _Defaults) -> str | None:
         options["start_deadline"] = _moment("start_deadline", submission.start_deadline)
     if submission.timeout is not None:
         options["timeout_seconds"] = _seconds("timeout", submission.timeout, above_zero=True)
-    if submission.webhook_url is not None:
-        options |= _webhook(submission.org, submission.webhook_url)
+    if submission.webhook_url is not None or submission.state_webhook_url is not None:
+        options |= _webhooks(submission)
     return encode(options).decode() if options else None
 
 
-def _webhook(org: str, url: str) -> dict[str, object]:
-    """Who is told of the job's end. Whether the URL may be called is asked when it is."""
+def _webhooks(submission: Submission) -> dict[str, object]:
+    """Who is told of the job, and of what: one URL that is named twice is told of all."""
+    told: dict[str, Told] = {}
+    if submission.webhook_url is not None:
+        told[_callable("webhook_url", submission.webhook_url)] = Told.THE_END
+    if submission.state_webhook_url is not None:
+        of_what = _TELL_STATES.get(submission.state_webhook_words)
+        if of_what is None:
+            raise InvalidSubmission("state_webhook_words: must be 'engine' or 'llm'")
+        told[_callable("state_webhook_url", submission.state_webhook_url)] = of_what
+    return {
+        "webhook": max(told.values()),
+        "webhooks": [
+            {"target": target_id(submission.org, url), "url": url, "tells": of_what}
+            for url, of_what in told.items()
+        ],
+    }
+
+
+def _callable(field: str, url: str) -> str:
+    """The URL, if it is one. Whether it may be called is asked when it is."""
     if not isinstance(url, str):
-        raise InvalidSubmission("webhook_url: must be text")
+        raise InvalidSubmission(f"{field}: must be text")
     try:
         read_target(url)
     except UrlForbidden as error:
-        raise UrlForbidden(f"webhook_url: {error}") from None
-    return {
-        "webhook": _TELL_THE_END,
-        "webhook_target": str(target_id(org, url)),
-        "webhook_url": url,
-    }
+        raise UrlForbidden(f"{field}: {error}") from None
+    return url
 
 
 def _to_json(payload: Any) -> bytes:

@@ -52,6 +52,10 @@ class Watch:
         if not events:
             del self._waiters[self._word]
 
+    def wake(self) -> None:
+        """Have ``changed`` return, as if the job had changed."""
+        self._event.set()
+
     async def changed(self, seconds_max: float) -> bool:
         """Return when the job may have changed; at the latest when it is time to look anyway.
 

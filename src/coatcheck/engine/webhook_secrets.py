@@ -1,4 +1,5 @@
-"""The secrets that webhooks are signed with, one for each organisation and rotation.
+"""The secrets that webhooks are signed with: one for each organisation, one for each endpoint that
+it has registered, and another after each rotation.
 
 Derived from the pepper that all servers of a deployment share, as the key of receipts is: nothing
 that a copy of the database holds can sign, and no server needs a setting more (docs/adr/0018).
@@ -7,16 +8,20 @@ that a copy of the database holds can sign, and no server needs a setting more (
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
+from uuid import UUID
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from standardwebhooks import Webhook
 
+from coatcheck.domain.webhooks import message_id
+from coatcheck.store.webhooks import Claimed
+
 _LABEL: Final = b"coatcheck/webhooks/v1\0"
+_ENDPOINT_LABEL: Final = b"coatcheck/webhooks/endpoint/v1\0"
 _SECRET_BYTES: Final = 32
 _PREFIX: Final = "whsec_"
 
@@ -28,22 +33,34 @@ class WebhookSecrets:
         self._pepper = pepper.encode()
         self._of = lru_cache(maxsize=1_000)(self._derive)
 
-    def text(self, org: str, generation: int) -> str:
-        """A secret as receivers configure it: ``whsec_`` and base64."""
-        return _PREFIX + base64.b64encode(self._of(org, generation)).decode()
+    def text(self, org: str, generation: int, endpoint: UUID | None = None) -> str:
+        """A secret as receivers configure it, ``whsec_`` and base64: the organisation's, or that of
+        one of its endpoints."""
+        return _PREFIX + base64.b64encode(self._of(org, generation, endpoint)).decode()
 
-    def signature(
-        self, org: str, generations: Sequence[int], message: str, at: datetime, body: bytes
-    ) -> str:
-        """The header ``webhook-signature``: of each of these generations, the present one first."""
+    def headers(self, claimed: Claimed, body: bytes, at: datetime) -> dict[str, str]:
+        """What is sent with a message: its type, its id, when it was sent, and its signatures, that
+        of the present secret first."""
+        notice = claimed.notice
+        endpoint = notice.target if claimed.to_endpoint else None
+        message = message_id(notice.id)
         # The library takes the wall clock's digits for UTC, whatever zone they are of.
         moment, text = at.astimezone(UTC), body.decode()
-        return " ".join(
-            Webhook(self._of(org, generation)).sign(message, moment, text)
-            for generation in generations
-        )
+        signatures = [
+            Webhook(self._of(notice.org, generation, endpoint)).sign(message, moment, text)
+            for generation in claimed.generations
+        ]
+        return {
+            "content-type": "application/json",
+            "webhook-id": message,
+            "webhook-timestamp": str(int(moment.timestamp())),
+            "webhook-signature": " ".join(signatures),
+        }
 
-    def _derive(self, org: str, generation: int) -> bytes:
-        info = _LABEL + f"{generation}\0{org}".encode()
+    def _derive(self, org: str, generation: int, endpoint: UUID | None) -> bytes:
+        if endpoint is None:
+            info = _LABEL + f"{generation}\0{org}".encode()
+        else:
+            info = _ENDPOINT_LABEL + f"{generation}\0{endpoint.hex}\0{org}".encode()
         hkdf = HKDF(hashes.SHA256(), _SECRET_BYTES, salt=None, info=info)
         return hkdf.derive(self._pepper)

@@ -77,6 +77,9 @@ class EndpointOptions(TypedDict, total=False):
     sync_timeout: float
     """Seconds for which a synchronous call waits for the job before it answers with its URLs; 30 by
     default, at most 60."""
+    starts_itself: bool
+    """A job is shown as ``dispatching`` until its handler says ``job.started()``. For async
+    functions that are not isolated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -106,6 +109,7 @@ class Endpoint:
     async_eligible: bool
     auth: Auth
     sync_timeout_seconds: float
+    starts_itself: bool
     function: Callable[..., Any]
     kind: Kind
     job_parameter: str | None
@@ -136,8 +140,8 @@ class Service:
             )
         if is_reserved(name) and not _builtin:
             raise ValueError(
-                f"{name!r} cannot name a service: 'gateway', 'graphs', 'scrape', 'batches', and"
-                " names that begin with 'coatcheck', are kept for Coatcheck's own"
+                f"{name!r} cannot name a service: 'gateway', 'graphs', 'scrape', 'batches',"
+                " 'llm', and names that begin with 'coatcheck', are kept for Coatcheck's own"
             )
         _whole("version", version, at_least=1, at_most=VERSION_MAX)
         self.name = name
@@ -237,6 +241,9 @@ def _endpoint(
     cpu_seconds = _whole("cpu_seconds", options.get("cpu_seconds"), at_least=1)
     if not isolated and (memory_mb is not None or cpu_seconds is not None):
         raise ValueError("memory_mb and cpu_seconds can only be kept to with isolated=True")
+    starts_itself = bool(options.get("starts_itself", False))
+    if starts_itself and kind != "inline":
+        raise ValueError("only an async function that is not isolated can say when it starts")
     spec = EndpointSpec(
         service=service,
         version=version,
@@ -275,6 +282,7 @@ def _endpoint(
         async_eligible=spec.async_eligible,
         auth=spec.auth,
         sync_timeout_seconds=spec.sync_timeout_seconds,
+        starts_itself=starts_itself,
         function=function,
         kind=kind,
         job_parameter=signature.job_parameter,

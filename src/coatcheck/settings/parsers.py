@@ -58,6 +58,12 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def switch(text: str) -> bool:
+    if text.lower() not in ("on", "off"):
+        raise Refused
+    return text.lower() == "on"
+
+
 def by_lane(
     parse_value: Callable[[str], Value], defaults: str
 ) -> Callable[[str], Mapping[Lane, Value]]:

@@ -24,6 +24,13 @@ from coatcheck.settings import parsers
 from coatcheck.settings.declaration import PREFIX, Setting, setting
 from coatcheck.settings.egress_allow import AllowRule, parse_allow
 from coatcheck.settings.issuers import SECRET_CHARACTERS_MIN, TokenIssuer, check_apart
+from coatcheck.settings.llm_targets import (
+    CONCURRENCY_MAX,
+    ONLY_TARGET,
+    LlmTarget,
+    bearer_token,
+    parse_targets,
+)
 from coatcheck.settings.scrape_gateway import ScrapeGateway, parse_gateway
 from coatcheck.telemetry.logs import LogFormat
 
@@ -58,7 +65,7 @@ class Settings:
 
     database_url: str = setting(
         "DATABASE_URL",
-        "The PostgreSQL (16 or newer) that is queue, state and result store. It must be reached "
+        "The PostgreSQL (18 or newer) that is queue, state and result store. It must be reached "
         "directly or through a session pooler: LISTEN and advisory locks do not work through a "
         "transaction pooler. `coatcheck up` sets it for its own processes.",
         allowed="postgresql://host:port/database, with user:password@ before the host",
@@ -169,6 +176,15 @@ class Settings:
         parse=parse_allow,
         default="",
         shown_default="nothing",
+    )
+    webhook_loopback: bool = setting(
+        "WEBHOOK_LOOPBACK",
+        "Whether webhooks may be sent to the servers' own machine (127.0.0.0/8, ::1, localhost), "
+        "over plain http, too. For development: who may hand in a job can then have posts made "
+        "to any port there. `coatcheck up` switches it on unless COATCHECK_EGRESS_ALLOW is set.",
+        allowed="on, off",
+        parse=parsers.switch,
+        default="off",
     )
     log_level: str = setting(
         "LOG_LEVEL",
@@ -339,6 +355,58 @@ class Settings:
         parse=parsers.whole_number(1, 1024 * 1024 * 1024),
         default=str(10 * 1024 * 1024),
     )
+    llm_url: str = setting(
+        "LLM_URL",
+        "The base URL of the Ollama-shaped server that answers chats, if there is one only; "
+        "for several, COATCHECK_LLM_TARGETS. It may be on your own network. Workers send it the "
+        "chats, servers ask it for its models.",
+        allowed="http:// or https:// and what comes before /api/chat, such as http://127.0.0.1:11434",
+        parse=parsers.optional(parsers.http_url),
+        default="",
+        shown_default="none: the llm surface answers 404, unless COATCHECK_LLM_TARGETS is set",
+    )
+    llm_token: str = setting(
+        "LLM_TOKEN",
+        "The bearer token for it, if it wants one.",
+        allowed="visible ASCII characters without spaces",
+        parse=parsers.optional(bearer_token),
+        default="",
+        shown_default="none",
+        secret=True,
+    )
+    llm_concurrency: int = setting(
+        "LLM_CONCURRENCY",
+        "How many chats it is given at a time, by all workers together.",
+        allowed=f"a whole number from 1 to {CONCURRENCY_MAX}",
+        parse=parsers.whole_number(1, CONCURRENCY_MAX),
+        default="1",
+    )
+    llm_targets: tuple[LlmTarget, ...] = setting(
+        "LLM_TARGETS",
+        "Several Ollama-shaped servers, instead of COATCHECK_LLM_URL. A job goes to one that has "
+        "its model and a place free. Every process must name the same ones.",
+        allowed="a JSON list of objects with name, url, and optionally token and concurrency (1)",
+        parse=parse_targets,
+        default="[]",
+        shown_default="none",
+        secret=True,
+    )
+    llm_turn_seconds: float = setting(
+        "LLM_TURN_SECONDS",
+        "For how long jobs of the models that a target has loaded may go before older jobs of "
+        "another model, so that models are not swapped back and forth.",
+        allowed="a number from 0 (strictly by age) to 86400",
+        parse=parsers.number(0, _DAY_SECONDS),
+        default="30",
+    )
+    llm_keep_seconds: int = setting(
+        "LLM_KEEP_SECONDS",
+        "How long a chat's answer, or its error, is kept after its end. What was asked is dropped "
+        "at the end itself.",
+        allowed="a whole number from 0 to 315360000 (ten years)",
+        parse=parsers.whole_number(0, _TEN_YEARS_SECONDS),
+        default=str(_DAY_SECONDS),
+    )
     lanes: Mapping[Lane, LanePolicy] = field(init=False)
     """The three lane settings as one policy per lane."""
     token_issuers: tuple[TokenIssuer, ...] = field(init=False)
@@ -355,6 +423,9 @@ class Settings:
         }
         object.__setattr__(self, "lanes", MappingProxyType(policies))
         object.__setattr__(self, "token_issuers", self._own_issuer() + self.jwt_issuers)
+        if self.llm_url:
+            only = LlmTarget(ONLY_TARGET, self.llm_url, self.llm_token, self.llm_concurrency)
+            object.__setattr__(self, "llm_targets", (only,))
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
@@ -440,6 +511,20 @@ def _check_together(values: dict[str, Any], problems: dict[str, str]) -> None:
     }
     _check_all_or_none(pair, problems)
     _check_tokens(whole, problems)
+    _check_llm(values, problems)
+
+
+def _check_llm(values: dict[str, Any], problems: dict[str, str]) -> None:
+    known = values.keys() | {name for name in SETTINGS if SETTINGS[name].variable in problems}
+    if "llm_url" in known and "llm_targets" in known:
+        problems["COATCHECK_LLM_TARGETS"] = "is set, and so is COATCHECK_LLM_URL; set one of them"
+    for name in ("llm_token", "llm_concurrency"):
+        if name in known and "llm_url" not in known:
+            variable = SETTINGS[name].variable
+            problems.setdefault(
+                variable,
+                "is set, but COATCHECK_LLM_URL is not; each of COATCHECK_LLM_TARGETS has its own",
+            )
 
 
 def _check_tokens(whole: Settings, problems: dict[str, str]) -> None:

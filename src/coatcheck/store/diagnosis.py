@@ -17,7 +17,7 @@ from coatcheck.store.faults import translate
 from coatcheck.store.line import Connection
 from coatcheck.store.migrate import check_schema
 
-VERSION_MIN: Final = 16
+VERSION_MIN: Final = 18
 
 _CONNECT_SECONDS_MAX: Final = 5.0
 _NOTIFICATION_SECONDS_MAX: Final = 3.0

@@ -35,8 +35,8 @@ async def submit(
 ) -> dict[UUID, State]:
     """Create jobs. The states of those created; the keys (or ids) of the others were taken.
 
-    ``tell`` is a channel and what to say on it, to be sent with the commit: not with jobs whose end
-    is told by webhook.
+    ``tell`` is a channel and what to say on it, to be sent with the commit: not with jobs that
+    webhooks tell of.
     """
     if all(job.is_plain for job in jobs):
         try:

@@ -23,7 +23,7 @@ from coatcheck.store.crashing import fetch_or_die
 from coatcheck.store.line import Connection, Line
 from coatcheck.store.sql import sql
 
-_LIMITED_CLAIM_LOCK: Final = 0x436F_6174_4C69  # "CoatLi"
+LIMITED_CLAIM_LOCK: Final = 0x436F_6174_4C69  # "CoatLi"
 _NUL: Final = "\0"
 
 Cursor = tuple[str, str]
@@ -60,8 +60,8 @@ class ClaimOrder:
     """What a worker asks for: room in each lane, the endpoints it serves, and a fresh lease.
 
     ``cursors`` is the worker's memory of where each lane's scan for work ended; the next one goes
-    on from there, and moves it. ``look_again_seconds`` is set by a claim under limits that left
-    work which only waits for a token of its rate: when the next one will be there.
+    on from there, and moves it. ``look_again_seconds`` is set by a claim that left work which is
+    waiting only for time to pass, such as for a token of its rate: when to claim again.
     """
 
     lanes: list[str]
@@ -119,7 +119,7 @@ async def claim_limited(line: Line, order: ClaimOrder) -> list[ClaimedJob]:
 
     async def claim(connection: Connection) -> list[asyncpg.Record]:
         async with connection.transaction():
-            await connection.execute(sql("limits/lock_limits"), _LIMITED_CLAIM_LOCK)
+            await connection.execute(sql("limits/lock_limits"), LIMITED_CLAIM_LOCK)
             rows = await connection.fetch(sql("jobs/claim_limited"), *order.arguments(limited=True))
             if any(row[1] is not None for row in rows):
                 crash_point("claim.limited_not_committed")

@@ -33,6 +33,9 @@ Unpinned, batches of 1,000 flip to a sequential scan of the history (docs/adr/00
 
 _CONNECT_SECONDS_MAX = 10.0
 _STATEMENT_SECONDS_MAX = 30.0
+_IDLE_IN_TRANSACTION_SECONDS_MAX = 30.0
+"""Between two statements of a transaction there is never more than a moment's thought. A process
+that was frozen there (a laptop that sleeps) would keep its locks, and everybody else waiting."""
 _STATEMENT_CHARACTERS_CACHED_MAX = 64 * 1024
 """A longer statement would be planned anew each time: for a claim that is ten times its cost."""
 
@@ -49,7 +52,11 @@ class Line:
         statement_seconds_max: float = _STATEMENT_SECONDS_MAX,
     ) -> None:
         self._dsn = dsn
-        self._settings = {"application_name": f"coatcheck {name}", **(server_settings or {})}
+        self._settings = {
+            "application_name": f"coatcheck {name}",
+            "idle_in_transaction_session_timeout": f"{_IDLE_IN_TRANSACTION_SECONDS_MAX * 1e3:.0f}",
+            **(server_settings or {}),
+        }
         self._statement_seconds_max = statement_seconds_max
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()

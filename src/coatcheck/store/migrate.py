@@ -10,7 +10,7 @@ from coatcheck.store.line import Connection
 from coatcheck.store.sql import migrations
 
 _LOCK = 0x436F_6174_4D69  # "CoatMi"
-_POSTGRES_VERSION_MIN = 160_000
+_POSTGRES_VERSION_MIN = 180_000
 
 _LEDGER = """
 CREATE TABLE IF NOT EXISTS coatcheck_migrations (
@@ -26,7 +26,7 @@ async def migrate(dsn: str) -> list[str]:
         connection = await asyncpg.connect(dsn, timeout=10)
     try:
         if int(await connection.fetchval("SHOW server_version_num")) < _POSTGRES_VERSION_MIN:
-            raise SchemaMismatch("PostgreSQL 16 or later is needed")
+            raise SchemaMismatch("PostgreSQL 18 or later is needed")
         async with translated(), connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
             await connection.execute(_LEDGER)

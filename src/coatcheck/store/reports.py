@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from coatcheck.domain.job import Artifact, ClaimedJob, JobEvent
@@ -11,6 +12,8 @@ from coatcheck.store.sql import sql
 
 
 async def set_progress(line: Line, updates: Sequence[tuple[ClaimedJob, float, str | None]]) -> None:
+    # In the order in which others lock them: see events/add.sql.
+    updates = sorted(updates, key=lambda update: (update[0].org, update[0].uuid.int))
     await line.fetch(
         sql("jobs/set_progress"),
         [job.org for job, _, _ in updates],
@@ -51,6 +54,39 @@ async def events_added(line: Line, job: ClaimedJob, batch: int) -> bool:
 async def read_events(line: Line, org: str, job_id: UUID, after: int, limit: int) -> list[JobEvent]:
     rows = await line.fetch(sql("events/read"), org, job_id, after, limit)
     return [JobEvent(*row) for row in rows]
+
+
+class TailRow(NamedTuple):
+    """How a job stands, and what it said after the event numbered ``after``."""
+
+    org: str
+    job: UUID
+    after: int
+    state: str
+    failures: int
+    crashes: int
+    error_code: str | None
+    error_message: str | None
+    events: list[JobEvent]
+
+
+async def tails(
+    line: Line, places: Collection[tuple[str, UUID, int]], events_max: int, bytes_max: int
+) -> list[TailRow]:
+    """A page of what each of these (org, id) said after that event; absent jobs are left out."""
+    orgs, jobs, after = zip(*places, strict=True)
+    rows = await line.fetch(sql("events/tail"), orgs, jobs, after, events_max, bytes_max)
+    return [
+        TailRow._make([*standing, [*map(JobEvent, seqs, kinds, data, times)] if seqs else []])
+        for *standing, seqs, kinds, data, times in rows
+    ]
+
+
+async def last_mark(line: Line, org: str, job_id: UUID, mark: bytes) -> int | None:
+    """The number of the job's last JSON chunk that begins with ``mark``."""
+    rows = await line.fetch(sql("events/last_mark"), org, job_id, mark)
+    seq: int | None = rows[0]["seq"]
+    return seq
 
 
 async def add_artifact(

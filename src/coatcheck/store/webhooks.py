@@ -1,14 +1,15 @@
-"""Webhooks: the outbox, who is told, and the log. One method a file of ``sql/webhooks``.
+"""Webhooks: the outbox and the log. One method a file of ``sql/webhooks``; those of endpoints are
+in ``store/webhook_endpoints.py``.
 
-The rows of the outbox are written by the statements that end jobs (``sql/webhooks/tell.sql``).
+The rows of the outbox are written by the statements that move jobs (``sql/webhooks/tell.sql``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
@@ -47,7 +48,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Which of an organisation's secrets signs, and until when the one before signs along."""
+    """Which secret of an organisation or endpoint signs, and until when the one before does."""
 
     generation: int
     previous_until: datetime | None
@@ -64,6 +65,8 @@ class Claimed:
     """The secrets that sign it, the present one first."""
     failing: bool
     """Whether the last try at its target failed."""
+    to_endpoint: bool
+    """Whether those secrets are its target's own, which is an endpoint; or the organisation's."""
     lease: UUID
 
 
@@ -71,7 +74,9 @@ class Claimed:
 class Mark:
     """What became of a post. ``asked_seconds``: for how long the receiver wants peace."""
 
-    claimed: Claimed
+    org: str
+    delivery: UUID
+    lease: UUID
     status: Status
     status_code: int | None
     error: str | None
@@ -124,7 +129,7 @@ async def claim(
 
     rows = await line.run(choose)
     ends = [(row["org_id"], row["target_id"]) for row in rows if row["id"] is None]
-    claimed = [_claimed(row, lease) for row in rows if row["id"] is not None]
+    claimed = [as_claimed(row, lease) for row in rows if row["id"] is not None]
     return claimed, ends[0] if ends else FIRST
 
 
@@ -138,9 +143,9 @@ async def mark(line: Line, marks: Sequence[Mark]) -> set[UUID]:
     """Say what became of posts. The deliveries whose lease was still held."""
     rows = await line.fetch(
         sql("webhooks/mark"),
-        [each.claimed.notice.org for each in marks],
-        [each.claimed.notice.id for each in marks],
-        [each.claimed.lease for each in marks],
+        [each.org for each in marks],
+        [each.delivery for each in marks],
+        [each.lease for each in marks],
         [each.status.value for each in marks],
         [each.status_code for each in marks],
         [each.error for each in marks],
@@ -151,7 +156,7 @@ async def mark(line: Line, marks: Sequence[Mark]) -> set[UUID]:
 
 
 async def end_disabled(line: Line, rows_max: int) -> int:
-    """End deliveries to receivers that answered 410. How many."""
+    """End deliveries to receivers that answered 410, and to deleted endpoints. How many."""
     return len(await line.fetch(sql("webhooks/end_disabled"), rows_max))
 
 
@@ -160,13 +165,22 @@ async def list_page(
     org: str,
     *,
     after: UUID | None,
-    subject: UUID | None,
-    status: Status | None,
+    subject: UUID | None = None,
+    status: Status | None = None,
+    target: UUID | None = None,
+    since: UUID | None = None,
     limit: int,
 ) -> list[DeliveryView]:
-    """An organisation's deliveries, newest first, older than ``after``."""
+    """An organisation's deliveries, newest first, older than ``after``, none before ``since``."""
     rows = await line.fetch(
-        sql("webhooks/list"), org, after, subject, None if status is None else status.value, limit
+        sql("webhooks/list"),
+        org,
+        after,
+        subject,
+        None if status is None else status.value,
+        target,
+        since,
+        limit,
     )
     return [_view(row) for row in rows]
 
@@ -182,13 +196,42 @@ async def replay(line: Line, org: str, delivery: UUID) -> DeliveryView | None:
     return await get(line, org, delivery)
 
 
+async def replay_range(
+    line: Line,
+    org: str,
+    *,
+    target: UUID | None,
+    since: UUID,
+    until: UUID | None,
+    statuses: Sequence[Status],
+    limit: int,
+) -> list[UUID]:
+    """Have those sent again that were noted within a time and ended so. Which, oldest first."""
+    rows = await line.fetch(
+        sql("webhooks/replay_range"),
+        org,
+        target,
+        since,
+        until,
+        [status.value for status in statuses],
+        limit,
+    )
+    return [row["id"] for row in rows]
+
+
+async def told_before(line: Line, notice: Notice) -> Mapping[str, Any] | None:
+    """The facts of the notice before this one, to the same target about the same subject."""
+    rows = await line.fetch(
+        sql("webhooks/told_before"), notice.org, notice.subject, notice.target, notice.id
+    )
+    facts: Mapping[str, Any] | None = msgspec.json.decode(rows[0]["facts"]) if rows else None
+    return facts
+
+
 async def secret(line: Line, org: str) -> Secret:
     """Which secret of an organisation signs now."""
     rows = await line.fetch(sql("webhooks/secret"), org, float(PREVIOUS_SECRET_SECONDS))
-    if not rows:
-        return Secret(1, None)
-    row = rows[0]
-    return Secret(row["generation"], row["previous_until"] if row["previous_signs"] else None)
+    return as_secret(rows[0]) if rows else Secret(1, None)
 
 
 async def rotate(line: Line, org: str, generation: int) -> Secret:
@@ -206,7 +249,13 @@ async def prune(line: Line, rows_max: int) -> Pruned:
     return Pruned(row["deliveries"], row["targets"])
 
 
-def _claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
+def as_secret(row: asyncpg.Record) -> Secret:
+    """What ``secret.sql`` and ``endpoint_secret.sql`` answer."""
+    return Secret(row["generation"], row["previous_until"] if row["previous_signs"] else None)
+
+
+def as_claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
+    """What ``claim.sql`` and ``take.sql`` answer."""
     generation: int = row["generation"]
     rotated_at: datetime | None = row["rotated_at"]
     generations: tuple[int, ...] = (generation,)
@@ -217,6 +266,7 @@ def _claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
     notice = Notice(
         row["org_id"],
         row["id"],
+        row["target_id"],
         Tells(row["subject_kind"]),
         row["subject_id"],
         row["run_id"],
@@ -224,7 +274,15 @@ def _claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
         msgspec.json.decode(row["facts"]),
         row["created_at"],
     )
-    return Claimed(notice, row["url"], row["tries"], generations, row["failing"], lease)
+    return Claimed(
+        notice,
+        row["url"],
+        row["tries"],
+        generations,
+        row["failing"],
+        row["to_endpoint"],
+        lease,
+    )
 
 
 def _view(row: asyncpg.Record) -> DeliveryView:
@@ -236,6 +294,8 @@ def _view(row: asyncpg.Record) -> DeliveryView:
         row["run_id"],
         row["event"],
         row["url"],
+        row["endpoint"],
+        row["paused"] or False,
         Status(row["status"]),
         row["tries"],
         row["last_status_code"],

@@ -6,22 +6,35 @@ from collections.abc import Sequence
 from typing import Final
 
 from coatcheck.control.app import Surface
+from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
+from coatcheck.control.routes import webhook_messages
 from coatcheck.domain.batches import BATCH_ENDPOINTS
-from coatcheck.domain.endpoint_names import GRAPHS_SERVICE
+from coatcheck.domain.endpoint_names import GRAPHS_SERVICE, LLM_SERVICE
 from coatcheck.domain.graphs import GRAPH_ENDPOINTS
+from coatcheck.domain.llm import LLM_KINDS
 from coatcheck.engine.notices import Notices
 from coatcheck.surfaces.batches import surface as batches
 from coatcheck.surfaces.gateway import surface as gateway
 from coatcheck.surfaces.graphs import surface as graphs
+from coatcheck.surfaces.llm import surface as llm
+
+
+def _webhook_messages(parts: Parts) -> list[Operation]:
+    """Webhooks that are fetched; what they say is said by the surfaces."""
+    render = notices(parts).body
+    return webhook_messages.operations(parts.engine.webhooks, render, parts.draining)
+
 
 SURFACES: Final[Sequence[Surface]] = (
     gateway.operations,
     graphs.operations,
     batches.operations,
+    llm.operations,
+    _webhook_messages,
 )
 
-OWN_ENDPOINTS: Final[Sequence[str]] = (*GRAPH_ENDPOINTS, *BATCH_ENDPOINTS)
+OWN_ENDPOINTS: Final[Sequence[str]] = (*GRAPH_ENDPOINTS, *BATCH_ENDPOINTS, *LLM_KINDS)
 """The endpoints of surfaces that have services of their own, which no catalogue lists."""
 
 
@@ -30,6 +43,6 @@ def notices(parts: Parts) -> Notices:
     return Notices(
         parts.engine,
         otherwise=gateway.teller(parts),
-        services={GRAPHS_SERVICE: graphs.teller(parts)},
+        services={GRAPHS_SERVICE: graphs.teller(parts), LLM_SERVICE: llm.teller(parts)},
         kinds=batches.tellers(parts),
     )

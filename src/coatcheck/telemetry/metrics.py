@@ -129,6 +129,29 @@ _webhooks_posting = Gauge(
     registry=_REGISTRY,
 )
 
+_llm_running = Gauge(
+    "coatcheck_llm_running",
+    "Chats that were sent to a target and have not been answered whole, by target.",
+    ["target"],
+    multiprocess_mode="livesum",
+    registry=_REGISTRY,
+)
+_llm_target_up = Gauge(
+    "coatcheck_llm_target_up",
+    "0 while a target is known to be away, by target.",
+    ["target"],
+    multiprocess_mode="livemin",
+    registry=_REGISTRY,
+)
+_llm_first_seconds = Histogram(
+    "coatcheck_llm_first_object_seconds",
+    "Time from sending a chat to the first object of its answer, the loading of its model "
+    "included, by target.",
+    ["target"],
+    buckets=_RUN_BUCKETS,
+    registry=_REGISTRY,
+)
+
 _requests_to_show: Final[dict[tuple[str, str, int], int]] = {}
 _submitted_by_lane: Final = {lane: _submitted.labels(lane.value) for lane in Lane}
 _running_by_lane: Final = {lane: _running.labels(lane.value) for lane in Lane}
@@ -181,6 +204,21 @@ def record_webhook_post(outcome: str, seconds: float) -> None:
 def set_webhooks_posting(posts: int) -> None:
     """This process posts so many webhooks now."""
     _webhooks_posting.set(posts)
+
+
+def set_llm_running(target: str, chats: int) -> None:
+    """This process waits for so many chats of a target now."""
+    _llm_running.labels(target).set(chats)
+
+
+def set_llm_target_up(target: str, *, up: bool) -> None:
+    """A target answers, or is away."""
+    _llm_target_up.labels(target).set(1 if up else 0)
+
+
+def record_llm_first_object(target: str, seconds: float) -> None:
+    """A target took so long to begin its answer."""
+    _llm_first_seconds.labels(target).observe(seconds)
 
 
 def set_running(lane: Lane, jobs: int, *, worker: int = 0) -> None:

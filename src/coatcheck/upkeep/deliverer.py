@@ -21,9 +21,10 @@ from uuid import uuid4
 
 from coatcheck.domain.errors import BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.ids import to_text
-from coatcheck.domain.webhooks import POST_SECONDS_MAX, Status, message_id, retry_seconds
-from coatcheck.egress import Guard
+from coatcheck.domain.webhooks import POST_SECONDS_MAX, Status, message_id
+from coatcheck.egress import Guard, receiver_guard
 from coatcheck.engine.notices import Render
+from coatcheck.engine.webhook_answers import Answer, judged
 from coatcheck.engine.webhook_secrets import WebhookSecrets
 from coatcheck.settings import Settings
 from coatcheck.store import webhooks
@@ -35,7 +36,7 @@ from coatcheck.store.listen import Listener
 from coatcheck.store.webhooks import Claimed, Mark, Room
 from coatcheck.telemetry import metrics
 from coatcheck.upkeep.loop import Loop
-from coatcheck.upkeep.poster import Answer, Poster
+from coatcheck.upkeep.poster import Poster
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +52,9 @@ _RENDER_SECONDS_MAX: Final = 20.0
 _LOOK_SECONDS: Final = 1.0
 _LOOK_SECONDS_MIN: Final = 0.02
 """Between two looks: what comes meanwhile shares the next."""
+_REST_AFTER_NOTHING_SECONDS: Final = 0.1
+"""What is due may be for endpoints that are paused, or fetched from: that is no reason to look
+again at every job that changes."""
 _REST_PER_CLAIM: Final = 3
 """With a thousand receivers and a million messages waiting a claim is dear: the end of every post
 must not lead to one."""
@@ -81,7 +85,7 @@ class Deliverer(Loop):
         self._listener = Listener(dsn, {CHANGED: self._heard}, on_gap=self.wake)
         self._render = render
         self._poster = Poster(
-            guard or Guard(settings.egress_allow),
+            guard or receiver_guard(settings),
             WebhookSecrets(settings.require("key_pepper")),
             seconds_max=post_seconds_max,
         )
@@ -91,6 +95,7 @@ class Deliverer(Loop):
         self._failing = 0
         self._has_disabled = False
         self._claim_seconds = 0.0
+        self._found_nothing = False
         self._cursor = webhooks.FIRST
         self._awake = asyncio.Event()
 
@@ -119,7 +124,8 @@ class Deliverer(Loop):
             await asyncio.wait(self._posts)
 
     async def rest(self, seconds: float) -> None:
-        await asyncio.sleep(max(_LOOK_SECONDS_MIN, _REST_PER_CLAIM * self._claim_seconds))
+        least = _REST_AFTER_NOTHING_SECONDS if self._found_nothing else _LOOK_SECONDS_MIN
+        await asyncio.sleep(max(least, _REST_PER_CLAIM * self._claim_seconds))
         try:
             async with asyncio.timeout(seconds):
                 await self._awake.wait()
@@ -133,6 +139,7 @@ class Deliverer(Loop):
             self._has_disabled = False
             await webhooks.end_disabled(self._line, _DISABLED_ROWS_MAX)
         self._claim_seconds = 0.0
+        self._found_nothing = False
         due = await webhooks.next_due_seconds(self._line)
         if due is None or due > 0:
             return _LOOK_SECONDS if due is None else min(due, _LOOK_SECONDS)
@@ -152,8 +159,10 @@ class Deliverer(Loop):
         self._claim_seconds = time.monotonic() - began
         for delivery in claimed:
             self._begin(delivery)
-        # There may be more targets than one look passes through.
-        return _LOOK_SECONDS if self._cursor == webhooks.FIRST else 0.0
+        if self._cursor != webhooks.FIRST:
+            return 0.0  # there are more targets than one look passes through
+        self._found_nothing = not self._posts
+        return _LOOK_SECONDS
 
     def _heard(self, _: str) -> None:
         self.wake()
@@ -174,7 +183,14 @@ class Deliverer(Loop):
         self._failing += delivery.failing
         try:
             answer = await self._post(delivery)
-            mark = _judged(delivery, answer, random.random())
+            mark = judged(
+                delivery.notice.org,
+                delivery.notice.id,
+                delivery.lease,
+                tries=delivery.tries,
+                answer=answer,
+                luck=random.random(),
+            )
             held = await self._marks.ask(mark)
         except _NOT_NOW as error:
             # Its lease ends, and it is delivered again, by whoever is there then.
@@ -183,7 +199,7 @@ class Deliverer(Loop):
         finally:
             self._failing -= delivery.failing
         self._has_disabled |= mark.status is Status.DISABLED
-        _report(mark, held=held, seconds=time.monotonic() - began)
+        _report(delivery, mark, held=held, seconds=time.monotonic() - began)
 
     async def _post(self, delivery: Claimed) -> Answer:
         """What came of it. Raises one of ``_NOT_NOW`` if it was not posted, and is to be."""
@@ -204,24 +220,10 @@ class Deliverer(Loop):
 
     async def _mark(self, marks: list[Mark]) -> list[bool]:
         held = await retried(lambda: webhooks.mark(self._mark_line, marks))
-        return [mark.claimed.notice.id in held for mark in marks]
+        return [mark.delivery in held for mark in marks]
 
 
-def _judged(delivery: Claimed, answer: Answer, luck: float) -> Mark:
-    """What an answer means for its delivery."""
-    status, delay = Status.PENDING, None
-    if answer.error is None:
-        status = Status.DELIVERED
-    elif answer.is_gone:
-        status = Status.DISABLED
-    else:
-        delay = retry_seconds(delivery.tries + 1, luck, answer.asked_seconds)
-        if delay is None:
-            status = Status.EXHAUSTED
-    return Mark(delivery, status, answer.status, answer.error, delay, answer.asked_seconds)
-
-
-def _report(mark: Mark, *, held: bool, seconds: float) -> None:
+def _report(delivery: Claimed, mark: Mark, *, held: bool, seconds: float) -> None:
     outcome = "retried" if mark.status is Status.PENDING else mark.status.value
     metrics.record_webhook_post(outcome if held else "lost", seconds)
     if mark.status is Status.DELIVERED:
@@ -231,7 +233,7 @@ def _report(mark: Mark, *, held: bool, seconds: float) -> None:
         level,
         "a webhook was not taken: %s",
         mark.error,
-        extra={"outcome": outcome, **_fields(mark.claimed)},
+        extra={"outcome": outcome, **_fields(delivery)},
     )
 
 

@@ -4,24 +4,18 @@ text: the status decides."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Final
 
 import httpx2
 
 from coatcheck.crash import crash_point
 from coatcheck.domain.errors import UrlForbidden
-from coatcheck.domain.webhooks import (
-    ANSWER_BYTES_MAX,
-    PEACE_SECONDS_MAX,
-    POST_SECONDS_MAX,
-    message_id,
-)
+from coatcheck.domain.webhooks import ANSWER_BYTES_MAX, PEACE_SECONDS_MAX, POST_SECONDS_MAX
 from coatcheck.egress import Guard
 from coatcheck.egress.retry_after import asked_seconds
 from coatcheck.egress.urls import read_target
+from coatcheck.engine.webhook_answers import WITH_PEACE, Answer, answered
 from coatcheck.engine.webhook_secrets import WebhookSecrets
 from coatcheck.store.webhooks import Claimed
 from coatcheck.version import __version__
@@ -30,23 +24,6 @@ _CONNECT_SECONDS_MAX: Final = 10.0
 _KEPT_CONNECTIONS_MAX: Final = 100
 _KEPT_SECONDS: Final = 5.0
 """A receiver that closes a connection just as it is used again would cost a try."""
-_WITH_PEACE: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a receiver answered, or why there is no answer. ``error`` is None if all is well.
-
-    ``error`` has no part of the URL, nor of what was answered.
-    """
-
-    status: int | None
-    error: str | None
-    asked_seconds: float | None = None
-
-    @property
-    def is_gone(self) -> bool:
-        return self.status == HTTPStatus.GONE
 
 
 class Poster:
@@ -99,34 +76,23 @@ class Poster:
 
     def _request(self, claimed: Claimed, body: bytes) -> httpx2.Request:
         read_target(claimed.url)
-        notice, now = claimed.notice, datetime.now(UTC)
-        message = message_id(notice.id)
-        signature = self._secrets.signature(notice.org, claimed.generations, message, now, body)
         return self._client.build_request(
             "POST",
             claimed.url,
             content=body,
             headers={
-                "content-type": "application/json",
+                **self._secrets.headers(claimed, body, datetime.now(UTC)),
                 "user-agent": f"coatcheck/{__version__}",
                 "accept-encoding": "identity",
-                "webhook-id": message,
-                "webhook-timestamp": str(int(now.timestamp())),
-                "webhook-signature": signature,
             },
         )
 
 
 def _read(response: httpx2.Response) -> Answer:
-    status = response.status_code
-    if response.is_success:
-        return Answer(status, None)
-    if 300 <= status < 400:
-        return Answer(status, f"answered {status}; redirects are not followed")
     asked = None
-    if status in _WITH_PEACE:
+    if response.status_code in WITH_PEACE:
         asked = asked_seconds(response.headers, datetime.now(UTC), PEACE_SECONDS_MAX)
-    return Answer(status, f"answered {status}", asked)
+    return answered(response.status_code, asked)
 
 
 async def _drain(response: httpx2.Response) -> None:

@@ -1,10 +1,11 @@
-"""Keeps the log of webhooks short: what ended long ago goes, and URLs that nobody uses."""
+"""Keeps the log of webhooks short: what ended long ago goes, and URLs that nobody uses, and
+endpoints that nobody fetches from any more."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from coatcheck.store import webhooks
+from coatcheck.store import webhook_endpoints, webhooks
 from coatcheck.upkeep.loop import Loop
 
 _ROWS_MAX: Final = 500
@@ -17,6 +18,7 @@ class WebhookKeeper(Loop):
     name: ClassVar[str] = "webhook keeper"
 
     async def tick(self) -> float:
+        await webhook_endpoints.delete_unpulled(self._line)
         ended = await webhooks.end_disabled(self._line, _ROWS_MAX)
         pruned = await webhooks.prune(self._line, _ROWS_MAX)
         more = _ROWS_MAX in (ended, pruned.deliveries, pruned.targets)

@@ -9,6 +9,8 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import assert_never
 from uuid import UUID
@@ -48,7 +50,7 @@ from coatcheck.store.notify import Notifier
 from coatcheck.store.services import publish
 from coatcheck.telemetry import context, metrics
 from coatcheck.version import __version__
-from coatcheck.worker.counter import Counter
+from coatcheck.worker.counter import Claims, Counter
 from coatcheck.worker.crew import Crew
 from coatcheck.worker.execution import Executors
 from coatcheck.worker.lease import LeaseKeeper
@@ -59,8 +61,8 @@ from coatcheck.worker.tempdirs import TempRoot
 
 _log = logging.getLogger(__name__)
 _UNHURRIED = {"synchronous_commit": "off"}
-"""For claims and heartbeats, which nobody is told of: should the server crash before they are on
-disk, a claimed job is simply queued again, and its holder's result refused (docs/adr/0009)."""
+"""For claims, starts and heartbeats: should the server crash before they are on disk, a claimed job
+is simply queued again, and its holder's result refused (docs/adr/0009)."""
 _WATCH_SECONDS = 0.05
 _TIDY_SECONDS = 30.0
 _CANCEL_GRACE_SECONDS = 5.0
@@ -78,6 +80,7 @@ class Worker:
     >>> await worker.run()          # worker.stop() drains and ends it
 
     ``on_ended`` names, by endpoint, who is told of each job whose end this worker has committed.
+    ``claims`` takes work out in place of the engine's own claims.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Worker:
         *,
         name: str = "",
         on_ended: Mapping[str, Callable[[ClaimedJob], None]] = MappingProxyType({}),
+        claims: Claims | None = None,
     ) -> None:
         self._settings = settings
         services = list(services)
@@ -149,6 +153,7 @@ class Worker:
             keep_failed_seconds=settings.keep_failed_seconds,
             accept=self._accept,
             on_ended=on_ended,
+            claims=claims,
         )
         self._reports = ReportDesk(self._report_line, self._notifier, self._open_blobs)
         self._listener = Listener(
@@ -157,6 +162,7 @@ class Worker:
             on_gap=self._counter.look_for_limits,
         )
         self._running: set[RunningJob] = set()
+        self._start_said = asyncio.Event()
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
         """Set once the worker claims."""
@@ -178,6 +184,10 @@ class Worker:
     def stop(self) -> None:
         """Begin to drain: claim no more, let running jobs end within the grace, then return."""
         self._stopping.set()
+
+    def look_for_work(self) -> None:
+        """Claim now: there may be work that nobody has told of."""
+        self._counter.look_for_work()
 
     async def run(self) -> None:
         """Work until ``stop``; then drain and return."""
@@ -264,7 +274,16 @@ class Worker:
         assert task is not None and self._executors is not None
         started_at = time.monotonic()
         timeout = claimed.timeout_seconds or endpoint.timeout_seconds
-        running = RunningJob(claimed, job, task, started_at, started_at + timeout)
+        running = RunningJob(
+            claimed,
+            job,
+            task,
+            started_at,
+            started_at + timeout,
+            shown_from=None if endpoint.starts_itself else started_at,
+        )
+        if endpoint.starts_itself:
+            job.tell_start(partial(self._begun, running))
         self._running.add(running)
         context.job_id.set(claimed.uuid)
         context.request_id.set(claimed.request_id)
@@ -428,22 +447,33 @@ class Worker:
             for job in crew.take_back_stuck(now):
                 self._hand_in(job, Interrupted(), 0.0)
 
+    def _begun(self, running: RunningJob) -> None:
+        """What a handler does that starts its job itself."""
+        if running.shown_from is None:
+            running.shown_from = time.monotonic()
+            self._start_said.set()
+
     async def _show_starts(self) -> None:
         while True:
-            await asyncio.sleep(_WATCH_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_WATCH_SECONDS):
+                    await self._start_said.wait()
+            self._start_said.clear()
             await self._show_what_started(time.monotonic())
 
     async def _show_what_started(self, now: float) -> None:
         due = [
             running
             for running in self._running
-            if not running.marked and now - running.started_at >= _WATCH_SECONDS
+            if not running.marked and self._is_to_be_shown(running, now)
         ]
         if not due:
             return
         try:
             held = await leases.mark_started(
-                self._report_line, [(r.claimed, now - r.started_at) for r in due]
+                # Not among the reports: what a job says first would wait for it.
+                self._claim_line,
+                [(r.claimed, now - (r.shown_from or now)) for r in due],
             )
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.info("starts not recorded yet: %s", error)
@@ -455,6 +485,13 @@ class Worker:
             running.marked = True
             if running.claimed.uuid not in held and running in self._running:
                 running.stop(StopReason.LOST, now)
+
+    def _is_to_be_shown(self, running: RunningJob, now: float) -> bool:
+        """Whether its handler has been running for a while, or has said that it has begun."""
+        if running.shown_from is None:
+            return False
+        said = self._endpoints[running.claimed.endpoint].starts_itself
+        return said or now - running.shown_from >= _WATCH_SECONDS
 
     async def _tidy(self, temp_root: TempRoot) -> None:
         """Remove what dead workers of this machine left behind: at boot, then from time to time."""

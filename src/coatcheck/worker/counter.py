@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -42,6 +42,11 @@ _LOOK_AGAIN_SECONDS_MIN = 0.005
 _IDS_TOLD_MAX = 200
 """More finished jobs than this in one batch are told as "look yourself"."""
 
+Claims = Callable[[Line, ClaimOrder], Awaitable[list[ClaimedJob]]]
+"""A way of taking out work, in place of the engine's own. It claims under the order's lease, and in
+each lane no more than there is room for. It takes all it can, or says that there may be more by the
+order's ``look_again_seconds``. The line need not wait for the disk."""
+
 
 class Counter:
     """Exchanges finished jobs for new ones, until told to stop asking."""
@@ -60,6 +65,7 @@ class Counter:
         keep_failed_seconds: int,
         accept: Callable[[list[ClaimedJob]], None],
         on_ended: Mapping[str, Callable[[ClaimedJob], None]],
+        claims: Claims | None = None,
     ) -> None:
         self._line = line
         self._claim_line = claim_line
@@ -73,6 +79,7 @@ class Counter:
         self._keep_failed_seconds = keep_failed_seconds
         self._accept = accept
         self._on_ended = on_ended
+        self._claims = claims
         self._completions: list[Completion] = []
         self._settlements: list[Settlement] = []
         self._cursors = {lane.value: ("", "") for lane in crews}
@@ -160,6 +167,10 @@ class Counter:
             await self._give_back_lost_claims()
             if self._settlements:
                 await self._send_settlements()
+            if self._claims is not None:
+                await self._exchange(room=False)
+                await self._claim_otherwise(self._claims)
+                return
             # By turns, so that neither kind of flow can starve the other of room.
             self._limited_first = not self._limited_first
             if only_tokens:
@@ -181,6 +192,10 @@ class Counter:
     def _drop_what_nobody_holds(self) -> None:
         """Results that are refused for longer than any lease lasts can only be too late by now."""
         if self.failing_for() > self._keeper.longest_seconds:
+            late = [done.job for done in self._completions]
+            late += [settlement.job for settlement in self._settlements]
+            for job in late:
+                self._too_late(job)
             self._completions.clear()
             self._settlements.clear()
 
@@ -247,8 +262,8 @@ class Counter:
             metrics.record_finished(endpoint, state, jobs)
         self._settled([settlement.job for settlement in batch])
 
-    async def _exchange(self) -> None:
-        order = self._order()
+    async def _exchange(self, *, room: bool = True) -> None:
+        order = self._order(room=room)
         completions = self._completions[: 2 * CLAIM_ROWS_MAX]
         if not completions and not any(order.room):
             return
@@ -273,6 +288,17 @@ class Counter:
             # of behind it. With many jobs the question goes first: the server then works meanwhile.
             for _ in range(_TURNS_FOR_SHORT_JOBS):
                 await asyncio.sleep(0)
+
+    async def _claim_otherwise(self, claims: Claims) -> None:
+        order = self._order()
+        if any(order.room):
+            crash_point("claim.before_statement")
+            sent_at = time.monotonic()
+            with self._claiming(order):
+                claimed = await claims(self._claim_line, order)
+            metrics.record_claim(time.monotonic() - sent_at, len(claimed))
+            self._look_again_in(order.look_again_seconds)
+            self._begin(claimed)
 
     async def _claim_limited(self) -> None:
         now = time.monotonic()
@@ -326,10 +352,10 @@ class Counter:
                 _log.info("gave back %d jobs of a claim whose answer was lost", len(given_back))
                 self._tell(given_back)
 
-    def _order(self) -> ClaimOrder:
+    def _order(self, *, room: bool = True) -> ClaimOrder:
         return ClaimOrder(
             lanes=[lane.value for lane in self._crews],
-            room=self._room(),
+            room=self._room() if room else [0] * len(self._crews),
             endpoints=self._endpoints,
             timeouts=self._timeouts,
             lease=self._keeper.fresh_lease(),
@@ -338,8 +364,12 @@ class Counter:
 
     def _take(self, claimed: list[ClaimedJob]) -> None:
         if claimed:
-            crash_point("claim.committed_not_dispatched")
             self._work_may_wait = True  # where there was some, there may be more
+            self._begin(claimed)
+
+    def _begin(self, claimed: list[ClaimedJob]) -> None:
+        if claimed:
+            crash_point("claim.committed_not_dispatched")
             self._accept(claimed)
 
     def _completed(self, completions: list[Completion], accepted: set[UUID]) -> None:

@@ -29,6 +29,7 @@ class RunningJob:
         "job",
         "marked",
         "over",
+        "shown_from",
         "started_at",
         "stop_reason",
         "stopped_at",
@@ -42,12 +43,15 @@ class RunningJob:
         task: asyncio.Task[None],
         started_at: float,
         deadline: float,
+        shown_from: float | None,
     ) -> None:
         self.claimed = claimed
         self.job = job
         self.task = task
         self.started_at = started_at
         self.deadline = deadline
+        self.shown_from = shown_from
+        """From when on it counts as processing; None until its handler says so."""
         self.marked = False
         self.over = False
         self.cancel_asked_at: float | None = None

@@ -1,8 +1,12 @@
-"""A server and a worker as processes on one database, told where to die; and what they leave."""
+"""A server and a worker as processes on one database, told where to die; and what they leave.
+
+A process takes a while to start: tests that leave no trace share a `Site` with those beside them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -31,14 +35,17 @@ from tests.waiting import LIMIT_SECONDS, eventually, eventually_async
 
 PEPPER = "a pepper that is only ever used in tests"
 KILLED = 137
+_numbers = itertools.count(1)
 
 
-class Deployment:
-    """A context manager. What its processes write is in ``folder``: blobs, temp, logs."""
+class Site:
+    """A database with a key, and the folder and the port of what runs on it."""
 
     def __init__(self, dsn: str, folder: Path, **variables: str) -> None:
-        self._dsn = dsn
+        self.dsn = dsn
         self.folder = folder
+        self.port = free_port()
+        self.key = mint()
         self._environment = environment(dsn, folder) | {
             "COATCHECK_KEY_PEPPER": PEPPER,
             "COATCHECK_DRAIN_SECONDS": "5",
@@ -46,29 +53,69 @@ class Deployment:
             **variables,
         }
         self._processes: list[subprocess.Popen[bytes]] = []
+        (folder / "logs").mkdir()
+
+    async def furnish(self) -> None:
+        """Make the organisation and the key."""
+        line = Line(self.dsn, name="tests")
+        try:
+            await tenants.create_org(line, "default", "default", OrgLimits())
+            await tenants.create_key(
+                line,
+                "default",
+                self.key.key_id,
+                user="dev",
+                name="test",
+                digest=self.key.digest(PEPPER.encode()),
+                scopes=ALL_SCOPES,
+                rate=None,
+                seconds_to_live=None,
+            )
+        finally:
+            await line.close()
+
+    def serve(self, **variables: str) -> subprocess.Popen[bytes]:
+        return self._start("serve", "--port", str(self.port), **variables)
+
+    def work(self, **variables: str) -> subprocess.Popen[bytes]:
+        return self._start("worker", "coatcheck.cli.demo:demo", **variables)
+
+    def _start(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+        name = f"{next(_numbers)}-{arguments[0]}.log"
+        with (self.folder / "logs" / name).open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "coatcheck.cli", *arguments],
+                env=self._environment | variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._processes.append(process)
+        return process
+
+    def close(self) -> None:
+        """Kill whatever of it still runs."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+class Deployment:
+    """A test's view of a site, and its processes there. A context manager, that ends them."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._dead: list[int] = []
-        self.port = free_port()
+        self.folder = site.folder
 
     async def __aenter__(self) -> Self:
-        (self.folder / "logs").mkdir()
-        self._line = Line(self._dsn, name="tests")
-        self.sql: asyncpg.Connection = await asyncpg.connect(self._dsn)
-        await tenants.create_org(self._line, "default", "default", OrgLimits())
-        key = mint()
-        await tenants.create_key(
-            self._line,
-            "default",
-            key.key_id,
-            user="dev",
-            name="test",
-            digest=key.digest(PEPPER.encode()),
-            scopes=ALL_SCOPES,
-            rate=None,
-            seconds_to_live=None,
-        )
+        self._line = Line(self._site.dsn, name="tests")
+        self.sql: asyncpg.Connection = await asyncpg.connect(self._site.dsn)
         self.http = httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{self.port}",
-            headers={"Authorization": f"Bearer {key.text}"},
+            base_url=f"http://127.0.0.1:{self._site.port}",
+            headers={"Authorization": f"Bearer {self._site.key.text}"},
             trust_env=False,
             timeout=LIMIT_SECONDS,
         )
@@ -91,30 +138,23 @@ class Deployment:
     # Processes
 
     async def serve(self, crash_at: str = "") -> subprocess.Popen[bytes]:
-        process = self._start(crash_at, "serve", "--port", str(self.port))
-
-        async def answering() -> bool:
-            with suppress(httpx2.HTTPError):
-                return bool((await self.http.get("/healthz")).is_success)
-            return process.poll() is not None
-
-        await eventually_async(answering, "the server answers")
+        process = self._site.serve(**_armed(crash_at))
+        self._processes.append(process)
+        await self.answering()
         return process
 
-    def work(self, crash_at: str = "", **variables: str) -> subprocess.Popen[bytes]:
-        return self._start(crash_at, "worker", "coatcheck.cli.demo:demo", **variables)
+    async def answering(self) -> None:
+        """Wait until the server answers."""
 
-    def _start(self, crash_at: str, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
-        armed = {"COATCHECK_CRASH_AT": crash_at} if crash_at else {}
-        number = len(self._processes)
-        with (self.folder / "logs" / f"{number}-{arguments[0]}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "coatcheck.cli", *arguments],
-                env=self._environment | armed | variables,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        async def answers() -> bool:
+            with suppress(httpx2.HTTPError):
+                return bool((await self.http.get("/healthz")).is_success)
+            return False
+
+        await eventually_async(answers, "the server answers")
+
+    def work(self, crash_at: str = "", **variables: str) -> subprocess.Popen[bytes]:
+        process = self._site.work(**_armed(crash_at), **variables)
         self._processes.append(process)
         return process
 
@@ -126,7 +166,7 @@ class Deployment:
     @asynccontextmanager
     async def no_forgetter(self) -> AsyncIterator[None]:
         """Nobody's upkeep is elected to delete inputs meanwhile: it is left to the worker."""
-        line = Line(self._dsn, name="forgetter's election")
+        line = Line(self._site.dsn, name="forgetter's election")
         try:
             assert await Election(line, Forgetter.name).won()
             yield
@@ -196,6 +236,10 @@ class Deployment:
             for row in await self.sql.fetch(f"SELECT t::text AS row FROM {name} AS t")
             if _is_in(canary, row["row"])
         ]
+
+
+def _armed(crash_at: str) -> dict[str, str]:
+    return {"COATCHECK_CRASH_AT": crash_at} if crash_at else {}
 
 
 def _is_in(canary: bytes, row: str) -> bool:

@@ -7,15 +7,18 @@ shows one line a scenario.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.e2e.canary.deployment import Deployment
+from tests.e2e.canary.deployment import Deployment, Site
 from tests.e2e.canary.sources import CANARY, SOURCES
+from tests.postgres_keeper import Databases
 from tests.surfaces.graphs.archives import MIB, post, zipped
 from tests.waiting import eventually_async
 
@@ -27,7 +30,6 @@ LARGE = zipped(
     method=STORED,
 )
 """Takes long enough to be caught while it is parsed, and its graph does not fit into a row."""
-KEY = "k"
 
 SERVER_POINTS = [
     "submit.uploading:3",
@@ -46,19 +48,77 @@ WORKER_POINTS = [
     "finish.before_statement",
     "finish.updated_not_committed",
     "finish.committed_not_notified",
-    "input.blob_deleted_not_marked",
-    "input.marked",
 ]
+DISPOSAL_POINTS = ["input.blob_deleted_not_marked", "input.marked"]
 LOSER_POINT = "submit.loser_before_delete"
-ARCHIVE_POINTS = {point.partition(":")[0] for point in (*SERVER_POINTS, *WORKER_POINTS)} | {
-    LOSER_POINT
+ARCHIVE_POINTS = {
+    point.partition(":")[0]
+    for point in (*SERVER_POINTS, *WORKER_POINTS, *DISPOSAL_POINTS, LOSER_POINT)
 }
 """Every place where a process is killed here."""
 
 
 @pytest.fixture
+def key() -> str:
+    """An idempotency key of the test's own."""
+    return secrets.token_hex(8)
+
+
+@pytest.fixture
 async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
-    async with Deployment(dsn, tmp_path) as opened:
+    """On a site of the test's own, where nothing runs yet."""
+    async with deployed(dsn, tmp_path) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def deployed(dsn: str, folder: Path, **variables: str) -> AsyncIterator[Deployment]:
+    site = Site(dsn, folder, **variables)
+    await site.furnish()
+    async with Deployment(site) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def served_site(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One that a server runs on."""
+    with databases.shared() as dsn, furnished(dsn, tmp_path_factory.mktemp("served")) as site:
+        site.serve()
+        yield site
+
+
+@pytest.fixture(scope="module")
+def busy_site(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One that a server and a worker run on."""
+    with databases.shared() as dsn, furnished(dsn, tmp_path_factory.mktemp("busy")) as site:
+        site.serve()
+        site.work()
+        yield site
+
+
+@contextmanager
+def furnished(dsn: str, folder: Path) -> Iterator[Site]:
+    site = Site(dsn, folder)
+    asyncio.run(site.furnish())
+    try:
+        yield site
+    finally:
+        site.close()
+
+
+@pytest.fixture
+async def served(served_site: Site) -> AsyncIterator[Deployment]:
+    """A server runs there, and is not to be killed."""
+    async with Deployment(served_site) as opened:
+        await opened.answering()
+        yield opened
+
+
+@pytest.fixture
+async def busy(busy_site: Site) -> AsyncIterator[Deployment]:
+    """A server and a worker run there, and are not to be killed."""
+    async with Deployment(busy_site) as opened:
+        await opened.answering()
         yield opened
 
 
@@ -90,9 +150,9 @@ async def expect_no_trace(deployment: Deployment, what: str) -> None:
     print(f"{what}: nowhere")
 
 
-async def test_the_canary_would_be_seen(deployment: Deployment) -> None:
+async def test_the_canary_would_be_seen(deployment: Deployment, key: str) -> None:
     await deployment.serve()
-    assert (await post(deployment.http, ARCHIVE, KEY)).status_code == 202
+    assert (await post(deployment.http, ARCHIVE, key)).status_code == 202
     seen = await deployment.places_with(CANARY.encode())
     assert len(seen) == 1
     assert seen[0].startswith("blobs/inputs/")
@@ -102,91 +162,84 @@ async def test_the_canary_would_be_seen(deployment: Deployment) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", ["dependency", "call", "domain", "parse", "supermodel"])
-async def test_after_success(deployment: Deployment, operation: str) -> None:
-    await deployment.serve()
-    deployment.work()
-    answer = await post(deployment.http, ARCHIVE, KEY, operation=operation)
-    body = await over(deployment, answer.json()["jobId"])
+async def test_after_success(busy: Deployment, key: str, operation: str) -> None:
+    answer = await post(busy.http, ARCHIVE, key, operation=operation)
+    body = await over(busy, answer.json()["jobId"])
     assert body["status"] == "completed"
     assert CANARY not in str(body)
     assert body["result"]["stats"]["filesFailed"] == 0
-    await expect_no_trace(deployment, f"success of {operation}")
+    await expect_no_trace(busy, f"success of {operation}")
 
 
 @pytest.mark.slow
-async def test_after_a_success_whose_graph_is_in_the_blob_store(deployment: Deployment) -> None:
-    await deployment.serve()
-    deployment.work()
-    answer = await post(deployment.http, LARGE, KEY, operation="supermodel")
-    body = await over(deployment, answer.json()["jobId"])
+async def test_after_a_success_whose_graph_is_in_the_blob_store(busy: Deployment, key: str) -> None:
+    before = set(busy.files("blobs"))
+    answer = await post(busy.http, LARGE, key, operation="supermodel")
+    body = await over(busy, answer.json()["jobId"])
     assert body["status"] == "completed"
     assert CANARY not in str(body)
-    assert any("/artifacts/" in str(path) for path in deployment.files("blobs"))
-    await expect_no_trace(deployment, "success with an artifact")
+    assert any("artifacts" in path.parts for path in set(busy.files("blobs")) - before)
+    await expect_no_trace(busy, "success with an artifact")
 
 
 @pytest.mark.slow
-async def test_after_a_failure(deployment: Deployment) -> None:
-    await deployment.serve()
-    deployment.work()
+async def test_after_a_failure(busy: Deployment, key: str) -> None:
     broken = bytearray(ARCHIVE)
     at = broken.index(CANARY.encode())
     broken[at : at + 6] = b"CANARY"  # and its checksum is not true any more
-    answer = await post(deployment.http, bytes(broken), KEY)
-    body = await over(deployment, answer.json()["jobId"])
+    answer = await post(busy.http, bytes(broken), key)
+    body = await over(busy, answer.json()["jobId"])
     assert (body["status"], body["errorCode"]) == ("failed", "archive_rejected")
-    await expect_no_trace(deployment, "failure")
+    await expect_no_trace(busy, "failure")
 
 
-async def test_after_a_refusal(deployment: Deployment) -> None:
-    await deployment.serve()
-    answer = await post(deployment.http, ARCHIVE + CANARY.encode(), KEY)
+async def test_after_a_refusal(served: Deployment, key: str) -> None:
+    answer = await post(served.http, ARCHIVE + CANARY.encode(), key)
     assert answer.status_code == 422
     assert CANARY not in answer.text
-    assert deployment.files("blobs") == []
-    await expect_no_trace(deployment, "refusal")
+    assert [path for path in served.files("blobs") if "artifacts" not in path.parts] == []
+    await expect_no_trace(served, "refusal")
 
 
-async def test_after_a_cancellation_before_it_started(deployment: Deployment) -> None:
-    await deployment.serve()
-    job = (await post(deployment.http, ARCHIVE, KEY)).json()["jobId"]
-    assert (await deployment.http.post(f"/v1/graphs/jobs/{job}/cancel")).status_code == 200
-    body = await over(deployment, job)
+async def test_after_a_cancellation_before_it_started(served: Deployment, key: str) -> None:
+    job = (await post(served.http, ARCHIVE, key)).json()["jobId"]
+    assert (await served.http.post(f"/v1/graphs/jobs/{job}/cancel")).status_code == 200
+    body = await over(served, job)
     assert body["errorCode"] == "cancelled"
-    await expect_no_trace(deployment, "cancelled while it waited")
+    await expect_no_trace(served, "cancelled while it waited")
 
 
 @pytest.mark.slow
-async def test_after_a_cancellation_while_it_ran(deployment: Deployment) -> None:
-    await deployment.serve()
-    deployment.work()
-    job = (await post(deployment.http, LARGE, KEY)).json()["jobId"]
+async def test_after_a_cancellation_while_it_ran(busy: Deployment, key: str) -> None:
+    job = (await post(busy.http, LARGE, key)).json()["jobId"]
 
     async def running() -> bool:
-        answer = await deployment.http.get(f"/v1/graphs/jobs/{job}")
+        answer = await busy.http.get(f"/v1/graphs/jobs/{job}")
         return bool(answer.json()["status"] == "processing")
 
     await eventually_async(running, "the job runs")
-    assert (await deployment.http.post(f"/v1/graphs/jobs/{job}/cancel")).status_code == 202
-    body = await over(deployment, job)
+    assert (await busy.http.post(f"/v1/graphs/jobs/{job}/cancel")).status_code == 202
+    body = await over(busy, job)
     assert body["errorCode"] == "cancelled"
-    await expect_no_trace(deployment, "cancelled while it ran")
+    await expect_no_trace(busy, "cancelled while it ran")
 
 
-async def test_after_its_time_to_live(dsn: str, tmp_path: Path) -> None:
-    async with Deployment(dsn, tmp_path, COATCHECK_ARCHIVE_TTL_SECONDS="1") as deployment:
+async def test_after_its_time_to_live(dsn: str, tmp_path: Path, key: str) -> None:
+    async with deployed(dsn, tmp_path, COATCHECK_ARCHIVE_TTL_SECONDS="1") as deployment:
         await deployment.serve()  # and no worker
-        job = (await post(deployment.http, ARCHIVE, KEY)).json()["jobId"]
+        job = (await post(deployment.http, ARCHIVE, key)).json()["jobId"]
         body = await over(deployment, job)
         assert (body["status"], body["errorCode"]) == ("failed", "start_deadline_passed")
         await expect_no_trace(deployment, "expiry")
 
 
-async def test_after_its_time_to_live_with_the_control_plane_dead(dsn: str, tmp_path: Path) -> None:
+async def test_after_its_time_to_live_with_the_control_plane_dead(
+    dsn: str, tmp_path: Path, key: str
+) -> None:
     """The data plane does by itself what the control plane does by itself in the test above."""
-    async with Deployment(dsn, tmp_path, COATCHECK_ARCHIVE_TTL_SECONDS="1") as deployment:
+    async with deployed(dsn, tmp_path, COATCHECK_ARCHIVE_TTL_SECONDS="1") as deployment:
         server = await deployment.serve()
-        job = (await post(deployment.http, ARCHIVE, KEY)).json()["jobId"]
+        job = (await post(deployment.http, ARCHIVE, key)).json()["jobId"]
         server.kill()
         server.wait()
         deployment.work(COATCHECK_GRAPHS_CONCURRENCY="0")
@@ -208,20 +261,22 @@ async def test_after_its_time_to_live_with_the_control_plane_dead(dsn: str, tmp_
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.parametrize("point", SERVER_POINTS)
-async def test_after_a_crash_of_the_server_at(deployment: Deployment, point: str) -> None:
+async def test_after_a_crash_of_the_server_at(deployment: Deployment, key: str, point: str) -> None:
     server = await deployment.serve(crash_at=point)
-    large = zipped(SOURCES | {"noise.bin": CANARY.encode() * 1000 * 700}, method=STORED)
-    assert len(large) > 2 * 8 * MIB  # several pieces are stored before the last
+    archive = ARCHIVE
+    if "submit" in point:  # several pieces are stored before the last
+        archive = zipped(SOURCES | {"noise.bin": CANARY.encode() * 1000 * 700}, method=STORED)
+        assert len(archive) > 2 * 8 * MIB
     job = None
     try:
-        job = (await post(deployment.http, large, KEY)).json()["jobId"]
+        job = (await post(deployment.http, archive, key)).json()["jobId"]
         await deployment.http.post(f"/v1/graphs/jobs/{job}/cancel")
     except httpx2.HTTPError:
         assert job is None
     await deployment.died(server)
     await deployment.serve()
     if job is None:
-        again = await post(deployment.http, large, KEY)
+        again = await post(deployment.http, archive, key)
         assert again.status_code == 202
         assert again.headers["X-Usage-Units"] == "1"
         job = again.json()["jobId"]
@@ -234,13 +289,14 @@ async def test_after_a_crash_of_the_server_at(deployment: Deployment, point: str
 @pytest.mark.slow
 async def test_after_the_loser_of_a_race_dies_before_it_deletes_its_archive(
     deployment: Deployment,
+    key: str,
 ) -> None:
     """Two servers get the same key at the same time; one dies knowing that it has lost."""
     server = await deployment.serve(crash_at=LOSER_POINT)
-    await race(deployment)
+    await race(deployment, key)
     await deployment.died(server)
     await deployment.serve()
-    winner = await post(deployment.http, ARCHIVE, KEY)
+    winner = await post(deployment.http, ARCHIVE, key)
     assert winner.headers["Idempotent-Replayed"] == "true"
     job = winner.json()["jobId"]
     await deployment.http.post(f"/v1/graphs/jobs/{job}/cancel")
@@ -248,11 +304,11 @@ async def test_after_the_loser_of_a_race_dies_before_it_deletes_its_archive(
     await expect_no_trace(deployment, "loser of a race killed")
 
 
-async def race(deployment: Deployment) -> None:
+async def race(deployment: Deployment, key: str) -> None:
     """Send one key several times at once, until two of them met: then the server has died."""
     large = zipped(SOURCES | {"noise.bin": bytes(9 * MIB)}, method=STORED)
     answers = await asyncio.gather(
-        *(post(deployment.http, large, KEY) for _ in range(4)), return_exceptions=True
+        *(post(deployment.http, large, key) for _ in range(4)), return_exceptions=True
     )
     assert any(isinstance(answer, httpx2.HTTPError) for answer in answers)
 
@@ -260,14 +316,29 @@ async def race(deployment: Deployment) -> None:
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.parametrize("point", WORKER_POINTS)
-async def test_after_a_crash_of_the_worker_at(deployment: Deployment, point: str) -> None:
+async def test_after_a_crash_of_the_worker_at(served: Deployment, key: str, point: str) -> None:
+    archive = LARGE if point == "artifact.blob_stored" else ARCHIVE
+    worker = served.work(crash_at=point)
+    answer = await post(served.http, archive, key, operation="supermodel")
+    await served.died(worker)
+    await served.bury()
+    served.work()
+    body = await over(served, answer.json()["jobId"])
+    assert body["status"] == "completed"
+    await expect_no_trace(served, f"worker killed at {point}")
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.parametrize("point", DISPOSAL_POINTS)
+async def test_after_a_crash_of_the_worker_as_it_deletes_at(
+    deployment: Deployment, key: str, point: str
+) -> None:
     async with deployment.no_forgetter():  # or the server's deletes it first, and nobody dies
         await deployment.serve()
         worker = deployment.work(crash_at=point)
-        answer = await post(deployment.http, LARGE, KEY, operation="supermodel")
+        answer = await post(deployment.http, ARCHIVE, key)
         await deployment.died(worker)
-    await deployment.bury()
-    deployment.work()
     body = await over(deployment, answer.json()["jobId"])
     assert body["status"] == "completed"
     await expect_no_trace(deployment, f"worker killed at {point}")
@@ -275,14 +346,15 @@ async def test_after_a_crash_of_the_worker_at(deployment: Deployment, point: str
 
 @pytest.mark.crash
 @pytest.mark.slow
-async def test_after_kill_9_of_the_worker_while_files_are_parsed(deployment: Deployment) -> None:
-    await deployment.serve()
-    worker = deployment.work()
-    answer = await post(deployment.http, LARGE, KEY)
-    deployment.kill_while_parsing(worker)
-    assert any("archive" in str(path) for path in deployment.files("temp"))
-    await deployment.bury()
-    deployment.work()
-    body = await over(deployment, answer.json()["jobId"])
+async def test_after_kill_9_of_the_worker_while_files_are_parsed(
+    served: Deployment, key: str
+) -> None:
+    worker = served.work()
+    answer = await post(served.http, LARGE, key)
+    served.kill_while_parsing(worker)
+    assert any("archive" in str(path) for path in served.files("temp"))
+    await served.bury()
+    served.work()
+    body = await over(served, answer.json()["jobId"])
     assert body["status"] == "completed"
-    await expect_no_trace(deployment, "worker killed while it parsed")
+    await expect_no_trace(served, "worker killed while it parsed")

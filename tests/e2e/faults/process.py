@@ -1,10 +1,10 @@
 """A process of these tests: ``python -m tests.e2e.faults.process ROLE [argument]``.
 
 Roles: ``worker`` works, ``disposing_worker`` also deletes the inputs of its jobs, ``batch_worker``
-takes lists in and writes exports, ``upkeep`` keeps up, ``deliver`` delivers webhooks, ``submit``,
-``hand_in`` (with an input), ``cancel`` and those of batches are what a server does. Settings come
-from the environment, as for the real commands. What happens is said on stdout, one JSON object a
-line.
+takes lists in and writes exports, ``llm_worker`` asks models, ``upkeep`` keeps up, ``deliver``
+delivers webhooks, ``serve`` answers HTTP, ``submit``, ``hand_in`` (with an input), ``cancel`` and
+those of batches are what a server does. Settings come from the environment, as for the real
+commands. What happens is said on stdout, one JSON object a line.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ from collections.abc import AsyncIterator, Callable
 from coatcheck import Engine, Settings, Ticket
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import store_pieces
-from coatcheck.cli.process import delivering, prepare, run_until_told
+from coatcheck.cli.environment import prepare
+from coatcheck.cli.process import delivering, run_until_told
+from coatcheck.control.app import create_app
 from coatcheck.control.parts import open_parts
+from coatcheck.control.server import Server, listen
 from coatcheck.domain.batches import NewBatch, NewPart, NewTask, Selection
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.inputs import StoredInput
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.encoding import encode
 from coatcheck.surfaces.batches.executor import BatchExecutor
-from coatcheck.surfaces.served import OWN_ENDPOINTS, notices
+from coatcheck.surfaces.llm.executor import LlmExecutor
+from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES, notices
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
 from coatcheck.worker.disposal import InputDisposal
@@ -78,6 +82,11 @@ async def work_on_batches(settings: Settings, stop: asyncio.Event) -> None:
         await run_until_stopped(executor.worker(), stop)
 
 
+async def ask_models(settings: Settings, stop: asyncio.Event) -> None:
+    async with LlmExecutor(settings) as executor:
+        await run_until_stopped(executor.worker(), stop)
+
+
 async def work_and_dispose(settings: Settings, stop: asyncio.Event) -> None:
     async with InputDisposal(settings, BlobContainer.open(settings.blob_url)) as disposal:
         await work(settings, stop, disposal.ended)
@@ -100,6 +109,21 @@ async def deliver(settings: Settings, stop: asyncio.Event) -> None:
     ):
         say("ready")
         await stop.wait()
+    say("ended")
+
+
+async def serve(settings: Settings, stop: asyncio.Event) -> None:
+    async with (
+        await Engine.connect(settings) as engine,
+        open_parts(settings, engine, OWN_ENDPOINTS) as parts,
+    ):
+        server = Server(create_app(parts, SURFACES), drain_seconds=5, draining=parts.draining)
+        listening = listen("127.0.0.1", 0)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        say("ready", port=listening.getsockname()[1])
+        await stop.wait()
+        server.stop()
+        await serving
     say("ended")
 
 
@@ -208,10 +232,14 @@ def main() -> None:
             run_until_told(lambda stop: work_and_dispose(settings, stop))
         case "batch_worker":
             run_until_told(lambda stop: work_on_batches(settings, stop))
+        case "llm_worker":
+            run_until_told(lambda stop: ask_models(settings, stop))
         case "upkeep":
             run_until_told(lambda stop: keep_up(settings, stop))
         case "deliver":
             run_until_told(lambda stop: deliver(settings, stop))
+        case "serve":
+            run_until_told(lambda stop: serve(settings, stop))
         case "submit":
             run_until_told(lambda _: submit(settings, json.loads(arguments[0])))
         case "hand_in":

@@ -106,3 +106,24 @@ async def test_a_batch_that_was_deleted_before_it_was_told_is_told_by_its_facts(
     finally:
         await deliverer.stop()
     assert (data["task"], data["job_id"], data["error_code"]) == (None, None, "negative")
+
+
+async def test_an_endpoint_is_told_of_every_batch_s_end_and_of_failures_if_it_names_them(
+    telling_house: House, receiver: UpstreamServer
+) -> None:
+    http, webhooks = telling_house.http, telling_house.engine.webhooks
+    ends = await webhooks.create_endpoint("default", receiver.url("/ends"), ["*"])
+    tasks = await webhooks.create_endpoint("default", receiver.url("/tasks"), ["task.failed"])
+    job = await submit(http, [{"a": 1}, {"a": -1}])
+    ended = await end_of(http, job)
+
+    async def both_told() -> bool:
+        return len(receiver.requests) >= 2
+
+    await eventually_async(both_told, "both endpoints were told")
+    by_path = {request.target: request for request in receiver.requests}
+    assert len(receiver.requests) == len(by_path) == 2
+    end = verified(by_path["/ends"], (await webhooks.secret("default", ends.id)).secret)
+    assert (end["type"], end["data"]["job"]) == ("batch.completed", ended)
+    failure = verified(by_path["/tasks"], (await webhooks.secret("default", tasks.id)).secret)
+    assert (failure["type"], failure["data"]["error_code"]) == ("task.failed", "negative")

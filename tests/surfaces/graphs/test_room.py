@@ -128,8 +128,8 @@ async def test_who_waited_for_room_uploads_nothing_if_its_key_has_a_job_by_then(
     rooms: list[room._OrgRoom] = []
 
     class Watched(room._OrgRoom):
-        def __init__(self) -> None:
-            super().__init__()
+        def __init__(self, places: int) -> None:
+            super().__init__(places)
             rooms.append(self)
 
     monkeypatch.setattr(room, "_OrgRoom", Watched)

@@ -14,6 +14,7 @@ from coatcheck.client._async.batches import AsyncBatches
 from coatcheck.client._async.exchange import AsyncExchange
 from coatcheck.client._async.job import AsyncJob
 from coatcheck.client._async.stream import follow
+from coatcheck.client._async.webhooks import AsyncWebhooks
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import (
     BatchStatus,
@@ -66,10 +67,12 @@ class AsyncClient:
 
     Wherever a job is asked for, a job or its id will do; an id needs ``service`` beside it.
 
-    ``batches`` has what can be done with batches, which are jobs of many tasks.
+    ``batches`` has what can be done with batches, which are jobs of many tasks, and ``webhooks``
+    what can be done with webhooks.
     """
 
     batches: AsyncBatches
+    webhooks: AsyncWebhooks
 
     def __init__(
         self,
@@ -87,6 +90,7 @@ class AsyncClient:
         self._owns_http = http is None
         self._exchange = AsyncExchange(http or httpx2.AsyncClient(), credential, timeout, policy)
         self.batches = AsyncBatches(self._exchange, self._addresses)
+        self.webhooks = AsyncWebhooks(self._exchange, self._addresses)
 
     def __repr__(self) -> str:
         name, where = type(self).__name__, self._addresses

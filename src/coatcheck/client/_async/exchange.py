@@ -15,7 +15,7 @@ from coatcheck.client.credential import Bearer
 from coatcheck.client.deadline import Deadline
 from coatcheck.client.errors import ApiError, ConnectionFailed, UnexpectedAnswer, api_error
 from coatcheck.client.request_headers import Headers
-from coatcheck.client.retries import RetryPolicy, broken, worth_retrying
+from coatcheck.client.retries import RetryPolicy, broken, surely_not_done, worth_retrying
 from coatcheck.version import __version__
 
 _log = logging.getLogger("coatcheck.client")
@@ -51,10 +51,12 @@ class AsyncExchange:
         content: bytes | None = None,
         held: float = 0.0,
         deadline: Deadline | None = None,
+        repeatable: bool = True,
     ) -> httpx2.Response:
         """The answer, read whole, if it is 2xx. Raises ApiError, ConnectionFailed.
 
         ``held`` is how long the server was asked to hold it. No new try begins after ``deadline``.
+        What is not ``repeatable`` is sent again only where it was not done for certain.
         """
         failures = 0
         while True:
@@ -65,6 +67,8 @@ class AsyncExchange:
                     await response.aread()
                     return response
             except (ApiError, ConnectionFailed) as error:
+                if not (repeatable or surely_not_done(error)):
+                    raise
                 failures += 1
                 await self.wait_to_retry(error, failures, deadline)
 

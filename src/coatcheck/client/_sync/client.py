@@ -14,6 +14,7 @@ from coatcheck.client._sync.batches import Batches
 from coatcheck.client._sync.exchange import Exchange
 from coatcheck.client._sync.job import Job
 from coatcheck.client._sync.stream import follow
+from coatcheck.client._sync.webhooks import Webhooks
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import (
     BatchStatus,
@@ -66,10 +67,12 @@ class Client:
 
     Wherever a job is asked for, a job or its id will do; an id needs ``service`` beside it.
 
-    ``batches`` has what can be done with batches, which are jobs of many tasks.
+    ``batches`` has what can be done with batches, which are jobs of many tasks, and ``webhooks``
+    what can be done with webhooks.
     """
 
     batches: Batches
+    webhooks: Webhooks
 
     def __init__(
         self,
@@ -87,6 +90,7 @@ class Client:
         self._owns_http = http is None
         self._exchange = Exchange(http or httpx2.Client(), credential, timeout, policy)
         self.batches = Batches(self._exchange, self._addresses)
+        self.webhooks = Webhooks(self._exchange, self._addresses)
 
     def __repr__(self) -> str:
         name, where = type(self).__name__, self._addresses

@@ -30,7 +30,7 @@ def operations(parts: Parts) -> list[Operation]:
         engine=parts.engine,
         catalogue=parts.catalogue,
         gate=parts.gate,
-        guard=parts.guard,
+        guard=parts.receivers,
         draining=parts.draining,
     )
     answers = Answers(parts.engine, parts.draining)

@@ -32,6 +32,7 @@ class Scene:
     gate: Gate
     answers: JobAnswers
     guard: Guard
+    receivers: Guard
 
     async def service(self, org: str, name: str) -> ServiceSpec | None:
         if not _NAME.fullmatch(name):

@@ -32,7 +32,12 @@ from coatcheck.control.pace import kind_of
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.problems import MEDIA_TYPE, Problem, method_not_allowed, problem
 from coatcheck.control.reply import JSON, RawHeaders, Reply, StreamReply
-from coatcheck.control.webhook_urls import WEBHOOK_HEADER, WEBHOOK_PARAMETERS, read_webhook_url
+from coatcheck.control.webhook_urls import (
+    WEBHOOK_PARAMETERS,
+    WebhookUrls,
+    names_webhooks,
+    read_webhook_urls,
+)
 from coatcheck.domain.catalogue import EndpointSpec, Matched, ServiceSpec
 from coatcheck.domain.errors import (
     EndpointNotFound,
@@ -179,7 +184,7 @@ class Submitting:
         if key is not None and aim.principal.kind == "anonymous":
             key = of_strangers(key)
         await self._check_new_work(call, aim, key)
-        webhook_url = await self._webhook_url(call, aim)
+        webhooks = await self._webhooks(call, aim)
         body = await call.body(PAYLOAD_BYTES_MAX)
         timeout = keep_completed = keep_failed = fingerprint_of = None
         if spec.target is None:
@@ -207,17 +212,15 @@ class Submitting:
             keep_completed=keep_completed,
             keep_failed=keep_failed,
             fingerprint_of=fingerprint_of,
-            webhook_url=webhook_url,
+            **webhooks._asdict(),
         )
         return ticket, lane
 
-    async def _webhook_url(self, call: Call, aim: _Aim) -> str | None:
+    async def _webhooks(self, call: Call, aim: _Aim) -> WebhookUrls:
         """Who is to be told. What is signed in the organisation's name, strangers cannot order."""
-        if call.header(WEBHOOK_HEADER) is None:
-            return None
-        if aim.principal.kind == "anonymous":
+        if aim.principal.kind == "anonymous" and names_webhooks(call):
             raise Unauthenticated
-        return await read_webhook_url(call, self._scene.guard)
+        return await read_webhook_urls(call, self._scene.receivers)
 
     async def _check_new_work(self, call: Call, aim: _Aim, key: str | None) -> None:
         """Raises SubscriptionInactive or QueueFull; not for a known key, which is no new work."""

@@ -31,4 +31,5 @@ def _scene(parts: Parts) -> Scene:
         gate=parts.gate,
         answers=parts.answers,
         guard=parts.guard,
+        receivers=parts.receivers,
     )

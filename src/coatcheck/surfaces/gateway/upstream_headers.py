@@ -41,6 +41,7 @@ _NOT_FORWARDED: Final = {
     # What the caller says to us about the job.
     "prefer",
     "x-webhook-url",
+    "x-state-webhook-url",
     # The job's own is sent. Stored with the call, it would make every retry another payload.
     "x-request-id",
 }

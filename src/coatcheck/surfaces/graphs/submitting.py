@@ -29,7 +29,7 @@ from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply
 from coatcheck.control.upload_room import UploadRoom
-from coatcheck.control.webhook_urls import WEBHOOK_PARAMETERS, read_webhook_url
+from coatcheck.control.webhook_urls import WEBHOOK_PARAMETERS, WebhookUrls, read_webhook_urls
 from coatcheck.crash import crash_point
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
@@ -81,7 +81,7 @@ class Submitting:
         if known is not None:
             return await self._known(operation, call, known, preferences)
         await scene.gate.check_new_work(principal)
-        webhook_url = await read_webhook_url(call, scene.guard)
+        webhooks = await read_webhook_urls(call, scene.guard)
         job = new_id()
         ticket: Ticket | None = None
         async with self._room.entered(principal.org) as has_waited:
@@ -89,7 +89,7 @@ class Submitting:
                 # Another request with this key may have got in meanwhile.
                 known = await scene.engine.find(key, org=principal.org)
             if known is None:
-                ticket = await self._take_in(operation, call, job, key, webhook_url)
+                ticket = await self._take_in(operation, call, job, key, webhooks)
         if ticket is None:
             assert known is not None
             return await self._known(operation, call, known, preferences)
@@ -142,7 +142,7 @@ class Submitting:
     # A key that is new
 
     async def _take_in(
-        self, operation: str, call: Call, job: UUID, key: str, webhook_url: str | None
+        self, operation: str, call: Call, job: UUID, key: str, webhooks: WebhookUrls
     ) -> Ticket:
         """Store the archive, then the job. Whatever goes wrong, no archive stays without a job."""
         scene = self._scene
@@ -153,7 +153,7 @@ class Submitting:
         try:
             # Its time to live is counted from its first byte.
             age = time.monotonic() - began
-            ticket = await self._hand_in(operation, call, job, key, stored, age, webhook_url)
+            ticket = await self._hand_in(operation, call, job, key, stored, age, webhooks)
         except OutcomeUnknown:
             # The job may be there. If it is not, the sweeper finds an archive without one.
             raise
@@ -182,7 +182,7 @@ class Submitting:
         key: str,
         stored: StoredPieces,
         age_seconds: float,
-        webhook_url: str | None,
+        webhooks: WebhookUrls,
     ) -> Ticket:
         principal = call.principal
         request = AnalysisRequest(stored.key, stored.pieces, stored.size, stored.sha256.hex())
@@ -195,7 +195,7 @@ class Submitting:
             owner=principal.owner,
             idempotency_key=key,
             request_id=call.request_id,
-            webhook_url=webhook_url,
+            **webhooks._asdict(),
         )
 
     async def _drop(self, stored: StoredPieces) -> None:

@@ -18,7 +18,7 @@ def operations(parts: Parts) -> list[Operation]:
         gate=parts.gate,
         answers=parts.answers,
         voice=_voice(parts),
-        guard=parts.guard,
+        guard=parts.receivers,
     )
     return [*submitting.operations(scene), *reading.operations(scene)]
 

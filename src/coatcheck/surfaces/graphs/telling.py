@@ -45,10 +45,11 @@ def renderer(voice: GraphsVoice) -> JobRenderer:
 
 def _gone(notice: Notice) -> GoneEnvelope:
     facts = notice.facts
+    state = State(facts["state"])
     return GoneEnvelope(
-        status=words.STATUSES[State(facts["state"])],
+        status=words.STATUSES[state],
         job_id=to_text(notice.subject),
-        terminal=True,
+        terminal=state.terminal,
         operation=GRAPH_ENDPOINTS[facts["endpoint"]],
         expired=True,
         error_code=facts.get("error_code"),

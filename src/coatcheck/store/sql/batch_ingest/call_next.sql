@@ -1,5 +1,6 @@
 -- retrying -> queued, for the job of the part of a run that comes next: it found others before it, and
--- has stayed away since. So however many parts wait, none of them has to ask often.
+-- has stayed away since. So however many parts wait, none of them has to ask often. Nobody is told of
+-- it by webhook: it is a job of our own.
 --
 -- $1 org   $2 run
 UPDATE jobs AS j

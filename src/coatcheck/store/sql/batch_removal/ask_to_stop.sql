@@ -1,5 +1,5 @@
 -- dispatching, processing, finalizing -> cancel_requested, for tasks of a run that was cancelled.
--- Answers each with its holder, who is to be told.
+-- Answers each with its holder, who is to be told. Webhooks tell of tasks' ends, and not of this.
 --
 -- $1 org   $2 run   $3 rows at most
 WITH held AS MATERIALIZED (

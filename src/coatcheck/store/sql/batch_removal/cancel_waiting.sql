@@ -36,7 +36,7 @@ changed AS (
     WHERE j.org_id = w.org_id AND j.id = w.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               w.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message
+              j.error_code, j.error_message, old.state AS previous
 ),
 metered AS (
     /* include usage/meter.sql */

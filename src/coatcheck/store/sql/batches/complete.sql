@@ -1,5 +1,5 @@
 -- Complete runs whose tasks have all ended: once, with everything that must be true then. What is
--- told of it by webhook commits with it.
+-- told of it by webhook, to whom the batch names and to the organisation's endpoints, commits with it.
 --
 -- Only latched runs have a total. The counters are those of the row: the deltas were added before.
 --
@@ -35,24 +35,32 @@ told AS (
     INSERT INTO webhook_deliveries (
         org_id, target_id, subject_kind, subject_id, run_id, event, facts
     )
-    SELECT e.org_id, b.webhook_target, 'batch', e.batch_id, e.run_id, tell.event, tell.facts
-    FROM ended AS e
-    JOIN batches AS b ON b.org_id = e.org_id AND b.id = e.batch_id
-    CROSS JOIN LATERAL (
-        SELECT 'tasks.succeeded' AS event,
-               jsonb_build_object('succeeded', e.succeeded - e.succeeded_told) AS facts
-        WHERE e.succeeded > e.succeeded_told
-          AND 'tasks.succeeded' = ANY (b.webhook_events)
-        UNION ALL
-        SELECT 'batch.' || e.status,
-               jsonb_build_object(
+    SELECT e.org_id, tell.target, 'batch', e.batch_id, e.run_id, tell.event,
+           CASE tell.event
+               WHEN 'tasks.succeeded'
+               THEN jsonb_build_object('succeeded', e.succeeded - e.succeeded_told)
+               ELSE jsonb_build_object(
                    'status', e.status, 'run_number', e.number, 'total', e.total,
                    'succeeded', e.succeeded, 'failed', e.failed, 'cancelled', e.cancelled
                )
-        WHERE 'completed' = ANY (b.webhook_events)
+           END
+    FROM ended AS e
+    JOIN batches AS b ON b.org_id = e.org_id AND b.id = e.batch_id
+    CROSS JOIN LATERAL (
+        SELECT b.webhook_target AS target, 'tasks.succeeded' AS event
+        WHERE b.webhook_target IS NOT NULL AND e.succeeded > e.succeeded_told
+          AND 'tasks.succeeded' = ANY (b.webhook_events)
+        UNION ALL
+        SELECT b.webhook_target, 'batch.' || e.status
+        WHERE b.webhook_target IS NOT NULL AND 'completed' = ANY (b.webhook_events)
+        UNION ALL
+        SELECT t.id, 'batch.' || e.status
+        FROM webhook_targets AS t
+        WHERE t.org_id = e.org_id AND t.events IS NOT NULL
+          AND 'batch.' || e.status = ANY (t.events)
     ) AS tell
     -- A run that was given up for the next one is not what the batch came to.
-    WHERE b.webhook_target IS NOT NULL AND b.deleted_at IS NULL AND b.current_run = e.run_id
+    WHERE b.deleted_at IS NULL AND b.current_run = e.run_id
 ),
 /* include limits/clear_run.sql */
 SELECT e.org_id, e.batch_id, e.run_id, e.status FROM ended AS e

@@ -4,11 +4,15 @@
 -- The lock also keeps the order for readers. Whoever adds to a job's events holds it, against all
 -- others, from before a number is drawn until the commit: so of one job's events a higher number is
 -- never seen before a lower one, and a reader that goes on after the last it saw misses none.
+--
+-- Jobs are locked in the order of their keys, as by jobs/mark_started.sql, which the same worker sends
+-- beside this: two that meet wait, and do not deadlock.
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id
     FROM (SELECT DISTINCT org_id, id, lease FROM unnest($1::text[], $2::uuid[], $3::bigint[])
           AS e (org_id, id, lease)) AS e
     JOIN jobs AS j ON j.org_id = e.org_id AND j.id = e.id AND j.lease = e.lease
+    ORDER BY j.org_id, j.id
     FOR NO KEY UPDATE OF j
 )
 INSERT INTO job_events (org_id, job_id, kind, data, batch)

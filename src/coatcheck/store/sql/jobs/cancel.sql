@@ -3,6 +3,9 @@
 -- Answers the state before and after, and the holder; no row if there is no such job. A terminal or
 -- already asked job is answered unchanged.
 --
+-- The lease is written although it stays as it is: PostgreSQL checks a row's constraints before it
+-- sees that the version it began from, without the claim that this waited for, is not the newest.
+--
 -- $1 org   $2 id   $3 seconds to keep by default
 WITH before AS MATERIALIZED (
     SELECT j.org_id, j.id, j.state, j.lease, octet_length(j.payload) AS payload_bytes
@@ -12,7 +15,7 @@ WITH before AS MATERIALIZED (
 ),
 changed AS (
     UPDATE jobs AS j
-    SET state = 'cancelled', finished_at = now(), updated_at = now(),
+    SET state = 'cancelled', lease = NULL, finished_at = now(), updated_at = now(),
         payload = CASE WHEN j.run_id IS NOT NULL THEN j.payload END,
         error_code = 'cancelled', error_message = 'cancelled before it started',
         expires_at = CASE
@@ -23,23 +26,33 @@ changed AS (
     WHERE j.org_id = b.org_id AND j.id = b.id AND b.state IN ('staged', 'queued', 'retrying')
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               b.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message
+              j.error_code, j.error_message, old.state AS previous
 ),
 metered AS (
     /* include usage/meter.sql */
 ),
-told AS (
-    /* include webhooks/tell.sql */
-),
-running AS (
+asked AS (
     UPDATE jobs AS j
-    SET state = 'cancel_requested', updated_at = now()
+    SET state = 'cancel_requested', lease = b.lease, updated_at = now()
     FROM before AS b
     WHERE j.org_id = b.org_id AND j.id = b.id
       AND b.state IN ('dispatching', 'processing', 'finalizing')
-    RETURNING j.id, j.state
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
+              j.run_id, j.webhook, NULL AS error_code, old.state AS previous
+),
+moved AS (
+    SELECT c.org_id, c.id, c.state, c.previous, c.endpoint, c.flow, c.attempts, c.run_id, c.webhook,
+           c.error_code
+    FROM changed AS c
+    UNION ALL
+    SELECT a.org_id, a.id, a.state, a.previous, a.endpoint, a.flow, a.attempts, a.run_id, a.webhook,
+           a.error_code
+    FROM asked AS a
+),
+told AS (
+    /* include webhooks/tell_moves.sql */
 )
-SELECT b.state::text AS before, coalesce(c.state, r.state, b.state)::text AS after, b.lease >> 40 AS boot
+SELECT b.state::text AS before, coalesce(c.state, a.state, b.state)::text AS after, b.lease >> 40 AS boot
 FROM before AS b
 LEFT JOIN changed AS c ON c.id = b.id
-LEFT JOIN running AS r ON r.id = b.id
+LEFT JOIN asked AS a ON a.id = b.id

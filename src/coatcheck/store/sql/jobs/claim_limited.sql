@@ -382,9 +382,19 @@ claimed AS (
     WHERE j.ctid = p.tid
     RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.payload,
               j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables,
-              j.timeout_seconds, j.request_id, p.rank
+              j.timeout_seconds, j.request_id, p.rank, j.run_id, j.webhook
+),
+moved AS (
+    SELECT c.org_id, c.id, 'dispatching'::job_state AS state, 'queued'::job_state AS previous,
+           c.endpoint, c.flow, c.attempt AS attempts, c.run_id, c.webhook, NULL AS error_code
+    FROM claimed AS c
+),
+told AS (
+    /* include webhooks/tell_moves.sql */
 )
-SELECT * FROM claimed
+SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.payload, c.attempt, c.failures, c.unreachables,
+       c.timeout_seconds, c.request_id, c.rank
+FROM claimed AS c
 UNION ALL
 SELECT e.org_id, NULL, e.lane::text, e.endpoint, e.flow, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM ended AS e

@@ -54,13 +54,11 @@ changed AS (
     WHERE j.org_id = c.org_id AND j.id = c.id AND j.lease = c.lease
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
               c.payload_bytes, octet_length(c.result) AS result_bytes, j.run_seconds,
-              j.run_id, j.webhook, NULL AS error_code, NULL AS error_message
+              j.run_id, j.webhook, NULL AS error_code, NULL AS error_message,
+              old.state AS previous
 ),
 metered AS (
     /* include usage/meter.sql */
-),
-told AS (
-    /* include webhooks/tell.sql */
 ),
 claimed AS (
     UPDATE jobs AS j
@@ -74,9 +72,23 @@ claimed AS (
     WHERE j.ctid = p.tid
     RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.payload,
               j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables,
-              j.timeout_seconds, j.request_id, p.rank
+              j.timeout_seconds, j.request_id, p.rank, j.run_id, j.webhook
+),
+moved AS (
+    SELECT c.org_id, c.id, c.state, c.previous, c.endpoint, c.flow, c.attempts, c.run_id, c.webhook,
+           c.error_code
+    FROM changed AS c
+    UNION ALL
+    SELECT c.org_id, c.id, 'dispatching', 'queued', c.endpoint, c.flow, c.attempt, c.run_id,
+           c.webhook, NULL
+    FROM claimed AS c
+),
+told AS (
+    /* include webhooks/tell_moves.sql */
 )
-SELECT * FROM claimed
+SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.payload, c.attempt, c.failures, c.unreachables,
+       c.timeout_seconds, c.request_id, c.rank
+FROM claimed AS c
 UNION ALL
 SELECT c.org_id, c.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM changed AS c
 UNION ALL

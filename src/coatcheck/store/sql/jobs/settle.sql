@@ -69,7 +69,7 @@ changed AS (
     WHERE j.org_id = n.org_id AND j.id = n.id AND j.lease = n.lease AND n.state IS NOT NULL
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               n.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message
+              j.error_code, j.error_message, old.state AS previous
 ),
 metered AS (
     /* include usage/meter.sql */

@@ -54,7 +54,7 @@ changed AS (
     WHERE j.org_id = l.org_id AND j.id = l.id AND j.lease = l.lease
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               l.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message
+              j.error_code, j.error_message, old.state AS previous
 ),
 metered AS (
     /* include usage/meter.sql */

@@ -6,9 +6,16 @@ WITH due AS MATERIALIZED (
     ORDER BY j.run_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
+),
+moved AS (
+    UPDATE jobs AS j
+    SET state = 'queued', updated_at = now()
+    FROM due AS d
+    WHERE j.org_id = d.org_id AND j.id = d.id
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+              j.run_id, j.webhook, NULL AS error_code, old.state AS previous
+),
+told AS (
+    /* include webhooks/tell_moves.sql */
 )
-UPDATE jobs AS j
-SET state = 'queued', updated_at = now()
-FROM due AS d
-WHERE j.org_id = d.org_id AND j.id = d.id
-RETURNING j.id, j.endpoint
+SELECT m.id, m.endpoint FROM moved AS m

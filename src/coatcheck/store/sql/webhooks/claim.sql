@@ -1,7 +1,9 @@
 -- Take deliveries that are due, so that no receiver waits for another: after webhooks/lock_claims.sql.
 --
 -- From each target its oldest, as many as it has room for: $4 at a time, one while it fails, none
--- while it asked for peace. An organisation has room for $3. Then by turns: every organisation's
+-- while it asked for peace, is paused, or is fetched from (take.sql). One that an earlier message about
+-- the same subject was not even tried before is passed over: so what happens to a job is told in
+-- order, as long as the receiver takes it. An organisation has room for $3. Then by turns: every organisation's
 -- first, every organisation's second, with what it has under way counted. Those of targets that fail
 -- get $2 of the places and no more.
 --
@@ -37,7 +39,8 @@ under_way AS MATERIALIZED (
     WHERE d.lease IS NOT NULL AND d.due_at > now()
 ),
 ready AS MATERIALIZED (
-    SELECT s.org_id, d.id, d.due_at, d.nth, t.url, t.failures > 0 AS failing
+    SELECT s.org_id, d.id, d.due_at, d.nth, t.url, t.failures > 0 AS failing,
+           t.events IS NOT NULL AS to_endpoint, t.generation, t.rotated_at
     FROM seen AS s
     JOIN webhook_targets AS t ON t.org_id = s.org_id AND t.id = s.target_id
     CROSS JOIN LATERAL (
@@ -45,6 +48,12 @@ ready AS MATERIALIZED (
         FROM webhook_deliveries AS w
         WHERE w.status = 'pending' AND w.org_id = s.org_id AND w.target_id = s.target_id
           AND w.due_at <= now()
+          AND NOT EXISTS (
+              SELECT
+              FROM webhook_deliveries AS e
+              WHERE e.status = 'pending' AND e.tries = 0 AND e.org_id = w.org_id
+                AND e.target_id = w.target_id AND e.subject_id = w.subject_id AND e.id < w.id
+          )
         ORDER BY w.due_at, w.id
         LIMIT greatest(
             0,
@@ -57,6 +66,7 @@ ready AS MATERIALIZED (
         )
     ) AS d
     WHERE t.disabled_at IS NULL AND (t.not_before IS NULL OR t.not_before <= now())
+      AND t.paused_at IS NULL AND NOT t.pulled
 ),
 in_turn AS MATERIALIZED (
     SELECT r.*, row_number() OVER (PARTITION BY r.org_id ORDER BY r.nth, r.due_at, r.id)
@@ -69,7 +79,7 @@ ranked AS MATERIALIZED (
     WHERE i.turn <= $3::integer
 ),
 chosen AS MATERIALIZED (
-    SELECT r.org_id, r.id, r.url, r.failing
+    SELECT r.org_id, r.id, r.url, r.failing, r.to_endpoint, r.generation, r.rotated_at
     FROM ranked AS r
     WHERE NOT r.failing OR r.place <= $2::integer
     ORDER BY r.turn, r.due_at, r.id
@@ -81,12 +91,17 @@ claimed AS (
     FROM chosen AS c
     WHERE d.org_id = c.org_id AND d.id = c.id AND d.status = 'pending' AND d.due_at <= now()
     RETURNING d.org_id, d.id, d.target_id, c.url, d.subject_kind, d.subject_id, d.run_id, d.event,
-              d.facts::text AS facts, d.tries, d.created_at, c.failing
+              d.facts::text AS facts, d.tries, d.created_at, c.failing, c.to_endpoint,
+              c.generation AS own_generation, c.rotated_at AS own_rotated_at
 )
-SELECT c.*, coalesce(k.generation, 1) AS generation, k.rotated_at, clock_timestamp() AS claimed_at
+SELECT c.org_id, c.id, c.target_id, c.url, c.subject_kind, c.subject_id, c.run_id, c.event, c.facts,
+       c.tries, c.created_at, c.failing, c.to_endpoint,
+       CASE WHEN c.to_endpoint THEN c.own_generation ELSE coalesce(k.generation, 1) END AS generation,
+       CASE WHEN c.to_endpoint THEN c.own_rotated_at ELSE k.rotated_at END AS rotated_at,
+       clock_timestamp() AS claimed_at
 FROM claimed AS c
 LEFT JOIN webhook_secrets AS k ON k.org_id = c.org_id
 UNION ALL
 SELECT l.org_id, NULL, l.target_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL
+       NULL, NULL
 FROM (SELECT s.org_id, s.target_id FROM seen AS s WHERE s.nth = $8::integer) AS l

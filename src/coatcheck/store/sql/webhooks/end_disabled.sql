@@ -1,8 +1,9 @@
--- End what is still to be told to those who answered 410: it is in the log, and can be sent again.
+-- End what is still to be told to those who answered 410, and to endpoints that were deleted. It is in
+-- the log; what was for the first can be sent again.
 --
 -- $1 rows at most
 WITH unwanted AS MATERIALIZED (
-    SELECT d.org_id, d.id
+    SELECT d.org_id, d.id, t.deleted_at IS NOT NULL AS is_deleted
     FROM webhook_targets AS t
     CROSS JOIN LATERAL (
         SELECT w.org_id, w.id
@@ -16,7 +17,10 @@ WITH unwanted AS MATERIALIZED (
 )
 UPDATE webhook_deliveries AS d
 SET status = 'disabled', lease = NULL, due_at = NULL, ended_at = now(),
-    last_error = coalesce(d.last_error, 'the receiver answered 410 before')
+    last_error = CASE
+        WHEN u.is_deleted THEN 'the endpoint was deleted'
+        ELSE coalesce(d.last_error, 'the receiver answered 410 before')
+    END
 FROM unwanted AS u
 WHERE d.org_id = u.org_id AND d.id = u.id AND d.status = 'pending'
   AND (d.lease IS NULL OR d.due_at <= now())

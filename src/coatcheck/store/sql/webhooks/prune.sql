@@ -1,5 +1,6 @@
 -- Delete from the log what ended long ago, and targets that nothing refers to any more. A target that
--- something does refer to is looked at again when it has been unused for as long once more.
+-- something does refer to, or that is an endpoint, is looked at again when it has been unused for as
+-- long once more.
 --
 -- Nobody loses a target that they name meanwhile: they found it young, or have set used_at, and then
 -- it is passed over or no longer old here (webhooks/enlist.sql).
@@ -21,7 +22,7 @@ deliveries_gone AS (
     RETURNING d.id
 ),
 aged AS MATERIALIZED (
-    SELECT t.org_id, t.id
+    SELECT t.org_id, t.id, t.events IS NOT NULL AS is_endpoint
     FROM webhook_targets AS t
     WHERE t.used_at <= now() - $2::double precision * interval '1 second'
     ORDER BY t.used_at
@@ -30,7 +31,8 @@ aged AS MATERIALIZED (
 ),
 judged AS MATERIALIZED (
     SELECT a.org_id, a.id,
-           EXISTS (
+           a.is_endpoint
+           OR EXISTS (
                SELECT FROM webhook_deliveries AS d WHERE d.org_id = a.org_id AND d.target_id = a.id
            )
            OR EXISTS (

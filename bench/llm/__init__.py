@@ -1,0 +1,1 @@
+"""The llm scenario: an Ollama-shaped upstream, called directly and through Coatcheck."""

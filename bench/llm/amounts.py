@@ -1,0 +1,21 @@
+"""How much the llm scenario does. Bounded: nothing runs on by itself."""
+
+from dataclasses import dataclass
+
+STREAMS = 4
+TOKENS_PER_SECOND = 100
+MODEL = "llama3.2"
+
+
+@dataclass(frozen=True)
+class Amounts:
+    chats: int = 100
+    """One after the other, each way; for the time to the first token."""
+    chat_tokens: int = 4
+    runs: int = 3
+    """Of all streams at once, each way; for the rate."""
+    stream_tokens: int = 500
+
+
+FULL = Amounts()
+QUICK = Amounts(chats=20, runs=1, stream_tokens=200)

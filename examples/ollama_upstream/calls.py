@@ -1,0 +1,25 @@
+"""One call of the API: what came in, and what is to go wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from examples.ollama_upstream.exchange import Exchange
+from examples.ollama_upstream.faults import Fault
+from examples.ollama_upstream.records import Request
+
+
+class Stopped(Exception):
+    """The answer goes no further: its connection is to be cut."""
+
+
+@dataclass(slots=True)
+class Call:
+    exchange: Exchange
+    request: Request
+    body: dict[str, Any] = field(default_factory=dict)
+    fault: Fault | None = None
+    cleared: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the faults that were planned as it came in are no longer to happen."""

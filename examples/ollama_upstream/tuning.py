@@ -1,0 +1,24 @@
+"""How fast the upstream is, and how much it takes on. May be changed while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Tuning:
+    tokens_per_second: float = 50.0
+    """Of each answer; 0: as fast as it can."""
+    prompt_seconds: float = 0.0
+    """From a loaded model to the first token."""
+    load_seconds: float = 0.0
+    answer_tokens: int | None = None
+    """Length of an answer; None: 16 to 47, as the prompt decides."""
+    max_loaded: int = 1
+    """OLLAMA_MAX_LOADED_MODELS"""
+    parallel: int = 4
+    """OLLAMA_NUM_PARALLEL: answers that one model generates at once; more wait."""
+    max_queue: int = 512
+    """OLLAMA_MAX_QUEUE: more waiting requests than these are refused."""
+    keep_alive_seconds: float = 300.0
+    """OLLAMA_KEEP_ALIVE"""

@@ -1,0 +1,46 @@
+"""Commands that are imported when they are used.
+
+The modules of all commands together are most of the product: a server, a worker, a client. Who asks
+for the version, or lists jobs, does not wait for what the others need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context
+
+
+class Late(TyperCommand):
+    """What the list of commands shows of one; ``load`` gives the command itself."""
+
+    def __init__(self, name: str, target: str, help: str) -> None:  # noqa: A002 - typer's name
+        """``target`` is where it is declared: ``module:attribute``, a function or a group."""
+        super().__init__(name, help=help)
+        self._target = target
+
+    def load(self) -> Command:
+        """The command or group itself."""
+        module, _, attribute = self._target.partition(":")
+        declared = getattr(import_module(module), attribute)
+        if isinstance(declared, typer.Typer):
+            return typer.main.get_group(declared)
+        alone = typer.Typer(add_completion=False)
+        alone.command(self.name)(declared)
+        return typer.main.get_command(alone)
+
+
+class LateGroup(TyperGroup):
+    """A group that imports a command when it is about to be run, or asked for its own help."""
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, Late) else command, rest

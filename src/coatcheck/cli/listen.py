@@ -1,0 +1,121 @@
+"""``coatcheck listen``: webhooks on a developer's machine, without an address that others reach."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+import typer
+
+from coatcheck.cli.console import err, out, say, warn
+from coatcheck.cli.data_dir import DataOption
+from coatcheck.cli.errors import Misconfigured, reporting_errors
+from coatcheck.cli.event_names import EventsOption, event_names
+from coatcheck.cli.forwarder import Forwarder
+from coatcheck.cli.listener import Listener
+from coatcheck.cli.remote import address
+from coatcheck.client import AsyncClient
+from coatcheck.domain.tenants import DEFAULT_ORG
+
+_EXIT_FORCED: Final = 130
+
+
+@reporting_errors
+def listen(
+    forward_to: Annotated[
+        str,
+        typer.Option(metavar="URL", help="Where they go, such as http://127.0.0.1:9000/hook."),
+    ],
+    events: EventsOption = None,
+    print_secret: Annotated[
+        bool, typer.Option("--print-secret", help="Print the secret that signs them.")
+    ] = False,
+    org: Annotated[str, typer.Option(help="The organisation.")] = DEFAULT_ORG,
+    data: DataOption = None,
+) -> None:
+    """Forward an organisation's webhooks to a URL on this machine, until Ctrl-C.
+
+    They come as they would from the server, with signatures. It needs a key with the scope admin.
+    """
+    url = _checked(forward_to)
+    with asyncio.Runner() as runner:
+        runner.run(_listen(url, event_names(events), print_secret, org, data))
+
+
+async def _listen(
+    url: str, events: list[str] | None, print_secret: bool, org: str, data: Path | None
+) -> None:
+    stop = asyncio.Event()
+
+    def told_to_stop() -> None:
+        if stop.is_set():
+            os._exit(_EXIT_FORCED)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, told_to_stop)
+    server, token = address(data, org)
+    async with (
+        AsyncClient(server, token, org=org, retries=0) as client,
+        Forwarder(url) as forwarder,
+    ):
+        listener = Listener(
+            client,
+            forwarder,
+            events,
+            description=f"coatcheck listen on {socket.gethostname()}"[:100],
+            say=_show,
+            warn=warn,
+        )
+        working = asyncio.create_task(_work(listener, url, print_secret))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+        finally:
+            stopping.cancel()
+            await listener.end()
+        if not working.cancelled():
+            working.result()
+
+
+async def _work(listener: Listener, url: str, print_secret: bool) -> None:
+    endpoint = await listener.begin()
+    say(f"listening for {', '.join(endpoint.events)}")
+    say(f"forwarding to {url}; Ctrl-C ends it")
+    if print_secret and endpoint.secret is not None:
+        err.print("The secret that signs them:", style="dim")
+        typer.echo(endpoint.secret)
+    await listener.forward(endpoint)
+
+
+def _show(text: str) -> None:
+    out.print(text, markup=False)
+
+
+def _checked(url: str) -> str:
+    """The URL: of http if it does not say, of this machine if it begins with a port.
+
+    Raises Misconfigured.
+    """
+    host = "127.0.0.1:" if url.partition("/")[0].isdecimal() else ""
+    whole = url if "://" in url else f"http://{host}{url}"
+    try:
+        parts = urlsplit(whole)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port  # raises ValueError if it is none
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise Misconfigured(
+            f"{url!r} cannot be posted to\n--forward-to takes a URL such as "
+            "http://127.0.0.1:9000/hook."
+        )
+    return whole

@@ -1,0 +1,72 @@
+"""The jobs of the llm surface: what their rows hold, and how models are named."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final, Literal
+
+import msgspec
+
+from coatcheck.domain.endpoint_names import LLM_SERVICE, endpoint_key, engine_name
+from coatcheck.domain.errors import InvalidParameter
+
+LlmKind = Literal["chat", "generate"]
+"""Which of the two calls of an Ollama-shaped target a job makes."""
+
+LLM_ENDPOINTS: Final = MappingProxyType[LlmKind, str](
+    {
+        "chat": engine_name(LLM_SERVICE, 1, endpoint_key("post", "/chat")),
+        "generate": engine_name(LLM_SERVICE, 1, endpoint_key("post", "/generate")),
+    }
+)
+"""What the ``endpoint`` of each kind's jobs holds."""
+
+LLM_KINDS: Final = MappingProxyType[str, LlmKind](
+    {endpoint: kind for kind, endpoint in LLM_ENDPOINTS.items()}
+)
+"""The kinds by the endpoint of their jobs."""
+
+JOB_TIMEOUT_SECONDS: Final = 3_600.0
+"""How long one attempt may take, its model's loading included."""
+
+ANSWER_ARTIFACT: Final = "result.json"
+"""An answer that is too large for a row is this artifact of its job."""
+ANSWER_INLINE_BYTES_MAX: Final = 256 * 1024
+
+MODEL_NAME_CHARACTERS_MAX: Final = 200
+_DEFAULT_TAG: Final = ":latest"
+
+
+class LlmRequest(msgspec.Struct, frozen=True):
+    """The payload of a job: what to call, and what to say, as the caller spelled it.
+
+    ``model`` is the name as ``model_name`` spells it, by which targets are chosen. ``body`` is a
+    JSON object without any field of Coatcheck's own, and with ``"stream": true``.
+    """
+
+    kind: LlmKind
+    model: str
+    body: msgspec.Raw
+
+
+class StoredAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the row of a completed job holds: the answer itself, or the name of its artifact.
+
+    One of the two; the other is empty.
+    """
+
+    inline: msgspec.Raw = msgspec.Raw(b"")
+    artifact: str = ""
+
+
+def model_name(text: str) -> str:
+    """The one spelling of a model's name: ``llama3`` is ``llama3:latest``.
+
+    Raises InvalidParameter unless it has 1 to 200 printable characters.
+    """
+    if not 1 <= len(text) <= MODEL_NAME_CHARACTERS_MAX or not text.isprintable():
+        raise InvalidParameter(
+            "model", f"must have 1 to {MODEL_NAME_CHARACTERS_MAX} printable characters", "body"
+        )
+    # A colon before the last slash belongs to a registry's port.
+    return text if ":" in text.rpartition("/")[2] else text + _DEFAULT_TAG

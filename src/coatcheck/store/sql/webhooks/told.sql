@@ -1,0 +1,41 @@
+-- Who is told of a move `c`, and as what: included by tell.sql and tell_moves.sql, which say what `c`
+-- has.
+--
+-- Whoever was named with the job: of its end (1), of every move (2), or of those that the llm surface
+-- has a word for (4): there it begins to load a model or to work, goes back into the queue from a
+-- worker, or ends; that its time has come, or that it is asked to stop, changes no word. Neither does
+-- a claim for a model that was loaded already, nor that it was given back before it began.
+-- Of a batch's tasks (3) a failure, to whom the batch names.
+-- And the organisation's endpoints, of what they want to know, whatever the job says; of tasks only
+-- failures, and nothing of the jobs that batches are served by, which are our own.
+SELECT w.target_id, 'job' AS kind,
+               CASE w.tells WHEN 1 THEN 'end' WHEN 2 THEN 'state' ELSE 'llm' END AS told_as
+        FROM job_webhooks AS w
+        WHERE (c.webhook IN (2, 4) OR c.webhook = 1 AND c.state IN ('completed', 'failed', 'cancelled'))
+          AND w.org_id = c.org_id AND w.job_id = c.id
+          AND CASE
+              WHEN w.tells = 2 OR c.state IN ('completed', 'failed', 'cancelled') THEN true
+              WHEN w.tells = 1 OR c.state = 'cancel_requested' THEN false
+              WHEN c.state NOT IN ('queued', 'retrying') THEN true
+              WHEN c.previous = 'dispatching' THEN NOT EXISTS (
+                  SELECT
+                  FROM llm_assignments AS a
+                  WHERE a.org_id = c.org_id AND a.job_id = c.id AND NOT a.loading
+              )
+              ELSE c.previous NOT IN ('staged', 'retrying')
+          END
+        UNION ALL
+        SELECT b.webhook_target, 'task', 'end'
+        FROM batch_runs AS r
+        JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.batch_id
+        WHERE c.webhook = 3 AND c.state = 'failed' AND r.org_id = c.org_id AND r.id = c.run_id
+          AND b.webhook_target IS NOT NULL
+        UNION ALL
+        SELECT t.id, CASE WHEN c.run_id IS NULL THEN 'job' ELSE 'task' END, 'endpoint'
+        FROM webhook_targets AS t
+        WHERE t.org_id = c.org_id AND t.events IS NOT NULL
+          AND CASE
+              WHEN c.run_id IS NULL
+              THEN 'job.' || c.state = ANY (t.events) AND c.endpoint NOT LIKE 'batches.%'
+              ELSE c.state = 'failed' AND 'task.failed' = ANY (t.events)
+          END

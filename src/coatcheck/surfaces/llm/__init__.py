@@ -1,0 +1,1 @@
+"""The llm surface: chats with Ollama-shaped targets, queued or streamed through."""

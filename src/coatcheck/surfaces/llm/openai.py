@@ -1,0 +1,237 @@
+"""The synchronous passthrough, as OpenAI's clients know it: the same jobs in other words."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+from uuid import UUID
+
+import msgspec
+
+from coatcheck.control.call import Call
+from coatcheck.control.event_stream import KEEP_ALIVE
+from coatcheck.control.job_answers import (
+    IDEMPOTENCY_PARAMETERS,
+    RESUME_PARAMETERS,
+    resume_after,
+)
+from coatcheck.control.operations import Answer, Operation, Parameter, RequestBody
+from coatcheck.control.preferences import read_preferences
+from coatcheck.control.problems import openai_error, problem
+from coatcheck.control.reply import RawHeaders, Reply, StreamReply, json_reply
+from coatcheck.domain.identity import Scope
+from coatcheck.domain.ids import from_text
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.states import State
+from coatcheck.surfaces.llm.openai_answers import (
+    ChunkMaker,
+    Completion,
+    Model,
+    ModelList,
+    Untranslatable,
+    completion,
+    model_list,
+)
+from coatcheck.surfaces.llm.openai_requests import read_order
+from coatcheck.surfaces.llm.passthrough import (
+    ACCEPTED,
+    BROKEN,
+    CHAT,
+    JOB_HEADERS,
+    PREFER,
+    REFUSALS,
+    no_answer,
+    ticket,
+)
+from coatcheck.surfaces.llm.relaying import Relay, untranslatable
+from coatcheck.surfaces.llm.scene import Scene
+from coatcheck.surfaces.llm.straight import TAGS, NoAnswer, Straight, spelled
+from coatcheck.surfaces.llm.submitting import NOT_CONFIGURED, PAYMENT, HandedIn, HandIn
+
+_DONE: Final = b"data: [DONE]\n\n"
+_LEAVE_IT: Final = (b"x-should-retry", b"false")
+"""The job was tried as often as is worth while: OpenAI's clients would make another of their own
+accord, and a third."""
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class ServerSentChunks:
+    """A stream as OpenAI writes it. What was kept has an id, by which a reader goes on."""
+
+    media_type = b"text/event-stream"
+
+    def __init__(self, job: UUID, model: str, *, include_usage: bool) -> None:
+        self._maker = ChunkMaker(job, model, include_usage=include_usage)
+
+    def output(self, seq: int | None, data: bytes) -> bytes:
+        events = [b"data: %b\n\n" % chunk for chunk in self._maker.chunks(data)]
+        if seq is not None:
+            # Of several the last: who has its id has them all.
+            events[-1] = b"id: %d\n" % seq + events[-1]
+        return b"".join(events)
+
+    def idle(self) -> bytes:
+        return KEEP_ALIVE
+
+    def error(self, status: HTTPStatus, code: str, message: str) -> bytes:
+        return b"data: %b\n\n" % _encode({"error": openai_error(status, code, message)})
+
+    def end(self) -> bytes:
+        return _DONE
+
+
+class _Wanted(NamedTuple):
+    """How an answer is to be given."""
+
+    stream: bool
+    include_usage: bool
+
+
+class ChatCompletions:
+    """POST /v1/chat/completions."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._hand_in = HandIn(scene)
+        self._relay = Relay(scene)
+
+    async def create(self, call: Call) -> Reply | StreamReply:
+        preferences = read_preferences(call, in_query=False)
+        after = resume_after(call)
+        handed_in, wanted = await self._handed_in(call)
+        if preferences.respond_async:
+            return await ticket(self._scene, handed_in, "chat", preferences)
+        job = from_text(handed_in.ticket.id)
+        headers = [*self._relay.headers(job), *handed_in.headers]
+        if wanted.stream:
+            framing = ServerSentChunks(job, handed_in.model, include_usage=wanted.include_usage)
+            after = 0 if handed_in.ticket.created else after
+            reply = await self._relay.stream(call, job, framing, headers, after=after)
+            return _left(reply) if isinstance(reply, Reply) else reply
+        view = await self._relay.held(call, handed_in.ticket.id, preferences.wait)
+        if view.state is State.COMPLETED:
+            answer = await self._scene.voice.answer(view)
+            try:
+                return json_reply(completion(job, handed_in.model, answer), headers=headers)
+            except Untranslatable:
+                why = untranslatable(job)
+                return _left(problem(call, HTTPStatus.BAD_GATEWAY, *why, headers=headers))
+        if view.terminal:
+            return _left(self._relay.failed(call, view, headers))
+        if preferences.wait is not None:
+            return await ticket(self._scene, handed_in, "chat", preferences)
+        return _left(self._relay.drained(call, job, headers))
+
+    async def _handed_in(self, call: Call) -> tuple[HandedIn, _Wanted]:
+        """The job, and how to answer. The body is gone after this: its caller may wait for long."""
+        async with self._hand_in.fields_of(call) as fields:
+            order = read_order(fields)
+            handed_in = await self._hand_in.chat(
+                call, "chat", order.fields, lane=Lane.URGENT, passthrough=True
+            )
+        return handed_in, _Wanted(order.stream, order.include_usage)
+
+
+def _left(reply: Reply) -> Reply:
+    """An answer that is no reason to make another job."""
+    headers: RawHeaders = [*reply.headers, _LEAVE_IT]
+    return Reply(reply.status, reply.body, headers)
+
+
+class Models:
+    """GET /v1/models."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._straight = Straight(scene.settings.llm_targets)
+
+    async def all(self, call: Call) -> Reply:
+        try:
+            return json_reply(await self._list())
+        except NoAnswer as error:
+            return no_answer(call, error)
+
+    async def one(self, call: Call) -> Reply:
+        wanted = spelled(unquote(call.params["model"]))
+        try:
+            models = await self._list()
+        except NoAnswer as error:
+            return no_answer(call, error)
+        for model in models.data:
+            if spelled(model.id) == wanted:
+                return json_reply(model)
+        return problem(
+            call, HTTPStatus.NOT_FOUND, "model_not_found", "No target has a model of that name."
+        )
+
+    async def _list(self) -> ModelList:
+        self._scene.check_configured()
+        return model_list(await self._straight.models(TAGS))
+
+
+def operations(scene: Scene) -> list[Operation]:
+    """The routes under /v1."""
+    completions, models = ChatCompletions(scene), Models(scene)
+    return [
+        Operation(
+            methods=("POST",),
+            path="/v1/chat/completions",
+            name="openai_chat",
+            summary="Chat with a model, as with OpenAI.",
+            description="A job like those of `POST /jobs`, whose answer is waited for: whole, or "
+            'with `"stream": true` chunk by chunk as Server-Sent Events. What cannot be said in '
+            "Ollama's words is refused.",
+            handler=completions.create,
+            access=Scope.SUBMIT,
+            tag="llm",
+            parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER),
+            body=RequestBody("What OpenAI takes.", schema=CHAT),
+            problem_style="openai",
+            answers=(
+                Answer(
+                    HTTPStatus.OK,
+                    "The answer, whole; or its chunks.",
+                    Completion,
+                    headers=JOB_HEADERS,
+                    also={"text/event-stream": _CHUNKS},
+                ),
+                ACCEPTED,
+                PAYMENT,
+                *REFUSALS,
+            ),
+        ),
+        Operation(
+            methods=("GET",),
+            path="/v1/models",
+            name="openai_models",
+            summary="The models that any target has.",
+            handler=models.all,
+            access=Scope.READ,
+            tag="llm",
+            problem_style="openai",
+            answers=(Answer(HTTPStatus.OK, "The models.", ModelList), NOT_CONFIGURED, BROKEN),
+        ),
+        Operation(
+            methods=("GET",),
+            path="/v1/models/{model:path}",
+            name="openai_model",
+            summary="A model that a target has.",
+            handler=models.one,
+            access=Scope.READ,
+            tag="llm",
+            problem_style="openai",
+            parameters=(Parameter("model", "path", "The model's name."),),
+            answers=(Answer(HTTPStatus.OK, "The model.", Model), NOT_CONFIGURED, BROKEN),
+        ),
+    ]
+
+
+_CHUNKS: Final = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "description": "One event of the stream: a chunk, an error, or `[DONE]`.",
+}

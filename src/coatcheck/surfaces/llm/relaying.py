@@ -1,0 +1,269 @@
+"""Relays a job to the caller who waits for it: as it speaks, or whole once it has ended.
+
+The status of an answer cannot be taken back, so its head is sent only when the job has said
+something: a job that fails before is answered with the status that says so. A caller who would
+wait long is sent the head all the same, and what goes wrong later is told within the stream.
+
+A caller who leaves takes nothing with them: the job goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Final, Protocol
+from uuid import UUID
+
+import msgspec
+
+from coatcheck.control.call import Call
+from coatcheck.control.problems import problem
+from coatcheck.control.reply import RawHeaders, Reply, StreamReply
+from coatcheck.crash import crash_point
+from coatcheck.domain.errors import ClientGone, CoatcheckError
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.job import JobView
+from coatcheck.domain.states import State
+from coatcheck.surfaces.llm.following import (
+    Draining,
+    Ended,
+    Idle,
+    Output,
+    Piece,
+    Restarted,
+    follow,
+)
+from coatcheck.surfaces.llm.openai_answers import Untranslatable
+from coatcheck.surfaces.llm.scene import Scene
+from coatcheck.surfaces.llm.voice import shown_error
+
+HELD_SECONDS_MAX: Final = 30 * 86_400.0
+"""How long a caller is held who set no time: longer than any of them stays."""
+RETRY_AFTER_SECONDS: Final = 2
+
+FAILURES: Final = {
+    "cancelled": HTTPStatus.CONFLICT,
+    "invalid_request": HTTPStatus.BAD_REQUEST,
+    "model_not_found": HTTPStatus.NOT_FOUND,
+}
+"""What a caller who waited is answered when the job failed; else 502."""
+
+_STREAM_HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # a proxy that collects pieces would hold them back
+)
+
+
+class Framing(Protocol):
+    """How one caller's stream is written down."""
+
+    media_type: bytes
+
+    def output(self, seq: int | None, data: bytes) -> bytes:
+        """One object of the target's, each exactly once and in their order, from the first on.
+
+        Raises Untranslatable.
+        """
+
+    def idle(self) -> bytes:
+        """What keeps a connection open over which nothing goes."""
+
+    def error(self, status: HTTPStatus, code: str, message: str) -> bytes:
+        """That the stream ends here, and why."""
+
+    def end(self) -> bytes:
+        """After the last object."""
+
+
+class _LastObject(msgspec.Struct):
+    done: bool = False
+
+
+_decode_last: Final = msgspec.json.Decoder(_LastObject).decode
+_decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Relay:
+    """Relays jobs of this surface."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def stream(
+        self, call: Call, job: UUID, framing: Framing, headers: RawHeaders, *, after: int = 0
+    ) -> Reply | StreamReply:
+        """The job's output after the chunk numbered ``after``, as it comes."""
+        scene = self._scene
+        # From the first on, also for who has a part of it: what an object becomes may depend on
+        # those before it, and whether theirs is void on what came after.
+        pieces = follow(scene.engine, scene.draining, call.principal.org, job)
+        telling = _Telling(scene, job, framing, after)
+        try:
+            first = await telling.next_of(pieces)
+            if isinstance(first, Ended) and first.view.state is not State.COMPLETED:
+                await pieces.aclose()
+                return self.failed(call, first.view, headers)
+            if isinstance(first, Draining):
+                await pieces.aclose()
+                return self.drained(call, job, headers)
+        except BaseException:
+            await pieces.aclose()
+            raise
+        headers = [(b"content-type", framing.media_type), *_STREAM_HEADERS, *headers]
+        return StreamReply(HTTPStatus.OK, telling.bodies(first, pieces), headers)
+
+    async def held(self, call: Call, job_id: str, seconds: float | None) -> JobView:
+        """The job once it has ended, or the time is up, or this server drains. Raises ClientGone
+        if its caller does not stay."""
+        if seconds is None:
+            seconds = HELD_SECONDS_MAX
+        waiting = asyncio.create_task(self._scene.answers.held(job_id, call.principal.org, seconds))
+        leaving = asyncio.create_task(call.disconnected())
+        try:
+            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                raise ClientGone("The caller left before the job had ended; the job goes on.")
+            return waiting.result()
+        finally:
+            for task in (waiting, leaving):
+                task.cancel()
+            await asyncio.gather(waiting, leaving, return_exceptions=True)
+
+    def headers(self, job: UUID) -> RawHeaders:
+        """What leads from an answer to its job."""
+        job_id = to_text(job)
+        return [job_id_header(job_id), *self._scene.voice.urls(job_id).headers()]
+
+    def failed(self, call: Call, view: JobView, headers: RawHeaders) -> Reply:
+        """The answer to a caller whose job has failed."""
+        status, code, message = _failure(view)
+        return problem(call, status, code, message, headers=headers)
+
+    def drained(self, call: Call, job: UUID, headers: RawHeaders) -> Reply:
+        """The answer to a caller whom this server cannot keep any longer."""
+        return problem(
+            call,
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "server_stopping",
+            _goes_on("This server is about to stop", job),
+            headers=[*headers, (b"retry-after", b"%d" % RETRY_AFTER_SECONDS)],
+        )
+
+
+def job_id_header(job_id: str) -> tuple[bytes, bytes]:
+    return b"x-job-id", job_id.encode("ascii")
+
+
+class _Telling:
+    """One caller's stream, as far as it has come."""
+
+    def __init__(self, scene: Scene, job: UUID, framing: Framing, after: int) -> None:
+        self._scene = scene
+        self._job = job
+        self._framing = framing
+        self._after = after
+        self._has_told = after > 0
+        self._last = b"{}"
+
+    async def next_of(self, pieces: AsyncGenerator[Piece, None]) -> Piece:
+        """The next piece that means something to this caller."""
+        async for piece in pieces:
+            match piece:
+                case Output() if piece.seq <= self._after:
+                    self._last = piece.data
+                    self._framing.output(piece.seq, piece.data)
+                case Restarted() if piece.seq <= self._after or not self._has_told:
+                    self._last = b"{}"
+                case _:
+                    return piece
+        raise AssertionError("what is followed has an end")
+
+    async def bodies(
+        self, piece: Piece, pieces: AsyncGenerator[Piece, None]
+    ) -> AsyncGenerator[bytes, None]:
+        """What to send, from ``piece`` on."""
+        framing = self._framing
+        async with aclosing(pieces):
+            try:
+                while True:
+                    match piece:
+                        case Output():
+                            self._last, self._has_told = piece.data, True
+                            yield framing.output(piece.seq, piece.data)
+                            crash_point("llm.stream_sent")
+                        case Idle():
+                            yield framing.idle()
+                        case Restarted():
+                            yield self._void(piece)
+                            return
+                        case Draining():
+                            why = _goes_on("This server is about to stop", self._job)
+                            yield framing.error(
+                                HTTPStatus.SERVICE_UNAVAILABLE, "server_stopping", why
+                            )
+                            return
+                        case Ended():
+                            yield await self._end(piece.view)
+                            return
+                    piece = await self.next_of(pieces)
+            except Untranslatable:
+                yield framing.error(HTTPStatus.BAD_GATEWAY, *untranslatable(self._job))
+            except CoatcheckError as error:
+                # The database is away, or the job's retention has ended meanwhile.
+                why = _goes_on("The job cannot be read for the moment", self._job)
+                yield framing.error(HTTPStatus.SERVICE_UNAVAILABLE, error.code, why)
+
+    def _void(self, piece: Restarted) -> bytes:
+        urls = self._scene.voice.urls(to_text(self._job))
+        return self._framing.error(
+            HTTPStatus.BAD_GATEWAY,
+            "output_restarted",
+            f"The job {to_text(self._job)} had to begin again (attempt {piece.attempt}): what came "
+            f"so far is void. It goes on: see {urls.poll} and {urls.events}.",
+        )
+
+    async def _end(self, view: JobView) -> bytes:
+        if view.state is not State.COMPLETED:
+            return self._framing.error(*_failure(view))
+        if _decode_last(self._last).done:
+            return self._framing.end()
+        # The last object was too large to be a chunk.
+        last = _without_text(await self._scene.voice.answer(view))
+        return self._framing.output(None, last) + self._framing.end()
+
+
+def _failure(view: JobView) -> tuple[HTTPStatus, str, str]:
+    error = shown_error(view)
+    assert error is not None, "the job has failed"
+    return FAILURES.get(error.code, HTTPStatus.BAD_GATEWAY), error.code, error.message
+
+
+def untranslatable(job: UUID) -> tuple[str, str]:
+    """The code and the text for an answer that cannot be said in the caller's words."""
+    job_id = to_text(job)
+    return (
+        "target_answer_invalid",
+        f"The target's answer has not the shape of Ollama's; /jobs/{job_id} has it as it came.",
+    )
+
+
+def _goes_on(what: str, job: UUID) -> str:
+    return f"{what}; the job {to_text(job)} goes on: see /jobs/{to_text(job)}."
+
+
+def _without_text(answer: bytes) -> bytes:
+    """A whole answer as the last object of a stream, whose text has been told."""
+    fields = _decode_object(answer)
+    nothing = msgspec.Raw(b'""')
+    if "message" in fields:
+        message = _decode_object(fields["message"])
+        message.pop("thinking", None)
+        message.pop("tool_calls", None)
+        fields["message"] = msgspec.Raw(_encode(message | {"content": nothing}))
+    if "response" in fields:
+        fields["response"] = nothing
+    fields.pop("thinking", None)
+    return _encode(fields)

@@ -1,0 +1,42 @@
+"""The routes of the llm surface, put together."""
+
+from __future__ import annotations
+
+from coatcheck.control.operations import Operation
+from coatcheck.control.parts import Parts
+from coatcheck.engine.notices import JobRenderer
+from coatcheck.surfaces.llm import (
+    artifacts,
+    openai,
+    passthrough,
+    reading,
+    submitting,
+    telling,
+)
+from coatcheck.surfaces.llm.scene import Scene
+from coatcheck.surfaces.llm.voice import LlmVoice
+
+
+def operations(parts: Parts) -> list[Operation]:
+    """Every route of the surface, on the control plane's parts."""
+    scene = Scene(
+        settings=parts.settings,
+        engine=parts.engine,
+        gate=parts.gate,
+        answers=parts.answers,
+        voice=LlmVoice(parts.engine),
+        guard=parts.receivers,
+        draining=parts.draining,
+    )
+    return [
+        *submitting.operations(scene),
+        *reading.operations(scene),
+        *artifacts.operations(scene),
+        *passthrough.operations(scene),
+        *openai.operations(scene),
+    ]
+
+
+def teller(parts: Parts) -> JobRenderer:
+    """What webhooks say of the surface's jobs."""
+    return telling.renderer(parts.engine, LlmVoice(parts.engine))

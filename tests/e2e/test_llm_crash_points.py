@@ -1,0 +1,168 @@
+"""Kills the worker, and PostgreSQL, at every point of a chat: it ends once, with one whole answer.
+
+What was said before the death is void; who follows the stream is told so before it begins again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from coatcheck import State, Ticket
+from coatcheck.domain.job import JobView
+from coatcheck.domain.llm import LLM_ENDPOINTS
+from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.store.migrate import migrate
+from coatcheck.surfaces.llm.executor import LlmExecutor
+from examples.ollama_upstream import OllamaUpstream
+from tests.e2e.faults import history, invariants
+from tests.e2e.faults.laboratory import Laboratory
+from tests.waiting import eventually_async
+
+KILLED = 137
+TOKENS = 12
+MODEL = "llama3.2:latest"
+LLM_POINTS = {
+    "llm.claimed": 1,
+    "llm.chunk_stored": 5,
+    "llm.answered": 1,
+}
+"""Each point, and at which passing of it the worker dies."""
+
+GATE = 4713
+"""The advisory lock that holds a statement up."""
+HELD_UP_AT = {
+    "the claim": ("BEFORE INSERT ON llm_assignments", "true"),
+    "a chunk": ("BEFORE INSERT ON job_events", "NEW.kind = 'json'"),
+    "the end": ("BEFORE UPDATE ON jobs", "NEW.state = 'completed'"),
+}
+"""What PostgreSQL is killed in the middle of: its trigger, and when that fires."""
+
+
+@pytest.fixture
+async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
+    async with Laboratory(dsn, tmp_path) as opened:
+        await history.keep(opened.sql)
+        yield opened
+
+
+@pytest.fixture
+async def laboratory_on_own_server(
+    pg_server: EmbeddedPostgres, tmp_path: Path
+) -> AsyncIterator[Laboratory]:
+    await migrate(pg_server.dsn)
+    async with Laboratory(pg_server.dsn, tmp_path) as opened:
+        await history.keep(opened.sql)
+        yield opened
+        if not pg_server.is_running():
+            await asyncio.to_thread(pg_server.start)
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[OllamaUpstream]:
+    async with OllamaUpstream(tokens_per_second=0, answer_tokens=TOKENS) as opened:
+        yield opened
+
+
+async def ask(laboratory: Laboratory) -> Ticket:
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], "stream": True}
+    payload = {"kind": "chat", "model": MODEL, "body": body}
+    return await laboratory.engine.submit(LLM_ENDPOINTS["chat"], payload, flow=MODEL)
+
+
+@asynccontextmanager
+async def worked(laboratory: Laboratory, upstream: OllamaUpstream) -> AsyncIterator[None]:
+    """Upkeep, and a worker for chats, in this process."""
+    laboratory.start_upkeep()
+    async with LlmExecutor(laboratory.settings(llm_url=upstream.url)) as executor:
+        worker = await laboratory.run_worker(executor.worker())
+        yield
+        await laboratory.drain(worker)
+
+
+async def ended_once_and_whole(laboratory: Laboratory, ticket: Ticket) -> tuple[JobView, int]:
+    """The job, and how often its stream began again."""
+    view = await laboratory.end_of(ticket)
+    assert view.state is State.COMPLETED, f"{view.error_code}: {view.error_message}"
+    await invariants.one_end(laboratory, view)
+    events = await laboratory.engine.events(ticket.id, limit=1_000)
+    chunks = [json.loads(event.data) for event in events if event.kind == "json"]
+    marks = [place for place, chunk in enumerate(chunks) if "coatcheck" in chunk]
+    valid = chunks[marks[-1] + 1 :] if marks else chunks
+    assert len(valid) == TOKENS + 1
+    assert [chunk["done"] for chunk in valid] == [False] * TOKENS + [True]
+    assert view.result is not None
+    answer = json.loads(view.result)["inline"]
+    said = "".join(chunk["message"]["content"] for chunk in valid)
+    assert answer == valid[-1] | {"message": {"role": "assistant", "content": said}}
+    return view, len(marks)
+
+
+async def somebody_waits_at_the_gate(laboratory: Laboratory) -> None:
+    async def look() -> bool:
+        waiting: bool = await laboratory.sql.fetchval(
+            "SELECT count(*) > 0 FROM pg_locks"
+            " WHERE locktype = 'advisory' AND objid = $1 AND NOT granted",
+            GATE,
+        )
+        return waiting
+
+    await eventually_async(look, "a statement is held up")
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", sorted(LLM_POINTS))
+async def test_a_chat_ends_once_though_its_worker_dies_at(
+    laboratory: Laboratory, upstream: OllamaUpstream, point: str
+) -> None:
+    ticket = await ask(laboratory)
+    process = laboratory.start(
+        "llm_worker", crash_at=f"{point}:{LLM_POINTS[point]}", llm_url=upstream.url
+    )
+    assert await process.exit() == KILLED, process.log
+    await invariants.no_dead_state(laboratory)
+    # Its permit counts until its lease ends: it will never be heard of again, so let that be now.
+    await laboratory.sql.execute("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
+
+    async with worked(laboratory, upstream):
+        view, began_again = await ended_once_and_whole(laboratory, ticket)
+    asked_before = 0 if point == "llm.claimed" else 1
+    assert (view.crashes, view.failures) == (1, 0)
+    assert began_again == 1
+    assert upstream.seen.paths["/api/chat"] == asked_before + 1
+    await invariants.stale_writes_change_nothing(laboratory, view)
+    print(f"{point}: died there with {KILLED}, one end, one whole answer")
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("what", sorted(HELD_UP_AT))
+async def test_a_chat_ends_once_though_postgresql_dies_in_the_middle_of(
+    laboratory_on_own_server: Laboratory,
+    pg_server: EmbeddedPostgres,
+    upstream: OllamaUpstream,
+    what: str,
+) -> None:
+    laboratory = laboratory_on_own_server
+    when, condition = HELD_UP_AT[what]
+    ticket = await ask(laboratory)
+    await laboratory.sql.execute(
+        f"""
+        CREATE FUNCTION wait_for_the_gate() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_advisory_xact_lock({GATE}); RETURN NEW; END $$;
+        CREATE TRIGGER wait_for_the_gate {when} FOR EACH ROW
+        WHEN ({condition}) EXECUTE FUNCTION wait_for_the_gate()
+        """
+    )
+    await laboratory.sql.execute("SELECT pg_advisory_lock($1)", GATE)
+    async with worked(laboratory, upstream):
+        await somebody_waits_at_the_gate(laboratory)
+        await asyncio.to_thread(pg_server.kill)  # and with it goes the gate
+        await asyncio.to_thread(pg_server.start)
+        await laboratory.reconnect()
+        view, _ = await ended_once_and_whole(laboratory, ticket)
+    assert view.failures == 0

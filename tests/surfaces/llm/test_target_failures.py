@@ -1,0 +1,223 @@
+"""Targets that err, break off, talk nonsense or never end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coatcheck import State
+from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.surfaces.llm import answers
+from examples.ollama_upstream import Fault, OllamaUpstream
+from tests.surfaces.llm.chats import Chats, text_of
+from tests.waiting import eventually_async
+
+
+@asynccontextmanager
+async def chats_with(
+    dsn: str, folder: Path, executor: dict[str, Any] | None = None, **tuning: Any
+) -> AsyncIterator[tuple[Chats, OllamaUpstream]]:
+    tuning = {"tokens_per_second": 0} | tuning
+    async with (
+        OllamaUpstream(**tuning) as upstream,
+        Chats(dsn, folder, [LlmTarget("box", upstream.url)], executor=executor) as chats,
+    ):
+        await chats.work()
+        yield chats, upstream
+
+
+@pytest.mark.parametrize("kind", ["cut", "early_end"])
+async def test_an_answer_that_breaks_off_is_asked_for_again_and_given_once(
+    dsn: str, tmp_path: Path, kind: Any
+) -> None:
+    async with chats_with(dsn, tmp_path, answer_tokens=12) as (chats, target):
+        target.plan(Fault(kind, path="/api/chat", after_tokens=5))
+        ticket = await chats.submit()
+        answer = await chats.answer_of(ticket)
+        chunks = await chats.chunks(ticket)
+        [mark] = [place for place, chunk in enumerate(chunks) if "coatcheck" in chunk]
+        assert chunks[mark] == {"coatcheck": {"restarted": True, "attempt": 2}}
+        assert answer["message"]["content"] == text_of(chunks[mark + 1 :])
+        assert len(chunks[mark + 1 :]) == 13
+        view = await chats.engine.get(ticket.id)
+        assert (view.failures, view.unreachables, view.attempts) == (1, 0, 2)
+
+
+async def test_what_does_not_pass_is_tried_until_no_try_is_left(dsn: str, tmp_path: Path) -> None:
+    async with chats_with(dsn, tmp_path) as (chats, target):
+        target.plan(Fault("error", None, path="/api/chat"))
+        ticket = await chats.submit(retries=1)
+        view = await chats.end_of(ticket)
+        assert (view.state, view.error_code) == (State.FAILED, "max_retries_exhausted")
+        assert view.error_message == (
+            "failed 2 times; last: target_error: The target box answered 500: "
+            "llama runner process has terminated: signal: killed"
+        )
+        assert target.seen.paths["/api/chat"] == 2
+
+
+MAY_PASS = {
+    "target_error: The target box answered 500: boom": Fault("error", message="boom"),
+    "target_error: The target box answered 502.": Fault("error", status=502, message=" "),
+    "target_error: The target box broke off: gone": Fault(
+        "error_line", message="gone", after_tokens=2
+    ),
+    "target_answer_invalid: The target box answered what is not of the Ollama API.": Fault(
+        "garbage"
+    ),
+    "target_refused_us: The target box answered 401: no": Fault("error", status=401, message="no"),
+    "target_refused_us: The target box answered 403: no": Fault("error", status=403, message="no"),
+    "target_busy: The target box answered 429: later": Fault("error", status=429, message="later"),
+    "target_busy: The target box answered 503: busy": Fault("error", status=503, message="busy"),
+    "target_connection_lost: The connection to the target box broke before its answer was whole.": (
+        Fault("cut", after_tokens=1)
+    ),
+}
+WILL_NOT_PASS = {
+    "model_not_found: The target box answered 404: model 'x' not found": Fault(
+        "error", status=404, message="model 'x' not found"
+    ),
+    "invalid_request: The target box answered 400: bad": Fault("error", status=400, message="bad"),
+    "invalid_request: The target box answered 413: bad": Fault("error", status=413, message="bad"),
+    "invalid_request: The target box answered 422: bad": Fault("error", status=422, message="bad"),
+    "target_redirects: The target box answered 302. Redirects are not followed: set the URL that "
+    "it leads to.": Fault("error", status=302, headers={"location": "http://127.0.0.1:9/"}),
+    "answer_too_large: The answer has more than 16777216 bytes.": Fault(
+        "long_line", size_bytes=100_000_000
+    ),
+}
+
+
+async def test_each_failure_says_what_it_was_and_whether_it_may_pass(
+    dsn: str, tmp_path: Path
+) -> None:
+    faults = MAY_PASS | WILL_NOT_PASS
+    models = [f"model{number}:latest" for number in range(len(faults))]
+    async with (
+        OllamaUpstream(models, tokens_per_second=0, max_loaded=99) as target,
+        Chats(dsn, tmp_path, [LlmTarget("box", target.url, concurrency=4)]) as chats,
+    ):
+        expected = []
+        for model, (said, fault) in zip(models, faults.items(), strict=True):
+            fault.model, fault.path = model, "/api/chat"
+            target.plan(fault)
+            messages = [{"role": "user", "content": "x"}]
+            ticket = await chats.submit({"model": model, "messages": messages}, retries=0)
+            expected.append((ticket, said))
+        await chats.work()
+        for ticket, said in expected:
+            view = await chats.end_of(ticket)
+            assert view.state is State.FAILED, said
+            if said in MAY_PASS:
+                assert view.error_code == "max_retries_exhausted"
+                assert view.error_message == f"failed 1 times; last: {said}"
+            else:
+                assert f"{view.error_code}: {view.error_message}" == said
+        assert target.seen.paths["/api/chat"] == len(faults)
+
+
+async def test_a_model_that_nobody_has_is_not_found(dsn: str, tmp_path: Path) -> None:
+    async with chats_with(dsn, tmp_path) as (chats, _):
+        ticket = await chats.submit({"model": "gpt-9", "messages": []})
+        view = await chats.end_of(ticket)
+        assert (view.state, view.error_code) == (State.FAILED, "model_not_found")
+        assert view.error_message == "The target box answered 404: model 'gpt-9' not found"
+
+
+async def test_a_model_that_another_target_has_by_now_is_asked_for_there(
+    dsn: str, tmp_path: Path
+) -> None:
+    async with (
+        OllamaUpstream(tokens_per_second=0) as first,
+        OllamaUpstream(tokens_per_second=0) as second,
+        Chats(dsn, tmp_path, [LlmTarget("a", first.url), LlmTarget("b", second.url)]) as chats,
+    ):
+        await chats.work()
+        for target in (first, second):
+            target.plan(Fault("error", path="/api/chat", status=404, message="not found"))
+        ticket = await chats.submit()
+        await chats.answer_of(ticket)
+        view = await chats.engine.get(ticket.id)
+        assert view.failures == sum(target.seen.faults["error"] for target in (first, second)) > 0
+
+
+async def test_an_answer_without_end_is_given_up(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "ANSWER_BYTES_MAX", 2_000)
+    async with chats_with(dsn, tmp_path) as (chats, target):
+        target.plan(Fault("endless", path="/api/chat"))
+        view = await chats.end_of(await chats.submit())
+        assert (view.state, view.error_code) == (State.FAILED, "answer_too_large")
+        assert target.seen.aborted == 1
+
+
+async def test_a_target_that_is_busy_is_asked_again_when_it_wants_to_be(
+    dsn: str, tmp_path: Path
+) -> None:
+    async with chats_with(dsn, tmp_path) as (chats, target):
+        target.plan(Fault("error", path="/api/chat", status=429, headers={"retry-after": "3000"}))
+        ticket = await chats.submit()
+        view = await chats.until(ticket, State.RETRYING)
+        assert view.error_code == "target_busy"
+        assert 2_990 < (view.run_at - view.updated_at).total_seconds() <= 3_000
+
+
+async def test_a_target_that_says_nothing_but_is_alive_spends_a_try(
+    dsn: str, tmp_path: Path
+) -> None:
+    async with chats_with(dsn, tmp_path, {"silence_seconds_max": 0.3}) as (chats, target):
+        target.plan(Fault("hang", path="/api/chat", after_tokens=2))
+        ticket = await chats.submit()
+        await chats.answer_of(ticket)
+        view = await chats.engine.get(ticket.id)
+        assert (view.failures, view.unreachables) == (1, 0)
+        assert target.seen.aborted == 1
+
+
+async def test_a_target_that_fell_asleep_in_its_answer_spends_none(
+    dsn: str, tmp_path: Path
+) -> None:
+    async with chats_with(dsn, tmp_path, {"doubt_seconds": 0.1}) as (chats, target):
+        target.plan(Fault("hang", path="/api/chat", after_tokens=2))
+        target.plan(Fault("error", path="/api/version", status=502, times=2))
+        ticket = await chats.submit()
+        await chats.answer_of(ticket)
+        view = await chats.engine.get(ticket.id)
+        assert (view.failures, view.unreachables) == (0, 1)
+        [mark] = [chunk for chunk in await chats.chunks(ticket) if "coatcheck" in chunk]
+        assert mark["coatcheck"]["attempt"] == 1
+
+
+async def test_a_target_that_thinks_for_long_is_waited_for(dsn: str, tmp_path: Path) -> None:
+    async with chats_with(dsn, tmp_path, {"doubt_seconds": 0.05}) as (chats, target):
+        target.plan(Fault("hang", path="/api/chat", after_tokens=2))
+        ticket = await chats.submit()
+
+        async def asked_twice() -> bool:
+            return target.seen.paths["/api/version"] >= 2
+
+        await eventually_async(asked_twice, "it was asked whether it is there")
+        target.clear_faults()
+        await chats.answer_of(ticket)
+        view = await chats.engine.get(ticket.id)
+        assert (view.failures, view.unreachables) == (0, 0)
+
+
+async def test_one_broken_chat_harms_no_other(dsn: str, tmp_path: Path) -> None:
+    async with (
+        OllamaUpstream(tokens_per_second=100, answer_tokens=30) as target,
+        Chats(dsn, tmp_path, [LlmTarget("box", target.url, concurrency=2)]) as chats,
+    ):
+        await chats.work()
+        target.plan(Fault("garbage", path="/api/chat", after_tokens=3))
+        tickets = [await chats.submit(f"{number}") for number in range(2)]
+        answers_given = await asyncio.gather(*map(chats.answer_of, tickets))
+        assert all(answer["done"] for answer in answers_given)
+        failures = [(await chats.engine.get(ticket.id)).failures for ticket in tickets]
+        assert sorted(failures) == [0, 1]

@@ -1,0 +1,62 @@
+"""What a command loads before it runs: its own, and not what the others need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from coatcheck.cli.app import COMMANDS
+from coatcheck.cli.late import Late
+
+SHOW_MODULES = """
+import atexit, sys
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+"""
+
+RUN = SHOW_MODULES + "from coatcheck.cli.app import main; main()"
+
+HEAVY = {
+    *("asyncpg", "httpx2", "jwt", "networkx", "obstore"),
+    *("prometheus_client", "psutil", "tree_sitter", "uvicorn", "uvloop"),
+}
+
+
+def loaded_by(program: str, *arguments: str) -> set[str]:
+    """The packages and modules that a program has imported when it ends."""
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    return set(ended.stderr.split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_what_every_command_can_be_asked_loads_none_of_them(option: str) -> None:
+    loaded = loaded_by(RUN, option)
+    assert "coatcheck.cli.app" in loaded
+    assert not loaded & HEAVY
+    assert not {name for name in loaded if name.startswith("coatcheck.store")}
+
+
+def test_a_command_on_the_database_loads_no_server_and_no_client() -> None:
+    loaded = loaded_by(RUN, "keys", "list", "--help")
+    assert "coatcheck.cli.keys" in loaded
+    assert not loaded & (HEAVY - {"asyncpg", "psutil"})
+    assert not loaded & {"coatcheck.client", "coatcheck.control", "coatcheck.worker"}
+
+
+def test_a_worker_loads_neither_an_engine_nor_what_analyses_code() -> None:
+    loaded = loaded_by(SHOW_MODULES + "import coatcheck.cli.worker")
+    assert "coatcheck.worker.agent" in loaded
+    assert not loaded & {"jwt", "networkx", "tree_sitter", "uvicorn"}
+    assert not loaded & {"coatcheck.client", "coatcheck.codegraph", "coatcheck.engine.engine"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_a_command_is_listed_with_the_beginning_of_its_own_help(command: Late) -> None:
+    own = command.load()
+    assert own.name == command.name
+    assert (own.help or "").partition("\n\n")[0] == command.help
+    assert not own.hidden
+    assert not own.deprecated

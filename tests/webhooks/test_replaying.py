@@ -1,0 +1,165 @@
+"""Sending again what was made in a span of time, and finding it in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from coatcheck.domain.webhooks import message_id
+from coatcheck.engine import webhooks as engine_webhooks
+from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.sql import sql
+from coatcheck.upkeep.webhook_keeper import WebhookKeeper
+from tests.store.blocking import until_blocked
+from tests.store.rows import connected
+from tests.webhooks.post_office import LOG, ORG, PostOffice
+
+REPLAY = f"/api/v1/orgs/{ORG}/webhooks/replay"
+URL = "http://127.0.0.1:9/hook"
+
+
+async def endpoint(office: PostOffice) -> Any:
+    return await office.house.engine.webhooks.create_endpoint(ORG, URL, ["*"])
+
+
+async def ended(office: PostOffice, status: str, target: Any = None) -> str:
+    """The id of a delivery that has ended so."""
+    columns = {} if target is None else {"target_id": target}
+    made = await office.put(URL, **columns)
+    await office.sql.execute(
+        "UPDATE webhook_deliveries SET status = $2, due_at = NULL, ended_at = now() WHERE id = $1",
+        made,
+        status,
+    )
+    return message_id(made)
+
+
+async def pending(office: PostOffice) -> set[str]:
+    return {item["id"] for item in await office.log(status="pending")}
+
+
+async def replayed(office: PostOffice, path: str = REPLAY, **order: Any) -> dict[str, Any]:
+    answer = await office.house.http.post(path, json=order)
+    assert answer.status_code == 202, answer.text
+    shown: dict[str, Any] = answer.json()
+    return shown
+
+
+def ago(**span: float) -> str:
+    return (datetime.now(UTC) - timedelta(**span)).isoformat()
+
+
+async def test_what_was_not_taken_is_sent_again_unless_something_else_is_asked_for(
+    office: PostOffice,
+) -> None:
+    exhausted, disabled = await ended(office, "exhausted"), await ended(office, "disabled")
+    taken = await ended(office, "delivered")
+    assert await replayed(office, since=ago(hours=1)) == {"replayed": 2, "next": None}
+    assert await pending(office) == {exhausted, disabled}
+    assert await replayed(office, since=ago(hours=1)) == {"replayed": 0, "next": None}
+    again = await replayed(office, since=ago(hours=1), statuses=["delivered"])
+    assert again == {"replayed": 1, "next": None}
+    assert taken in await pending(office)
+
+
+async def test_only_what_was_made_within_the_span_is_sent_again(office: PostOffice) -> None:
+    await ended(office, "exhausted")
+    for since, until in ((ago(hours=2), ago(hours=1)), (ago(hours=-1), ago(hours=-2))):
+        assert (await replayed(office, since=since, until=until))["replayed"] == 0
+    assert (await replayed(office, since=ago(hours=1), until=ago(hours=-1)))["replayed"] == 1
+
+
+async def test_an_endpoint_s_own_are_sent_again_without_those_of_others(
+    office: PostOffice,
+) -> None:
+    first, second = await endpoint(office), await endpoint(office)
+    mine = await ended(office, "exhausted", first.uuid)
+    await ended(office, "exhausted", second.uuid)
+    await ended(office, "exhausted")
+    path = f"/api/v1/orgs/{ORG}/webhooks/endpoints/{first.id}/replay"
+    assert (await replayed(office, path, since=ago(hours=1)))["replayed"] == 1
+    assert await pending(office) == {mine}
+
+
+async def test_more_than_one_order_takes_is_ordered_with_the_cursor(
+    office: PostOffice, monkeypatch: Any
+) -> None:
+    ids = [await ended(office, "delivered") for _ in range(5)]
+    replay_range = engine_webhooks.Webhooks.replay_range
+
+    async def by_two(*arguments: Any, **options: Any) -> Any:
+        return await replay_range(*arguments, **options, limit=2)
+
+    monkeypatch.setattr(engine_webhooks.Webhooks, "replay_range", by_two)
+    order: dict[str, Any] = {"since": ago(hours=1), "statuses": ["delivered"]}
+    counts = []
+    while True:
+        answer = await replayed(office, **order)
+        counts.append(answer["replayed"])
+        if answer["next"] is None:
+            break
+        order["cursor"] = answer["next"]
+    assert counts == [2, 2, 1]
+    assert await pending(office) == set(ids)
+
+
+async def test_an_order_that_makes_no_sense_is_refused(office: PostOffice) -> None:
+    now = ago()
+    unfit: list[tuple[Any, int]] = [
+        ({}, 422),
+        ({"since": "yesterday"}, 422),
+        ({"since": "2026-01-01T00:00:00"}, 422),
+        ({"since": now, "until": now}, 422),
+        ({"since": now, "until": ago(hours=1)}, 422),
+        ({"since": now, "statuses": []}, 422),
+        ({"since": now, "statuses": ["pending"]}, 422),
+        ({"since": now, "statuses": ["sent"]}, 422),
+        ({"since": now, "cursor": "x"}, 422),
+        ({"since": now, "status": ["delivered"]}, 400),
+        ([], 422),
+    ]
+    for order, status in unfit:
+        answer = await office.house.http.post(REPLAY, json=order)
+        assert answer.status_code == status, (order, answer.text)
+    assert (await office.house.http.post(REPLAY)).status_code == 400
+
+
+async def test_one_whose_endpoint_is_deleted_meanwhile_is_not_sent(
+    office: PostOffice, dsn: str
+) -> None:
+    known = await endpoint(office)
+    message = await ended(office, "exhausted", known.uuid)
+    async with connected(dsn) as rival:
+        async with rival.transaction():
+            await rival.execute(sql("webhooks/delete_endpoint"), ORG, known.uuid)
+            replaying = asyncio.create_task(office.house.http.post(f"{LOG}/{message}/replay"))
+            await until_blocked(office.sql, "coatcheck events and cancel")
+        assert (await replaying).status_code == 202
+    line = Line(dsn, name="keeping", server_settings=PINNED_PLANS)
+    await WebhookKeeper(line).tick()
+    await line.close()
+    (item,) = await office.log()
+    assert (item["status"], item["last_error"]) == ("disabled", "the endpoint was deleted")
+
+
+async def test_the_log_is_narrowed_by_endpoint_and_time(office: PostOffice) -> None:
+    known = await endpoint(office)
+    mine = await ended(office, "delivered", known.uuid)
+    other = await ended(office, "delivered")
+    assert [item["id"] for item in await office.log(endpoint_id=known.id)] == [mine]
+    newest_first = [other, mine]
+    for query, found in (
+        ({"since": ago(hours=1)}, newest_first),
+        ({"until": ago(hours=1)}, []),
+        ({"since": ago(hours=-1)}, []),
+        ({"since": ago(hours=1), "until": ago(hours=-1), "limit": "1"}, [other]),
+    ):
+        assert [item["id"] for item in await office.log(**query)] == found, query
+    path = f"/api/v1/orgs/{ORG}/webhooks/endpoints/{known.id}/deliveries"
+    page = (await office.house.http.get(path, params={"status": "delivered"})).json()
+    assert [(item["id"], item["endpoint_id"]) for item in page["items"]] == [(mine, known.id)]
+    for params in ({"endpoint_id": known.id}, {"since": "2026-01-01"}, {"limit": "0"}):
+        assert (await office.house.http.get(path, params=params)).status_code == 400, params
+    for params in ({"endpoint_id": "x"}, {"since": "1"}, {"until": "2026-01-01T00:00:00"}):
+        assert (await office.house.http.get(LOG, params=params)).status_code == 400, params
