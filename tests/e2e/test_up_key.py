@@ -52,6 +52,8 @@ def test_the_first_start_shows_a_key_and_the_curl_command_beside_it_works(
     assert tried.returncode == 0, tried.stderr
     answered = json.loads(tried.stdout)
     assert (answered["status"], answered["terminal"]) == ("completed", True)
+    # On another port than commands look at by themselves, it says what to set.
+    assert f"\n  export COATCHECK_URL=http://127.0.0.1:{up.port}\n" in up.said()
 
     assert ask(up, key).status_code == 200
     made = coatcheck("keys", "create", "--data", str(up.data), "--scope", "admin", cwd=file.parent)

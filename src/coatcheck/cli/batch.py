@@ -159,7 +159,7 @@ def status(
 @app.command(name="list")
 @reporting_errors
 def list_command(
-    limit: Annotated[int, typer.Option(help="How many, at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 20,
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:

@@ -307,6 +307,8 @@ class _Stack:
             out.print(f"  [dim]{name:<13}[/dim]", end="")
             out.print(value, markup=False)
         out.print("\nTry it in another terminal:")
+        for line in self._found_by():
+            out.print(f"  {line}", markup=False)
         message = shlex.quote("{}" if self._services else '{"message": "hello"}')
         key = shlex.quote(str(self._dev_key.path))
         path = "SERVICE/async/PATH" if self._services else "demo/async/echo"
@@ -322,6 +324,12 @@ class _Stack:
             )
         out.print(f"  curl {self._url}/readyz", markup=False)
         out.print("\nCtrl-C stops everything.\n")
+
+    def _found_by(self) -> list[str]:
+        """What lets commands and clients find it, where they would look elsewhere."""
+        from coatcheck.client.configuration import DEFAULT_URL, URL_VARIABLE
+
+        return [] if self._url == DEFAULT_URL else [f"export {URL_VARIABLE}={self._url}"]
 
     def _shown_models(self) -> list[tuple[str, str]]:
         """Where chats go, and what clients of language models are told as their address."""

@@ -169,7 +169,7 @@ def deliveries(
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option(help="How many, at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 50,
     org: OrgOption = DEFAULT_ORG,
     as_json: JsonOption = False,
     data: DataOption = None,
