@@ -120,7 +120,16 @@ def _unpack(archive: Path, folder: Path) -> None:
             packed.extractall(folder)  # leaves out drives, leading slashes and ".."
     else:
         with tarfile.open(archive) as packed_tar:
-            packed_tar.extractall(folder, filter="data")
+            packed_tar.extractall(folder, members=_files_inside(packed_tar, folder))
+
+
+def _files_inside(packed: tarfile.TarFile, folder: Path) -> list[tarfile.TarInfo]:
+    """Its files and folders. The filters of ``tarfile`` came with Python 3.11.4."""
+    members = [member for member in packed.getmembers() if member.isreg() or member.isdir()]
+    for member in members:
+        if not (folder / member.name).resolve().is_relative_to(folder.resolve()):
+            raise CorpusError(f"{member.name!r} would be unpacked outside of the corpus")
+    return members
 
 
 def _top_folder(folder: Path) -> Path:

@@ -7,6 +7,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+from tests.connections import break_off
+
 MARK = b"event: chunk\n"
 CUT_AT = 2
 
@@ -34,7 +36,7 @@ class CuttingProxy:
     ) -> None:
         self._server.close()
         for connection in self._served:
-            connection.transport.abort()
+            break_off(connection)
         await asyncio.gather(*self._served.values())
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

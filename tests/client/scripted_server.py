@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from tests.connections import break_off
+
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -65,7 +67,7 @@ class ScriptedServer:
     ) -> None:
         self._server.close()
         for connection in self._served:
-            connection.transport.abort()
+            break_off(connection)
         await asyncio.gather(*self._served.values())
         if error is None:
             assert self._script == [], f"never asked for: {self._script}"
