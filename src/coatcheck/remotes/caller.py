@@ -1,0 +1,277 @@
+"""Calls the HTTP API of one remote, and says in our own words what went wrong.
+
+Nothing that a remote does is trusted: an answer has a bound and a time, a redirect is not
+followed, and what it says of an error is shown without our credentials, should it repeat them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+import httpx2
+import msgspec
+
+from coatcheck.domain.errors import UrlForbidden
+from coatcheck.egress.retry_after import asked_seconds
+from coatcheck.remotes.errors import RemoteError, RemoteFaulty, RemoteRefused, RemoteUnreachable
+from coatcheck.remotes.patience import Patience
+from coatcheck.remotes.texts import said, shown
+from coatcheck.version import __version__
+
+Decoded = TypeVar("Decoded")
+
+ANSWER_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Of an answer in JSON. RunPod and others put results into it, of some 20 MB at most."""
+REFUSAL_BYTES_MAX: Final = 64 * 1024
+RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
+
+GONE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
+_WORTH_ANOTHER_TRY: Final = frozenset(
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+)
+HANGS: Final = "remote_hangs"
+_IDENTITY: Final = ("", "identity")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, of a status that was hoped for or that the caller puts up with."""
+
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a remote's API is, who we are there, and how it is connected to.
+
+    ``client`` is the guard's, unless the operator has set the URL. ``authorization`` is secret.
+    """
+
+    url: httpx2.URL
+    client: httpx2.AsyncClient
+    authorization: str | None
+    secrets: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<Address {self.url.host}>"
+
+    def is_of(self, url: httpx2.URL) -> bool:
+        """Whether ``url`` is on this very server."""
+        return (url.scheme, url.host, url.port) == (self.url.scheme, self.url.host, self.url.port)
+
+
+class Caller:
+    """One remote's API."""
+
+    def __init__(self, address: Address, patience: Patience) -> None:
+        self.address = address
+        self.patience = patience
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        bear: Collection[int] = (),
+        hide: Collection[str] = (),
+    ) -> Answer:
+        """Send a question, and read the whole answer. Raises RemoteError.
+
+        ``path`` is put after the API's own. ``bear``: statuses that are answers here. ``hide``:
+        what else than credentials no error may show.
+        """
+        request = self._request(method, path, query, content, headers)
+        async with self._within_time(method), self.sent(self.address.client, request) as response:
+            if not (response.is_success or response.status_code in bear):
+                raise await self.refusal(response, method, hide)
+            body = await _whole(response, ANSWER_BYTES_MAX)
+        return Answer(response.status_code, body)
+
+    async def open(self, path: str, *, query: Mapping[str, str] | None = None) -> httpx2.Response:
+        """GET something long: the answer up to its headers, for the caller to read and close."""
+        return await self.begin(self.address.client, self._request("GET", path, query, None, None))
+
+    async def begin(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+        """Send ``request``; give its answer up to the headers, whatever its status."""
+        async with self._within_time(request.method):
+            return await _send(client, request)
+
+    @asynccontextmanager
+    async def sent(
+        self, client: httpx2.AsyncClient, request: httpx2.Request
+    ) -> AsyncIterator[httpx2.Response]:
+        response = await _send(client, request)
+        try:
+            yield response
+        except httpx2.HTTPError as error:
+            raise fault_of(error, request.method) from error
+        finally:
+            await response.aclose()
+
+    async def refusal(
+        self, response: httpx2.Response, method: str, hide: Collection[str] = ()
+    ) -> RemoteError:
+        """The error that an answer stands for which is no success."""
+        status = response.status_code
+        text = said(await self._refusal_body(response))
+        message = f"The remote answered {status}."
+        if text:
+            message = shown(f"The remote answered {status}: {text}", self.secrets(hide))
+        code = f"remote_http_{status}"
+        if status in _WORTH_ANOTHER_TRY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return RemoteFaulty(
+                message,
+                code=code,
+                perhaps_done=method != "GET" and status not in _WORTH_ANOTHER_TRY,
+                retry_after=asked_seconds(
+                    response.headers, datetime.now(UTC), RETRY_AFTER_SECONDS_MAX
+                ),
+            )
+        return RemoteRefused(message, code=code)
+
+    async def _refusal_body(self, response: httpx2.Response) -> bytes:
+        """The status alone will do if the rest does not come."""
+        try:
+            async with asyncio.timeout(self.patience.call_seconds):
+                return await _beginning(response, REFUSAL_BYTES_MAX)
+        except (httpx2.HTTPError, TimeoutError):
+            return b""
+
+    def secrets(self, hide: Collection[str] = ()) -> tuple[str, ...]:
+        return (*self.address.secrets, *hide)
+
+    def shown(self, text: str) -> str:
+        """What the remote said, fit for an error."""
+        return shown(text, self.address.secrets)
+
+    def request_for(self, url: httpx2.URL, *, with_credentials: bool) -> httpx2.Request:
+        """A GET of ``url`` as it stands."""
+        headers = {"user-agent": f"coatcheck/{__version__}", "accept-encoding": "identity"}
+        if with_credentials and self.address.authorization is not None:
+            headers["authorization"] = self.address.authorization
+        return self.address.client.build_request(
+            "GET", url, headers=headers, timeout=self._timeout()
+        )
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        content: bytes | None,
+        headers: Mapping[str, str] | None,
+    ) -> httpx2.Request:
+        all_headers = {
+            "user-agent": f"coatcheck/{__version__}",
+            "accept-encoding": "identity",
+            **(headers or {}),
+        }
+        if content is not None:
+            all_headers["content-type"] = "application/json"
+        if self.address.authorization is not None:
+            all_headers["authorization"] = self.address.authorization
+        base = str(self.address.url).rstrip("/")
+        return self.address.client.build_request(
+            method,
+            f"{base}{path}",
+            params=query,
+            content=content,
+            headers=all_headers,
+            timeout=self._timeout(),
+        )
+
+    def _timeout(self) -> httpx2.Timeout:
+        return httpx2.Timeout(
+            self.patience.silence_seconds, connect=self.patience.connect_seconds, pool=None
+        )
+
+    @asynccontextmanager
+    async def _within_time(self, method: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self.patience.call_seconds):
+                yield
+        except TimeoutError as error:
+            raise timed_out(self.patience.call_seconds, method) from error
+
+
+def decoded(body: bytes, kind: type[Decoded]) -> Decoded:
+    """The JSON of an answer. Raises RemoteFaulty if it is not what the remote's API has."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise garbage() from None  # which would quote the answer
+
+
+def garbage() -> RemoteFaulty:
+    return RemoteFaulty("The remote's answer makes no sense.", code="remote_garbage")
+
+
+def timed_out(seconds: float, method: str = "GET") -> RemoteFaulty:
+    return RemoteFaulty(
+        f"The remote took longer than {seconds:g} seconds to answer.",
+        code=HANGS,
+        perhaps_done=method != "GET",
+    )
+
+
+def fault_of(error: httpx2.HTTPError, method: str) -> RemoteError:
+    """What a failure of the transport means. Its own text is not shown: it may quote the answer."""
+    match error:
+        case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            return RemoteUnreachable("The remote cannot be connected to.")
+        case httpx2.LocalProtocolError() | httpx2.UnsupportedProtocol():
+            return RemoteRefused("The request cannot be sent as it is.", code="request_invalid")
+        case httpx2.TimeoutException():
+            return RemoteFaulty(
+                "The remote stopped in the middle of an answer.",
+                code=HANGS,
+                perhaps_done=method != "GET",
+            )
+        case _:
+            # Not unreachable: one that breaks every connection must come to an end as well.
+            return RemoteFaulty(
+                "The connection to the remote was lost before its answer was whole.",
+                code="remote_broke_off",
+                perhaps_done=method != "GET",
+            )
+
+
+async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+    try:
+        response = await client.send(request, stream=True)
+    except UrlForbidden as error:
+        raise RemoteRefused(str(error), code=error.code) from error
+    except httpx2.HTTPError as error:
+        raise fault_of(error, request.method) from error
+    if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
+        await response.aclose()
+        raise RemoteFaulty("The remote's answer is packed, unasked.", code="remote_garbage")
+    return response
+
+
+async def _whole(response: httpx2.Response, bytes_max: int) -> bytes:
+    body = await _beginning(response, bytes_max + 1)
+    if len(body) > bytes_max:
+        raise RemoteRefused(
+            f"The remote's answer has more than {bytes_max} bytes.", code="answer_too_large"
+        )
+    return body
+
+
+async def _beginning(response: httpx2.Response, bytes_max: int) -> bytes:
+    read = bytearray()
+    async for piece in response.aiter_raw():
+        read += piece
+        if len(read) >= bytes_max:
+            break
+    return bytes(read[:bytes_max])

@@ -1,0 +1,114 @@
+"""How a remote target is written down: JSON, one shape for each adapter.
+
+Secrets are named, never written: whoever opens a definition says what the names stand for.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from coatcheck.remotes import fal, replicate, runpod
+from coatcheck.remotes.errors import RemoteMisdefined
+from coatcheck.remotes.inputs import Marks
+from coatcheck.remotes.outputs import OutputChoice
+
+_SEGMENT: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+Url = Annotated[str, msgspec.Meta(min_length=1, max_length=2_048)]
+SecretName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,99}$")]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")]
+OwnerAndName = Annotated[str, msgspec.Meta(pattern=rf"^{_SEGMENT}/{_SEGMENT}$", max_length=200)]
+FalModel = Annotated[str, msgspec.Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT})+$", max_length=200)]
+MediaType = Annotated[str, msgspec.Meta(pattern=r"^[!-~]+/[ -~]+$", max_length=255)]
+
+
+class _Target(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="adapter", kw_only=True
+):
+    kind: Literal["remote"]
+
+
+class HttpTarget(_Target, frozen=True, tag="http", kw_only=True):
+    """A server that speaks submit-job, job-status, job-result and job-cancel below ``url``."""
+
+    url: Url
+    secret: SecretName | None = None
+    media_type: MediaType | None = None
+
+
+class ModalTarget(_Target, frozen=True, tag="modal", kw_only=True):
+    """A deployed function of Modal's."""
+
+    app: Name
+    function: Name
+    environment: Name | None = None
+    token_id_secret: SecretName | None = None
+    token_secret_secret: SecretName | None = None
+    marks: Marks = Marks()
+    output: OutputChoice = OutputChoice()
+
+
+class ReplicateTarget(_Target, frozen=True, tag="replicate", kw_only=True):
+    """One of ``version``, ``model`` (an official one) and ``deployment``."""
+
+    secret: SecretName
+    version: Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,300}$")] | None = None
+    model: OwnerAndName | None = None
+    deployment: OwnerAndName | None = None
+    url: Url = replicate.URL
+    marks: Marks = Marks()
+    output: OutputChoice = OutputChoice()
+
+
+class RunpodTarget(_Target, frozen=True, tag="runpod", kw_only=True):
+    """A queue-based serverless endpoint, by its id."""
+
+    secret: SecretName
+    endpoint: Name
+    url: Url = runpod.URL
+    marks: Marks = Marks()
+    output: OutputChoice = OutputChoice()
+
+
+class FalTarget(_Target, frozen=True, tag="fal", kw_only=True):
+    """A model of fal's, as ``owner/app`` or ``owner/app/path``."""
+
+    secret: SecretName
+    model: FalModel
+    url: Url = fal.URL
+    marks: Marks = Marks()
+    output: OutputChoice = OutputChoice()
+
+
+RemoteTarget = HttpTarget | ModalTarget | ReplicateTarget | RunpodTarget | FalTarget
+
+
+def read_definition(definition: bytes | Any) -> RemoteTarget:
+    """A definition, from JSON or what JSON decodes to. Raises RemoteMisdefined."""
+    try:
+        target: RemoteTarget
+        if isinstance(definition, bytes):
+            target = msgspec.json.decode(definition, type=RemoteTarget)
+        else:
+            target = msgspec.convert(definition, RemoteTarget)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteMisdefined(f"The remote target is not valid: {error}") from error
+    if isinstance(target, ReplicateTarget):
+        _check_one_of(version=target.version, model=target.model, deployment=target.deployment)
+    if isinstance(target, ModalTarget):
+        _check_both(target)
+    return target
+
+
+def _check_one_of(**choices: str | None) -> None:
+    if sum(choice is not None for choice in choices.values()) != 1:
+        raise RemoteMisdefined(f"The remote target needs one of {', '.join(choices)}.")
+
+
+def _check_both(target: ModalTarget) -> None:
+    if (target.token_id_secret is None) != (target.token_secret_secret is None):
+        raise RemoteMisdefined(
+            "The remote target needs both of token_id_secret and token_secret_secret, or neither."
+        )

@@ -1,0 +1,104 @@
+"""fal: a request in the queue of a model.
+
+fal makes the ids and knows no token. A request that fails is completed as well: its status has an
+``error``, or its result is answered with the error's own status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from coatcheck.remotes.asking import of_each
+from coatcheck.remotes.caller import GONE, Caller, decoded
+from coatcheck.remotes.files import Files, result_gone
+from coatcheck.remotes.inputs import Marks, check_id, marked
+from coatcheck.remotes.outputs import OutputChoice, result_of
+from coatcheck.remotes.protocol import (
+    FAILED_THERE,
+    Completed,
+    Failed,
+    Reattach,
+    RemoteResult,
+    RemoteStatus,
+    Running,
+    SpawnRequest,
+    Unknown,
+)
+from coatcheck.remotes.texts import sentence
+
+URL: Final = "https://queue.fal.run"
+_NAMESPACES: Final = frozenset({"comfy", "workflows"})
+"""What stands before the owner of such models."""
+_ALREADY_ENDED: Final = frozenset({*GONE, 400})
+"""A cancel that comes too late is answered ALREADY_COMPLETED with 400."""
+
+
+class _Spawned(msgspec.Struct):
+    request_id: str
+
+
+class _Status(msgspec.Struct):
+    status: Literal["IN_QUEUE", "IN_PROGRESS", "COMPLETED"]
+    error: Any = None
+
+
+class FalRemote:
+    """The queue of one model. Its requests are asked about without what follows the app's name."""
+
+    reattach = Reattach.NONE
+
+    def __init__(
+        self, caller: Caller, files: Files, *, model: str, marks: Marks, output: OutputChoice
+    ) -> None:
+        self._caller = caller
+        self._files = files
+        parts = [quote(part, safe="") for part in model.split("/")]
+        self._model = "/" + "/".join(parts)
+        self._app = "/" + "/".join(parts[: 3 if parts[0] in _NAMESPACES else 2])
+        self._marks = marks
+        self._output = output
+
+    async def spawn(self, request: SpawnRequest) -> str:
+        called = {} if request.callback_url is None else {"fal_webhook": request.callback_url}
+        answer = await self._caller.ask(
+            "POST",
+            self._model,
+            query=called or None,
+            content=bytes(marked(request.body, self._marks.of(request))),
+            hide=tuple(called.values()),
+        )
+        return check_id(decoded(answer.body, _Spawned).request_id)
+
+    async def find(self, token: str) -> str | None:  # noqa: ARG002 - fal knows no tokens
+        return None
+
+    async def status(self, ids: Sequence[str]) -> Mapping[str, RemoteStatus]:
+        return await of_each(ids, self._status)
+
+    async def result(self, remote_id: str) -> RemoteResult:
+        answer = await self._caller.ask("GET", self._of(remote_id), bear=GONE)
+        if answer.status in GONE:
+            raise result_gone()
+        return await result_of(decoded(answer.body, object), self._output, self._files, {})
+
+    async def cancel(self, remote_id: str) -> None:
+        await self._caller.ask("PUT", f"{self._of(remote_id)}/cancel", bear=_ALREADY_ENDED)
+
+    def _of(self, remote_id: str) -> str:
+        return f"{self._app}/requests/{quote(remote_id, safe='')}"
+
+    async def _status(self, remote_id: str) -> RemoteStatus:
+        answer = await self._caller.ask("GET", f"{self._of(remote_id)}/status", bear=GONE)
+        if answer.status in GONE:
+            return Unknown()
+        status = decoded(answer.body, _Status)
+        if status.status != "COMPLETED":
+            return Running()
+        if status.error:
+            said = sentence(status.error) or "The request failed without a reason."
+            return Failed(FAILED_THERE, self._caller.shown(said))
+        return Completed()

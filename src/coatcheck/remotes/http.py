@@ -1,0 +1,101 @@
+"""The plain HTTP protocol: submit-job, job-status, job-result, job-cancel.
+
+The one protocol that is ours, so it asks of a remote what makes a lost id harmless: the same
+``token`` is answered with the same ``job_id``, also after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from coatcheck.remotes.asking import of_each
+from coatcheck.remotes.caller import GONE, Caller, decoded
+from coatcheck.remotes.files import Files
+from coatcheck.remotes.inputs import Marks, check_id, marked
+from coatcheck.remotes.protocol import (
+    CANCELLED_THERE,
+    FAILED_THERE,
+    Completed,
+    Failed,
+    Reattach,
+    RemoteResult,
+    RemoteStatus,
+    Running,
+    SpawnRequest,
+    Unknown,
+)
+from coatcheck.remotes.texts import sentence
+
+_MARKS = Marks(token="token", callback_url="callback_url")  # noqa: S106 - the field's name
+_ENDED = frozenset({*GONE, 409})
+"""What a cancel may be answered that came too late."""
+
+
+class _Submitted(msgspec.Struct):
+    job_id: str
+
+
+class _Status(msgspec.Struct):
+    status: Literal["queued", "pending", "running", "completed", "failed", "cancelled"]
+    error: Any = None
+    progress: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+
+class HttpRemote:
+    """A server that speaks the protocol."""
+
+    reattach = Reattach.SAME_TOKEN
+
+    def __init__(self, caller: Caller, files: Files, media_type: str | None = None) -> None:
+        self._caller = caller
+        self._files = files
+        self._media_type = media_type
+
+    async def spawn(self, request: SpawnRequest) -> str:
+        answer = await self._caller.ask(
+            "POST",
+            "/submit-job",
+            content=bytes(marked(request.body, _MARKS.of(request))),
+            headers={"idempotency-key": request.token},
+            hide=_callback(request),
+        )
+        return check_id(decoded(answer.body, _Submitted).job_id, in_path=False)
+
+    async def find(self, token: str) -> str | None:  # noqa: ARG002 - spawning again finds it
+        return None
+
+    async def status(self, ids: Sequence[str]) -> Mapping[str, RemoteStatus]:
+        return await of_each(ids, self._status)
+
+    async def result(self, remote_id: str) -> RemoteResult:
+        return await self._files.answer("/job-result", {"job_id": remote_id}, self._media_type)
+
+    async def cancel(self, remote_id: str) -> None:
+        await self._caller.ask(
+            "POST", "/job-cancel", content=msgspec.json.encode({"job_id": remote_id}), bear=_ENDED
+        )
+
+    async def _status(self, remote_id: str) -> RemoteStatus:
+        answer = await self._caller.ask(
+            "GET", "/job-status", query={"job_id": remote_id}, bear=GONE
+        )
+        if answer.status in GONE:
+            return Unknown()
+        status = decoded(answer.body, _Status)
+        match status.status:
+            case "completed":
+                return Completed()
+            case "failed":
+                said = sentence(status.error) or "The remote gives no reason."
+                return Failed(FAILED_THERE, self._caller.shown(said))
+            case "cancelled":
+                return Failed(CANCELLED_THERE, "It was cancelled at the remote.")
+            case _:
+                return Running(status.progress)
+
+
+def _callback(request: SpawnRequest) -> tuple[str, ...]:
+    return () if request.callback_url is None else (request.callback_url,)

@@ -1,0 +1,280 @@
+"""Modal: a deployed function, spawned and polled with Modal's own client.
+
+The package ``modal`` is optional, and imported when the first such target is opened. Modal makes
+the ids and knows no token. Its client unpickles what a function returns or raises, which can run
+any code here: only the operator may say which functions those are (``registry.py``).
+
+``FunctionCall.get`` raises what the function raised, so an error of the function and one of the
+connection can be the same one: a TimeoutError may say "not yet", or be how the function ended.
+Where it could be either, the call's graph, which has its state, decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.encoding import encode
+from coatcheck.remotes.asking import of_each
+from coatcheck.remotes.caller import HANGS, decoded, timed_out
+from coatcheck.remotes.errors import (
+    RemoteError,
+    RemoteFaulty,
+    RemoteMisdefined,
+    RemoteRefused,
+    RemoteUnreachable,
+)
+from coatcheck.remotes.files import BINARY, Files, held, result_gone
+from coatcheck.remotes.inputs import Marks, check_id, marked
+from coatcheck.remotes.outputs import OutputChoice, result_of
+from coatcheck.remotes.patience import Patience
+from coatcheck.remotes.protocol import (
+    CANCELLED_THERE,
+    FAILED_THERE,
+    TIMED_OUT_THERE,
+    Completed,
+    Failed,
+    Reattach,
+    RemoteResult,
+    RemoteStatus,
+    Running,
+    SpawnRequest,
+    Unknown,
+)
+from coatcheck.remotes.texts import shown
+
+_REFUSALS: Final = (
+    "AlreadyExistsError",
+    "AuthError",
+    "InvalidError",
+    "NotFoundError",
+    "PermissionDeniedError",
+    "RequestSizeError",
+    "SerializationError",
+    "VersionError",
+)
+_ENDINGS: Final = ("RemoteError", "ExecutionError", "DeserializationError", "InternalFailure")
+"""How Modal says that a call ended in vain, other than by what the function raised."""
+_AWAY: Final = ("ConnectionError", "ClientClosed")
+_TRANSPORTS: Final = frozenset({"aiohttp", "grpclib", "ssl", "synchronicity"})
+"""Packages whose errors are the connection's, never the function's on purpose."""
+_LOGIN_SECONDS_MAX: Final = 15.0
+"""Modal's client tries for long by itself."""
+_PENDING: Final = "PENDING"
+_SUCCESS: Final = "SUCCESS"
+
+
+def load_modal() -> ModuleType:
+    """Modal's client. Raises RemoteMisdefined if it is not installed."""
+    try:
+        modal = importlib.import_module("modal")
+        importlib.import_module("modal.exception")
+    except ImportError as error:
+        raise RemoteMisdefined(
+            "Targets of the adapter `modal` need the Python package `modal`, which is not "
+            "installed where this process runs: install it there with `pip install modal`."
+        ) from error
+    return modal
+
+
+class ModalRemote:
+    """One deployed function. ``credentials`` are a token's id and secret; without them Modal's
+    client takes those of its configuration file or the environment."""
+
+    reattach = Reattach.NONE
+
+    def __init__(
+        self,
+        modal: ModuleType,
+        files: Files,
+        *,
+        app: str,
+        function: str,
+        environment: str | None,
+        credentials: tuple[str, str] | None,
+        marks: Marks,
+        output: OutputChoice,
+        patience: Patience,
+    ) -> None:
+        self._modal = modal
+        self._errors: Any = modal.exception
+        self._files = files
+        self._app = app
+        self._function = function
+        self._environment = environment
+        self._credentials = credentials
+        self._marks = marks
+        self._output = output
+        self._patience = patience
+        self._client: Any = None
+
+    async def spawn(self, request: SpawnRequest) -> str:
+        arguments = decoded(bytes(marked(request.body, self._marks.of(request))), object)
+        async with self._explained("spawn", request):
+            function = self._modal.Function.from_name(
+                self._app,
+                self._function,
+                environment_name=self._environment,
+                client=await self._connected(),
+            )
+            if isinstance(arguments, dict):
+                call = await function.spawn.aio(**arguments)
+            else:
+                call = await function.spawn.aio(arguments)
+        return check_id(str(call.object_id))
+
+    async def find(self, token: str) -> str | None:  # noqa: ARG002 - Modal knows no tokens
+        return None
+
+    async def status(self, ids: Sequence[str]) -> Mapping[str, RemoteStatus]:
+        return await of_each(ids, self._status)
+
+    async def result(self, remote_id: str) -> RemoteResult:
+        async with self._explained("get"):
+            call = await self._call(remote_id)
+            try:
+                value = await call.get.aio(timeout=0)
+            except (self._errors.OutputExpiredError, self._errors.NotFoundError):
+                raise result_gone() from None
+            except (self._errors.InputCancellation, TimeoutError):
+                raise _not_completed() from None
+        match value:
+            case bytes() | bytearray() | memoryview():
+                return held(bytes(value), self._output.media_type or BINARY)
+            case _:
+                return await result_of(_as_json(value), self._output, self._files, {})
+
+    async def cancel(self, remote_id: str) -> None:
+        async with self._explained("cancel"):
+            call = await self._call(remote_id)
+            try:
+                await call.cancel.aio()
+            except self._errors.NotFoundError:
+                return
+
+    async def _status(self, remote_id: str) -> RemoteStatus:
+        async with self._explained("get"):
+            return await self._outcome(await self._call(remote_id))
+
+    async def _outcome(self, call: Any) -> RemoteStatus:
+        """How the call stands, by what ``get`` raises, and by its graph if that does not tell."""
+        errors = self._errors
+        try:
+            await call.get.aio(timeout=0)
+        except errors.InputCancellation:  # no Exception: it would end the task
+            return Failed(CANCELLED_THERE, "The call was cancelled at Modal.")
+        except (errors.OutputExpiredError, errors.NotFoundError):
+            return Unknown()
+        except errors.FunctionTimeoutError:
+            return Failed(TIMED_OUT_THERE, "The function ran out of its time at Modal.")
+        except self._named(_ENDINGS) as error:
+            return self._failed(error)
+        except SystemExit as error:  # the function's: it must not end this process
+            return self._failed(error)
+        except errors.Error:
+            raise  # of Modal's own: the connection, the credentials, the service
+        except Exception as error:  # whatever the function raised
+            if not _is_ambiguous(error) or await self._has_ended(call):
+                return self._failed(error)
+            if isinstance(error, TimeoutError):
+                return Running()
+            raise
+        return Completed()
+
+    async def _has_ended(self, call: Any) -> bool:
+        """Whether Modal counts the call among those that ended without success."""
+        for entry in await call.get_call_graph.aio():
+            if getattr(entry, "function_call_id", None) == call.object_id:
+                name = getattr(entry.status, "name", _PENDING)
+                return name not in (_PENDING, _SUCCESS)
+        return False
+
+    def _failed(self, error: BaseException) -> Failed:
+        text = str(error)
+        told = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return Failed(FAILED_THERE, shown(told, self._credentials or ()))
+
+    async def _call(self, remote_id: str) -> Any:
+        client = await self._connected()
+        return await self._modal.FunctionCall.from_id.aio(remote_id, client=client)
+
+    async def _connected(self) -> Any:
+        """The client of these credentials, or of those that Modal's client finds by itself."""
+        if self._client is None:
+            client = self._modal.Client
+            seconds = min(_LOGIN_SECONDS_MAX, self._patience.call_seconds / 2)
+            try:
+                async with asyncio.timeout(seconds):
+                    if self._credentials is None:
+                        self._client = await client.from_env.aio()
+                    else:
+                        self._client = await client.from_credentials.aio(*self._credentials)
+            except TimeoutError as error:
+                raise RemoteUnreachable("Modal cannot be connected to.") from error
+        return self._client
+
+    @asynccontextmanager
+    async def _explained(
+        self, what: str, request: SpawnRequest | None = None
+    ) -> AsyncIterator[None]:
+        """Within its time, and in our own words."""
+        hidden = [*(self._credentials or ())]
+        if request is not None and request.callback_url is not None:
+            hidden.append(request.callback_url)
+        method = "GET" if what == "get" else "POST"
+        try:
+            async with asyncio.timeout(self._patience.call_seconds):
+                try:
+                    yield
+                except RemoteError:
+                    raise
+                except TimeoutError as error:  # Modal's; ours is not raised before the block ends
+                    raise RemoteFaulty("Modal took too long to answer.", code=HANGS) from error
+                except Exception as error:  # noqa: BLE001 - a function's own are of any kind
+                    # Not its cause: nobody has looked through that one's text for secrets.
+                    raise self._meaning(error, hidden, method) from None
+        except TimeoutError as error:
+            raise timed_out(self._patience.call_seconds, method) from error
+
+    def _meaning(self, error: Exception, hidden: Sequence[str], method: str) -> RemoteError:
+        text = shown(f"Modal: {type(error).__name__}: {error}", hidden)
+        if isinstance(error, self._named(_REFUSALS)):
+            return RemoteRefused(text)
+        if isinstance(error, self._named(_AWAY)):
+            return RemoteUnreachable("Modal cannot be connected to.")
+        perhaps_done = method != "GET"
+        if isinstance(error, OSError):
+            return RemoteUnreachable("Modal cannot be connected to.", perhaps_done=perhaps_done)
+        return RemoteFaulty(text, perhaps_done=perhaps_done)
+
+    def _named(self, names: Sequence[str]) -> tuple[type[Exception], ...]:
+        """Modal's errors of these names, those of them that this version of it has."""
+        found = (getattr(self._errors, name, None) for name in names)
+        return tuple(kind for kind in found if isinstance(kind, type))
+
+
+def _is_ambiguous(error: Exception) -> bool:
+    """Whether both a function and the way to it may raise this."""
+    package = type(error).__module__.partition(".")[0]
+    return isinstance(error, OSError) or package in _TRANSPORTS
+
+
+def _as_json(value: Any) -> Any:
+    """What the function returned, as JSON would have it."""
+    try:
+        return msgspec.json.decode(encode(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RemoteRefused(
+            f"The function returned {type(value).__name__}, which has no form in JSON.",
+            code="remote_result_unreadable",
+        ) from error
+
+
+def _not_completed() -> RemoteRefused:
+    return RemoteRefused("The call has no result.", code="remote_not_completed")

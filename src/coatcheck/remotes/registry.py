@@ -1,0 +1,200 @@
+"""From a target's definition to an adapter that is ready to be asked.
+
+>>> async with Remotes(guard) as remotes:
+...     remote = remotes.open(definition, secret=secrets_of(org).get)
+...     remote_id = await remote.spawn(SpawnRequest(token, body))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from ssl import SSLContext
+from types import TracebackType
+from typing import Any, Final, Self, assert_never
+
+import httpx2
+
+from coatcheck.domain.errors import UrlForbidden
+from coatcheck.egress import Guard
+from coatcheck.egress.urls import read_target
+from coatcheck.remotes.caller import Address, Caller
+from coatcheck.remotes.definitions import (
+    FalTarget,
+    HttpTarget,
+    ModalTarget,
+    ReplicateTarget,
+    RunpodTarget,
+    read_definition,
+)
+from coatcheck.remotes.errors import RemoteMisdefined
+from coatcheck.remotes.fal import FalRemote
+from coatcheck.remotes.files import Files
+from coatcheck.remotes.http import HttpRemote
+from coatcheck.remotes.modal import ModalRemote, load_modal
+from coatcheck.remotes.patience import Patience
+from coatcheck.remotes.protocol import Remote
+from coatcheck.remotes.replicate import ReplicateRemote
+from coatcheck.remotes.runpod import RunpodRemote
+
+SecretOf = Callable[[str], str | None]
+"""The value of a secret by its name; None if there is none that the target's owner may use."""
+
+_KEPT_CONNECTIONS_MAX: Final = 100
+_KEPT_SECONDS: Final = 4.0
+"""Shorter than servers keep an idle connection, so that they do not close it under a request."""
+_PREDICTIONS: Final = "/predictions"
+
+
+class Remotes:
+    """Opens targets; holds the connections of them all. A context manager.
+
+    ``tls`` is for those who check servers against certificates of their own.
+    """
+
+    def __init__(
+        self, guard: Guard, *, patience: Patience | None = None, tls: SSLContext | None = None
+    ) -> None:
+        self._patience = patience or Patience()
+        limits = httpx2.Limits(
+            max_connections=None,  # how many are asked about at once bounds them
+            max_keepalive_connections=_KEPT_CONNECTIONS_MAX,
+            keepalive_expiry=_KEPT_SECONDS,
+        )
+        self._guarded = guard.client(limits=limits, verify=tls)
+        self._trusting = httpx2.AsyncClient(
+            limits=limits,
+            verify=True if tls is None else tls,
+            trust_env=False,
+            follow_redirects=False,
+            cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._guarded.aclose()
+        await self._trusting.aclose()
+
+    def open(
+        self, definition: bytes | Any, *, secret: SecretOf, by_operator: bool = False
+    ) -> Remote:
+        """The adapter of a target. Raises RemoteMisdefined, which says what to change.
+
+        ``secret`` must know only what the definition's owner may use: a definition chooses both
+        the secret and whom it is sent to. ``by_operator``: the target is the operator's own, and
+        its URL may be called wherever it leads.
+        """
+        target = read_definition(definition)
+        match target:
+            case HttpTarget():
+                caller = self._caller(target.url, target.secret, "Bearer", secret, by_operator)
+                return HttpRemote(caller, self._files(caller), target.media_type)
+            case ReplicateTarget():
+                caller = self._caller(target.url, target.secret, "Bearer", secret, by_operator)
+                return ReplicateRemote(
+                    caller,
+                    self._files(caller),
+                    path=_predictions_of(target),
+                    version=target.version,
+                    marks=target.marks,
+                    output=target.output,
+                )
+            case RunpodTarget():
+                caller = self._caller(target.url, target.secret, "Bearer", secret, by_operator)
+                return RunpodRemote(
+                    caller,
+                    self._files(caller),
+                    endpoint=target.endpoint,
+                    marks=target.marks,
+                    output=target.output,
+                )
+            case FalTarget():
+                caller = self._caller(target.url, target.secret, "Key", secret, by_operator)
+                return FalRemote(
+                    caller,
+                    self._files(caller),
+                    model=target.model,
+                    marks=target.marks,
+                    output=target.output,
+                )
+            case ModalTarget():
+                if not by_operator:
+                    raise RemoteMisdefined(
+                        "Targets of the adapter `modal` are the operator's to define: what such a "
+                        "function returns is unpickled here, and could run any code."
+                    )
+                return self._modal(target, secret)
+            case _:
+                assert_never(target)
+
+    def _modal(self, target: ModalTarget, secret: SecretOf) -> Remote:
+        credentials = None
+        if target.token_id_secret is not None and target.token_secret_secret is not None:
+            credentials = (
+                _value(target.token_id_secret, secret),
+                _value(target.token_secret_secret, secret),
+            )
+        # What a function returns may name a file; it is of no server that we know.
+        nowhere = Address(httpx2.URL("https://modal.invalid"), self._guarded, None, ())
+        return ModalRemote(
+            load_modal(),
+            self._files(Caller(nowhere, self._patience)),
+            app=target.app,
+            function=target.function,
+            environment=target.environment,
+            credentials=credentials,
+            marks=target.marks,
+            output=target.output,
+            patience=self._patience,
+        )
+
+    def _caller(
+        self, url: str, name: str | None, scheme: str, secret: SecretOf, by_operator: bool
+    ) -> Caller:
+        value = None if name is None else _value(name, secret)
+        address = Address(
+            _read_url(url),
+            self._trusting if by_operator else self._guarded,
+            None if value is None else f"{scheme} {value}",
+            () if value is None else (value,),
+        )
+        return Caller(address, self._patience)
+
+    def _files(self, caller: Caller) -> Files:
+        return Files(caller, self._guarded)
+
+
+def _predictions_of(target: ReplicateTarget) -> str:
+    if target.model is not None:
+        return f"/models/{target.model}{_PREDICTIONS}"
+    if target.deployment is not None:
+        return f"/deployments/{target.deployment}{_PREDICTIONS}"
+    return _PREDICTIONS
+
+
+def _value(name: str, secret: SecretOf) -> str:
+    value = secret(name)
+    if not value:
+        raise RemoteMisdefined(f"There is no secret {name!r} that the remote target may use.")
+    if not (value.isascii() and value.isprintable()) or " " in value:
+        raise RemoteMisdefined(f"The secret {name!r} has a character that no header can carry.")
+    return value
+
+
+def _read_url(url: str) -> httpx2.URL:
+    """How it is spelt; where it leads is the guard's to judge, when it is called."""
+    try:
+        read_target(url)
+    except UrlForbidden as error:
+        raise RemoteMisdefined(f"The remote target's url: {error}") from error
+    parsed = httpx2.URL(url)
+    if parsed.query:
+        raise RemoteMisdefined("The remote target's url must have no query.")
+    return parsed

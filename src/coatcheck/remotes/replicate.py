@@ -1,0 +1,176 @@
+"""Replicate: predictions of a version, an official model, or a deployment.
+
+Replicate makes the ids and knows no token. If the model has an input to put the token in
+(``marks.token``), a lost prediction is found among the latest ones by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+from urllib.parse import parse_qs, quote, urlsplit
+
+import msgspec
+
+from coatcheck.remotes.asking import of_each
+from coatcheck.remotes.caller import GONE, Caller, decoded, garbage
+from coatcheck.remotes.errors import RemoteRefused
+from coatcheck.remotes.files import Files, result_gone
+from coatcheck.remotes.inputs import Marks, check_id, marked
+from coatcheck.remotes.outputs import OutputChoice, result_of, seconds
+from coatcheck.remotes.protocol import (
+    CANCELLED_THERE,
+    FAILED_THERE,
+    Completed,
+    Failed,
+    Reattach,
+    RemoteResult,
+    RemoteStatus,
+    Running,
+    SpawnRequest,
+    Unknown,
+)
+from coatcheck.remotes.texts import sentence
+
+URL: Final = "https://api.replicate.com/v1"
+FOUND_PAGES_MAX: Final = 10
+"""Of some 100 predictions each: an id is lost in the last minutes, or not at all."""
+
+
+class _Metrics(msgspec.Struct):
+    predict_time: float | None = None
+
+
+class _Prediction(msgspec.Struct):
+    id: str
+    status: Literal["starting", "processing", "succeeded", "failed", "canceled", "aborted"]
+    output: Any = None
+    error: Any = None
+    metrics: _Metrics | None = None
+    data_removed: bool = False
+
+
+class _State(msgspec.Struct):
+    """A prediction without its output: what a poll needs."""
+
+    status: Literal["starting", "processing", "succeeded", "failed", "canceled", "aborted"]
+    error: Any = None
+
+
+class _Spawned(msgspec.Struct):
+    id: str
+
+
+class _Listed(msgspec.Struct):
+    id: str
+    input: Any = None
+
+
+class _Page(msgspec.Struct):
+    results: list[_Listed]
+    next: str | None = None
+
+
+class ReplicateRemote:
+    """Predictions of one model. ``path`` is where they are created, ``version`` which is meant if
+    the path does not say it."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        files: Files,
+        *,
+        path: str,
+        version: str | None,
+        marks: Marks,
+        output: OutputChoice,
+    ) -> None:
+        self._caller = caller
+        self._files = files
+        self._path = path
+        self._version = version
+        self._marks = marks
+        self._output = output
+
+    @property
+    def reattach(self) -> Reattach:
+        return Reattach.NONE if self._marks.token is None else Reattach.FIND
+
+    async def spawn(self, request: SpawnRequest) -> str:
+        prediction: dict[str, Any] = {"input": marked(request.body, self._marks.of(request))}
+        if self._version is not None:
+            prediction["version"] = self._version
+        if request.callback_url is not None:
+            prediction["webhook"] = request.callback_url
+            prediction["webhook_events_filter"] = ["completed"]
+        answer = await self._caller.ask(
+            "POST",
+            self._path,
+            content=msgspec.json.encode(prediction),
+            hide=() if request.callback_url is None else (request.callback_url,),
+        )
+        return check_id(decoded(answer.body, _Spawned).id)
+
+    async def find(self, token: str) -> str | None:
+        if self._marks.token is None:
+            return None
+        query: dict[str, str] | None = None
+        for _ in range(FOUND_PAGES_MAX):
+            page = decoded((await self._caller.ask("GET", "/predictions", query=query)).body, _Page)
+            for listed in page.results:
+                if isinstance(listed.input, dict) and listed.input.get(self._marks.token) == token:
+                    return check_id(listed.id)
+            cursor = _cursor(page.next)
+            if cursor is None:
+                return None
+            query = {"cursor": cursor}
+        return None
+
+    async def status(self, ids: Sequence[str]) -> Mapping[str, RemoteStatus]:
+        return await of_each(ids, self._status)
+
+    async def result(self, remote_id: str) -> RemoteResult:
+        answer = await self._caller.ask("GET", _of(remote_id), bear=GONE)
+        if answer.status in GONE:
+            raise result_gone()
+        prediction = decoded(answer.body, _Prediction)
+        if prediction.data_removed:
+            raise result_gone()
+        if prediction.status != "succeeded":
+            raise RemoteRefused("The prediction has no result.", code="remote_not_completed")
+        took = seconds(prediction.metrics.predict_time if prediction.metrics else None)
+        return await result_of(prediction.output, self._output, self._files, took)
+
+    async def cancel(self, remote_id: str) -> None:
+        await self._caller.ask("POST", f"{_of(remote_id)}/cancel", bear=GONE)
+
+    async def _status(self, remote_id: str) -> RemoteStatus:
+        answer = await self._caller.ask("GET", _of(remote_id), bear=GONE)
+        if answer.status in GONE:
+            return Unknown()
+        prediction = decoded(answer.body, _State)
+        match prediction.status:
+            case "starting" | "processing":
+                return Running()
+            case "succeeded":
+                return Completed()
+            case "failed":
+                said = sentence(prediction.error) or "The prediction failed without a reason."
+                return Failed(FAILED_THERE, self._caller.shown(said))
+            case "canceled" | "aborted":
+                return Failed(CANCELLED_THERE, "The prediction was cancelled at Replicate.")
+
+
+def _of(remote_id: str) -> str:
+    return f"/predictions/{quote(remote_id, safe='')}"
+
+
+def _cursor(following: str | None) -> str | None:
+    """The cursor of the next page. Only that: its URL would be sent our credentials."""
+    if following is None:
+        return None
+    try:
+        cursors = parse_qs(urlsplit(following).query).get("cursor", [])
+    except ValueError as error:
+        raise garbage() from error
+    return cursors[0] if cursors else None

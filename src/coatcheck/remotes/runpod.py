@@ -1,0 +1,123 @@
+"""RunPod serverless: a queue-based endpoint's /run, /status and /cancel.
+
+RunPod makes the ids, knows no token, lists nothing, and forgets a job half an hour after its end.
+A job's output comes with its status; what is too long for that, handlers put elsewhere and name
+by its URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from coatcheck.remotes.asking import of_each
+from coatcheck.remotes.caller import GONE, Caller, decoded
+from coatcheck.remotes.errors import RemoteRefused
+from coatcheck.remotes.files import Files, result_gone
+from coatcheck.remotes.inputs import Marks, check_id, marked
+from coatcheck.remotes.outputs import OutputChoice, result_of, seconds
+from coatcheck.remotes.protocol import (
+    CANCELLED_THERE,
+    FAILED_THERE,
+    TIMED_OUT_THERE,
+    Completed,
+    Failed,
+    Reattach,
+    RemoteResult,
+    RemoteStatus,
+    Running,
+    SpawnRequest,
+    Unknown,
+)
+from coatcheck.remotes.texts import sentence
+
+URL: Final = "https://api.runpod.ai/v2"
+_MILLISECOND: Final = 0.001
+_StatusWord = Literal[
+    "IN_QUEUE", "IN_PROGRESS", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT"
+]
+
+
+class _Spawned(msgspec.Struct):
+    id: str
+
+
+class _State(msgspec.Struct):
+    status: _StatusWord
+    error: Any = None
+
+
+class _Job(msgspec.Struct):
+    status: _StatusWord
+    output: Any = None
+    executionTime: float | None = None  # noqa: N815 - RunPod's word
+
+
+class RunpodRemote:
+    """One endpoint of RunPod's."""
+
+    reattach = Reattach.NONE
+
+    def __init__(
+        self, caller: Caller, files: Files, *, endpoint: str, marks: Marks, output: OutputChoice
+    ) -> None:
+        self._caller = caller
+        self._files = files
+        self._endpoint = quote(endpoint, safe="")
+        self._marks = marks
+        self._output = output
+
+    async def spawn(self, request: SpawnRequest) -> str:
+        job: dict[str, Any] = {"input": marked(request.body, self._marks.of(request))}
+        if request.callback_url is not None:
+            job["webhook"] = request.callback_url
+        answer = await self._caller.ask(
+            "POST",
+            f"/{self._endpoint}/run",
+            content=msgspec.json.encode(job),
+            hide=() if request.callback_url is None else (request.callback_url,),
+        )
+        return check_id(decoded(answer.body, _Spawned).id)
+
+    async def find(self, token: str) -> str | None:  # noqa: ARG002 - RunPod lists no jobs
+        return None
+
+    async def status(self, ids: Sequence[str]) -> Mapping[str, RemoteStatus]:
+        return await of_each(ids, self._status)
+
+    async def result(self, remote_id: str) -> RemoteResult:
+        answer = await self._caller.ask("GET", self._of("status", remote_id), bear=GONE)
+        if answer.status in GONE:
+            raise result_gone()
+        job = decoded(answer.body, _Job)
+        if job.status != "COMPLETED":
+            raise RemoteRefused("The job has no result.", code="remote_not_completed")
+        took = seconds(job.executionTime, _MILLISECOND)
+        return await result_of(job.output, self._output, self._files, took)
+
+    async def cancel(self, remote_id: str) -> None:
+        await self._caller.ask("POST", self._of("cancel", remote_id), bear=GONE)
+
+    def _of(self, operation: str, remote_id: str) -> str:
+        return f"/{self._endpoint}/{operation}/{quote(remote_id, safe='')}"
+
+    async def _status(self, remote_id: str) -> RemoteStatus:
+        answer = await self._caller.ask("GET", self._of("status", remote_id), bear=GONE)
+        if answer.status in GONE:
+            return Unknown()
+        job = decoded(answer.body, _State)
+        match job.status:
+            case "IN_QUEUE" | "IN_PROGRESS" | "RUNNING":
+                return Running()
+            case "COMPLETED":
+                return Completed()
+            case "FAILED":
+                said = sentence(job.error) or "The job failed without a reason."
+                return Failed(FAILED_THERE, self._caller.shown(said))
+            case "CANCELLED":
+                return Failed(CANCELLED_THERE, "The job was cancelled at RunPod.")
+            case "TIMED_OUT":
+                return Failed(TIMED_OUT_THERE, "The job ran out of its time at RunPod.")
