@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import shutil
+import struct
 import subprocess
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -192,6 +193,11 @@ CASES: Sequence[Good] = (
         "a folder deflated by Java", Part(b"a.py"), Part(b"b/", b"", **_FOLDER), Part(b"b/c.py")
     ),  # type: ignore[arg-type]
     _forged("an extra field", Part(b"a.py", local_extra=extra_field(0xCAFE, b"")), Part(b"b/c.py")),
+    _forged(
+        "sizes in the local header and in its ZIP64 field",
+        Part(b"a.py", method=0, local_extra=extra_field(1, struct.pack("<QQ", 15, 15))),
+        Part(b"b/c.py"),
+    ),
     _forged("ZIP64 end records", Part(b"a.py"), Part(b"b/c.py"), end64=End64()),
     _forged(
         "ZIP64 end records alone count",

@@ -685,6 +685,12 @@ def _zip64() -> list[Hostile]:
             "reader",
         ),
         _one(
+            "zip64: two sizes in the local header",
+            "zip64_inconsistent",
+            Part(b"a", local_extra=extra_field(1, struct.pack("<QQ", 1, 2))),
+            "reader",
+        ),
+        _one(
             "zip64: half in the local header",
             "zip64_inconsistent",
             Part(b"a", local_unpacked_size=MAX32, local_extra=large),

@@ -51,13 +51,16 @@ def data_at(window: Window, entry: Entry) -> int:
 
 
 def _large(entry: Entry, zip64: bytes, unpacked: int, packed: int) -> tuple[int, int]:
-    """Both sizes: a local header has both in its ZIP64 field, or none."""
-    if len(zip64) != _SIZES_64.size or (unpacked, packed) != (_MAX32, _MAX32):
+    """Both sizes: a local header has both in its ZIP64 field, or none.
+
+    Python's zipfile, before 3.11.4, wrote small ones into the header as well.
+    """
+    large = _SIZES_64.unpack(zip64) if len(zip64) == _SIZES_64.size else None
+    if large is None or (unpacked, packed) not in {(_MAX32, _MAX32), large}:
         raise rejected(
             Reason.ZIP64_INCONSISTENT, f"{entry} has a ZIP64 extra field that does not fit."
         )
-    unpacked, packed = _SIZES_64.unpack(zip64)
-    return unpacked, packed
+    return large
 
 
 def _check_rest(window: Window, entry: Entry, ended_at: int) -> None:

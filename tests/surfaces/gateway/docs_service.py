@@ -136,6 +136,17 @@ async def advance(job: Job, gate: str) -> None:
     job.check_cancelled()
 
 
+@docs.post("/linger")
+async def linger(job: Job, gate: str) -> None:
+    """Shows progress when the test opens the gate, and once cancelled ends when it may."""
+    gates.begun[gate].set()
+    await gates.opened[gate].wait()
+    await job.progress(0.5, "half of it")
+    await job.wait_cancelled()
+    await gates.opened[f"{gate}: end"].wait()
+    job.check_cancelled()
+
+
 @docs.post("/slow")
 async def slow(job: Job) -> None:
     while True:
