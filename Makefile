@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev azurite corpus up test lint format types imports check lock bench clean
+.PHONY: help setup setup-dev azurite corpus up tts-remote test lint format types imports check lock bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ corpus: .corpus/.fetched ## fetch the real packages that the tests run on into .
 
 up: setup ## start everything on an embedded PostgreSQL; ARGS="--data DIR --port N [module:service ...]"
 	@$(BIN)/coatcheck up $(ARGS)
+
+tts-remote: $(VENV)/.tts ## start a remote that speaks; ARGS="--port N --folder DIR"
+	@$(BIN)/python -m examples.tts_remote $(ARGS)
 
 test: setup-dev azurite corpus ## run the tests; ARGS="-k name" to choose
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS)
@@ -60,7 +63,8 @@ lock: setup-dev ## compile requirements/*.in again, to the newest versions
 	  --python-version 3.11 --generate-hashes --no-emit-index-url" && \
 	$$compile runtime.in -o runtime.txt && \
 	$$compile build.in -c runtime.txt -o build.txt && \
-	$$compile dev.in -c runtime.txt -c build.txt -o dev.txt && \
+	$$compile tts.in -c runtime.txt -o tts.txt && \
+	$$compile dev.in -c runtime.txt -c build.txt -c tts.txt -o dev.txt && \
 	$$compile bench.in -o bench.txt
 
 clean: ## remove .venv and caches; the data in .coatcheck stays
@@ -69,7 +73,7 @@ clean: ## remove .venv and caches; the data in .coatcheck stays
 
 # A .venv that was copied or moved here, or whose interpreter is gone, is made again.
 ifneq ($(shell test -x $(BIN)/python && cat $(VENV)/.python 2>/dev/null),$(CURDIR))
-$(shell rm -f $(VENV)/.python $(VENV)/.runtime $(VENV)/.dev)
+$(shell rm -f $(VENV)/.python $(VENV)/.runtime $(VENV)/.tts $(VENV)/.dev)
 endif
 
 # A stamp per set: nothing is done again until its list, or the project's own description, changes.
@@ -77,6 +81,11 @@ $(VENV)/.runtime: requirements/runtime.txt requirements/build.txt pyproject.toml
 	$(call say,installing the runtime from requirements/runtime.txt)
 	@$(BIN)/pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/build.txt
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.tts: requirements/tts.txt $(VENV)/.runtime
+	$(call say,installing espeak-ng from requirements/tts.txt)
+	@$(BIN)/pip install --quiet --require-hashes -r requirements/tts.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime

@@ -22,6 +22,8 @@ from bench.postgres import Postgres
 from bench.processes import Processes
 from bench.progress_lines import ProgressLines
 from bench.redis_server import RedisServer
+from bench.remote import amounts as remote_amounts
+from bench.remote.report import remote_tables, write_remote
 from bench.report import figure_table, markdown
 from bench.results import Results
 from bench.rounds import Rounds
@@ -29,7 +31,7 @@ from bench.sizes import FULL, QUICK
 from bench.stores import Stores
 from bench.targets import OURS
 
-OURS_ALONE = {Scenario.HTTP, Scenario.BATCHES, Scenario.LLM}
+OURS_ALONE = {Scenario.HTTP, Scenario.BATCHES, Scenario.LLM, Scenario.REMOTE}
 WRK_MISSING = "wrk is not installed and could not be"
 REDIS_MISSING = "redis-server is not installed and could not be"
 
@@ -62,6 +64,7 @@ async def run(options: Options, folder: Path) -> Results:
             QUICK if options.quick else FULL,
             _amounts(options),
             _chats(options),
+            _calls(options),
             Stores(postgres, redis),
             processes,
             folder,
@@ -89,6 +92,10 @@ def _amounts(options: Options) -> amounts.Amounts:
 
 def _chats(options: Options) -> llm_amounts.Amounts:
     return llm_amounts.QUICK if options.quick else llm_amounts.FULL
+
+
+def _calls(options: Options) -> remote_amounts.Amounts:
+    return remote_amounts.QUICK if options.quick else remote_amounts.FULL
 
 
 def _concerned(options: Options) -> tuple[Contender, ...]:
@@ -122,18 +129,19 @@ async def _redis_line(redis: RedisServer | None) -> str | None:
     return f"{await redis.version()}, unix socket, {settings}"
 
 
-def write(
-    results: Results, output: Path, tasks: amounts.Amounts, chats: llm_amounts.Amounts
-) -> list[str]:
+def write(results: Results, output: Path, options: Options) -> list[str]:
     """Writes the report's files, as far as there is something to report; their names."""
     output.mkdir(parents=True, exist_ok=True)
     written = []
     if results.batches:
-        write_batches(output, results, tasks)
+        write_batches(output, results, _amounts(options))
         written += ["batches.md", "batches.json"]
     if results.llm:
-        write_llm(output, results, chats)
+        write_llm(output, results, _chats(options))
         written += ["llm.md", "llm.json"]
+    if results.remote:
+        write_remote(output, results, _calls(options))
+        written += ["remote.md", "remote.json"]
     if results.rounds or results.http:
         _write_latest(results, output)
         written += ["latest.md", "latest.json", "latest.png"]
@@ -170,10 +178,15 @@ def main() -> int:
     finally:
         shutil.rmtree(folder)
     contenders = [contender for contender in CONTENDERS if contender.name in results.rounds]
-    tables = [figure_table(results, contenders), batches_tables(results), llm_tables(results)]
+    tables = [
+        figure_table(results, contenders),
+        batches_tables(results),
+        llm_tables(results),
+        remote_tables(results),
+    ]
     print("\n\n".join(each for each in tables if each))
     if options.output is not None:
-        written = write(results, options.output, _amounts(options), _chats(options))
+        written = write(results, options.output, options)
         print(f"\nwritten to {options.output}: {', '.join(written) or 'nothing'}")
     return 1 if results.failures else 0
 

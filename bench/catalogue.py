@@ -16,6 +16,7 @@ class Scenario(StrEnum):
     HTTP = "http"
     BATCHES = "batches"
     LLM = "llm"
+    REMOTE = "remote"
 
 
 @dataclass(frozen=True)

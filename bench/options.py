@@ -55,8 +55,9 @@ def parse(arguments: Sequence[str]) -> Options:
     scenarios = tuple(
         Scenario(name) for name in _chosen(parser, "--scenarios", chosen.scenarios, list(Scenario))
     )
-    # The batches alone, or the llm scenario, are whole: they have reports of their own.
-    is_whole = set(scenarios) in (set(Scenario), {Scenario.BATCHES}, {Scenario.LLM})
+    # These alone are whole: they have reports of their own.
+    alone = (Scenario.BATCHES, Scenario.LLM, Scenario.REMOTE)
+    is_whole = set(scenarios) in (set(Scenario), *({each} for each in alone))
     partial = chosen.quick or chosen.only is not None or not is_whole
     return Options(
         rounds=rounds,

@@ -25,6 +25,9 @@ from bench.llm.scenario import LlmRound
 from bench.measure import percentile
 from bench.processes import ChildEndedError, Processes
 from bench.progress_lines import ProgressLines
+from bench.remote import amounts as remote_amounts
+from bench.remote.figures import RemoteFigure
+from bench.remote.scenario import RemoteRound
 from bench.results import Results
 from bench.scenarios.bulk import enqueue_bulk
 from bench.scenarios.claim_history import claim_history
@@ -56,6 +59,7 @@ class Rounds:
         sizes: Sizes,
         amounts: Amounts,
         chats: llm_amounts.Amounts,
+        calls: remote_amounts.Amounts,
         stores: Stores,
         processes: Processes,
         folder: Path,
@@ -66,6 +70,7 @@ class Rounds:
         self._sizes = sizes
         self._amounts = amounts
         self._chats = chats
+        self._calls = calls
         self._stores = stores
         self._processes = processes
         self._folder = folder
@@ -99,6 +104,9 @@ class Rounds:
                     continue
                 if scenario is Scenario.LLM:
                     await self._llm()
+                    continue
+                if scenario is Scenario.REMOTE:
+                    await self._remote()
                     continue
                 for contender in order:
                     clients[contender.name] = await self._turn(scenario, clients[contender.name])
@@ -153,6 +161,25 @@ class Rounds:
 
     def _add_llm(self, figure: LlmFigure, value: float) -> None:
         self.results.llm[figure].append(value)
+        self._lines.note(f"    {figure}: {value:,.1f}")
+
+    async def _remote(self) -> None:
+        if not any(contender.name == OURS for contender in self._contenders):
+            return
+        try:
+            await RemoteRound(
+                self._stores.postgres,
+                self._processes,
+                self._folder,
+                self._calls,
+                self._add_remote,
+            ).run()
+        except (*CONTENDER_FAULTS, NotServedError) as fault:
+            self.results.failures["remote"].append(str(fault))
+            self._lines.fault("remote", Scenario.REMOTE, fault)
+
+    def _add_remote(self, figure: RemoteFigure, value: float) -> None:
+        self.results.remote[figure].append(value)
         self._lines.note(f"    {figure}: {value:,.1f}")
 
     async def _turn(self, scenario: Scenario, client: ClientProcess) -> ClientProcess:

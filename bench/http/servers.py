@@ -97,6 +97,17 @@ async def control_plane(
         await processes.stop(child)
 
 
+async def admin_key(plane: ControlPlane, processes: Processes) -> str:
+    """A key that may register services."""
+    made = await _command(
+        processes,
+        ["keys", "create", "--org", ORG, "--user", "bench", "--scope", "admin", "--json"],
+        plane.environment,
+    )
+    key: str = json.loads(made)["key"]
+    return key
+
+
 @asynccontextmanager
 async def worker(
     plane: ControlPlane,

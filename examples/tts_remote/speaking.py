@@ -28,7 +28,9 @@ class _Said(msgspec.Struct):
 class Speaker:
     def __init__(self, tuning: Tuning) -> None:
         if util.find_spec("espeakng_loader") is None:
-            raise NotInstalled("speaking needs espeak-ng: pip install espeakng-loader")
+            raise NotInstalled(
+                "speaking needs espeak-ng: run `make tts-remote`, or pip install espeakng-loader"
+            )
         import espeakng_loader  # type: ignore[import-untyped]
 
         self._library = espeakng_loader.get_library_path()

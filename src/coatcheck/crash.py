@@ -64,6 +64,17 @@ CRASH_POINTS: Final = frozenset(
         "llm.chunk_stored",
         "llm.answered",
         "llm.stream_sent",
+        "remote.begun",
+        "remote.spawned",
+        "remote.parked_not_committed",
+        "remote.parked",
+        "remote.finalizing_not_committed",
+        "remote.finalizing",
+        "remote.kept",
+        "remote.completed_not_committed",
+        "remote.completed",
+        "remote.cancelled",
+        "remote.settled",
     }
 )
 """Every point there is. The sweep in tests/e2e kills at each of them."""

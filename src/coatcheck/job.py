@@ -23,7 +23,7 @@ from uuid import UUID
 import msgspec
 
 from coatcheck.domain import ids
-from coatcheck.domain.errors import FailJob, JobCancelled, RetryLater
+from coatcheck.domain.errors import FailJob, JobCancelled, JobParked, RetryLater
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import (
     ARTIFACT_BYTES_MAX,
@@ -36,6 +36,8 @@ from coatcheck.encoding import encode
 
 if TYPE_CHECKING:
     import asyncio
+
+    from coatcheck.domain.remote_work import RemoteWork
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LOG_LEVELS: Final[tuple[LogLevel, ...]] = ("debug", "info", "warning", "error")
@@ -148,6 +150,7 @@ class Job:
     __slots__ = (
         "_cancel_event",
         "_cancel_requested",
+        "_hand_over",
         "_id",
         "_on_started",
         "_reporter",
@@ -184,6 +187,7 @@ class Job:
         self._reporter = reporter
         self._id: str | None = None
         self._on_started: Callable[[], None] | None = None
+        self._hand_over: Callable[[RemoteWork], Awaitable[None]] | None = None
         self._cancel_requested = False
         self._cancel_event: asyncio.Event | None = None
 
@@ -269,6 +273,16 @@ class Job:
         """Stop here and fail for good, without retries. The caller sees ``code`` and ``reason``."""
         raise FailJob(reason, code=code)
 
+    async def hand_over(self, work: RemoteWork) -> NoReturn:
+        """Have the work done by a remote, and stop here: for handlers of Coatcheck's own.
+
+        The job stays ``processing`` without a worker until the remote is done.
+        """
+        if self._hand_over is None:
+            raise RuntimeError("this worker hands nothing over")
+        await self._hand_over(work)
+        raise JobParked
+
     # Whether the handler should stop
 
     @property
@@ -308,6 +322,10 @@ class Job:
     def tell_start(self, on_started: Callable[[], None]) -> None:
         """For the worker, on its event loop: what to call when the handler says it has begun."""
         self._on_started = on_started
+
+    def hand_over_through(self, hand_over: Callable[[RemoteWork], Awaitable[None]]) -> None:
+        """For the worker: how work is handed over to a remote."""
+        self._hand_over = hand_over
 
     def report_through(self, reporter: Reporter) -> None:
         """For the worker: from now on reports go there."""

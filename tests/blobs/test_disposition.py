@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.blobs.disposition import attachment
+from coatcheck.blobs.disposition import attachment, with_extension
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,22 @@ from coatcheck.blobs.disposition import attachment
 )
 def test_a_download_has_its_name(name: str | None, header: str) -> None:
     assert attachment(name) == header
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type", "called"),
+    [
+        ("remote-result", "audio/wav", "remote-result.wav"),
+        ("remote-result", "Application/JSON; charset=utf-8", "remote-result.json"),
+        ("remote-result", "application/octet-stream", "remote-result"),
+        ("remote-result", None, "remote-result"),
+        ("plan.v2", "image/svg+xml", "plan.v2"),
+    ],
+)
+def test_a_name_without_an_extension_gets_that_of_its_type(
+    name: str, media_type: str | None, called: str
+) -> None:
+    assert with_extension(name, media_type) == called
 
 
 @given(st.text(st.characters()))

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import (
     artifact_key,
     artifacts_of,
     export_key,
     export_of,
     exports_of,
+    generation_key,
     input_key,
     input_of_piece,
     inputs_of,
@@ -13,11 +15,12 @@ from coatcheck.blobs.keys import (
     list_key,
     list_of_piece,
     lists_of,
+    reference_key,
     upload_key,
     upload_of,
     uploads_of,
 )
-from coatcheck.domain.ids import new_id
+from coatcheck.domain.ids import new_id, to_text
 
 
 def test_a_key_names_its_deployment_and_its_job() -> None:
@@ -77,3 +80,24 @@ def test_an_export_names_itself_and_every_attempt_has_a_key_of_its_own() -> None
     assert export_of(key) == export
     assert export_of("exports/a/b/c/d") is None
     assert export_of(f"{input_key(deployment, export)}/00000") is None
+
+
+def test_what_is_a_users_own_is_where_they_would_look_for_it() -> None:
+    made = new_id()
+    assert generation_key("alice", made) == f"generations/alice/{to_text(made)}.wav"
+    assert reference_key("alice", made) == f"references/alice/{to_text(made)}/reference.wav"
+    assert generation_key("a@b.example", made).split("/")[1] == "a@b.example"
+
+
+async def test_no_users_name_leads_out_of_its_folder_or_into_anothers(
+    container: BlobContainer,
+) -> None:
+    users = ["..", ".", "%2E%2E", "a/b", "a%2Fb", "A", "a", "#1", "\\", "~x", "%" * 255, "/" * 255]
+    made = new_id()
+    keys = [generation_key(user, made) for user in users]
+    assert len({key.lower() for key in keys}) == len(users) - 1  # of A and a, folders may make one
+    assert all(len(key.split("/")) == 3 and len(key) < 300 for key in keys)
+    for user, key in zip(users, keys, strict=True):
+        await container.put(key, user.encode())
+    for user, key in zip(users, keys, strict=True):
+        assert await container.get(key) == user.encode()

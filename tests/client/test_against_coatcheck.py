@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
 from coatcheck import Job, Service
@@ -19,6 +21,7 @@ from coatcheck.client import (
     NotFoundError,
     PermissionDeniedError,
     RateLimitedError,
+    UnexpectedAnswer,
     WaitTimeout,
 )
 from coatcheck.client._async import client as async_client
@@ -29,6 +32,7 @@ from tests.client.cutting_proxy import CuttingProxy
 from tests.client.flavours import Flavour
 from tests.surfaces.house import House
 
+DRAWING = b"<svg/>" * 100_000
 CHUNKS = ["one", {"two": [2]}, b"\x00\xff", "four", "five", 6]
 
 
@@ -63,6 +67,11 @@ class Desk:
         @self.service.post("/fail")
         async def fail(job: Job) -> None:
             job.fail("there is no such mailbox", code="no_mailbox")
+
+        @self.service.post("/draw")
+        async def draw(job: Job) -> None:
+            await job.attach("plan.svg", DRAWING, media_type="image/svg+xml")
+            await job.attach("empty", b"")
 
         @self.service.post("/tell")
         async def tell(job: Job) -> int:
@@ -102,6 +111,26 @@ async def test_work_goes_in_and_its_result_comes_out(client: Flavour, desk: Desk
     again = await client.get(job.id, service="desk")
     assert (again.result, again.etag) == (job.result, job.etag)
     assert again.urls == job.urls
+
+
+async def test_the_files_of_a_job_are_listed_and_downloaded(
+    client: Flavour, desk: Desk, tmp_path: Path
+) -> None:
+    job = await client.submit("desk", "draw", wait=60)
+    empty, plan = await client.do(job.artifacts)
+    assert (plan.name, plan.media_type, plan.bytes) == ("plan.svg", "image/svg+xml", len(DRAWING))
+    assert plan.url == f"{urlsplit(job.urls.poll).path}/artifacts/plan.svg"
+    assert plan.created_at <= plan.signed_url_expires_at <= plan.expires_at
+    assert await client.download(plan, tmp_path / "copy.svg") == tmp_path / "copy.svg"
+    assert (tmp_path / "copy.svg").read_bytes() == DRAWING
+    assert (await client.download(empty, str(tmp_path / "empty"))).read_bytes() == b""
+    by_id = await client.artifacts(job.id, service="desk")
+    assert [each.sha256 for each in by_id] == [empty.sha256, plan.sha256]
+    wrong = msgspec.structs.replace(plan, sha256=empty.sha256)
+    with pytest.raises(UnexpectedAnswer, match="checksum"):
+        await client.download(wrong, tmp_path / "wrong")
+    assert {path.name for path in tmp_path.iterdir()} >= {"copy.svg", "empty"}
+    assert not [path for path in tmp_path.iterdir() if "wrong" in path.name], "nothing is left"
 
 
 async def test_a_submission_can_wait_for_the_end(client: Flavour, desk: Desk) -> None:

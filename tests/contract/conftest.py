@@ -25,7 +25,11 @@ async def models() -> AsyncIterator[OllamaUpstream]:
 async def house(dsn: str, tmp_path: Path, models: OllamaUpstream) -> AsyncIterator[House]:
     """A deployment that serves every route that there is: with billing on, Stripe's as well."""
     async with House(
-        dsn, tmp_path, stripe_webhook_secret=STRIPE_SECRET, llm_url=models.url
+        dsn,
+        tmp_path,
+        stripe_webhook_secret=STRIPE_SECRET,
+        llm_url=models.url,
+        speech_remote_url=models.url,  # which refuses to speak
     ) as opened:
         yield opened
 

@@ -14,11 +14,13 @@ from coatcheck.control.app import create_app
 from coatcheck.control.operations import EVERY_METHOD, Operation
 from coatcheck.domain import api_keys, ids
 from coatcheck.domain.identity import ALL_SCOPES, Scope
+from coatcheck.domain.speech import generation_of
 from coatcheck.domain.webhooks import message_id
 from coatcheck.store import uploads
 from coatcheck.surfaces.served import SURFACES
 from tests.contract.batch_estate import BatchEstate, open_batch, stuck_batch
 from tests.contract.chat_estate import ended_chats, waiting_chat
+from tests.contract.speech_estate import a_voice, ended_task, waiting_task
 from tests.contract.things_service import things
 from tests.surfaces.graphs.archives import post, zipped
 from tests.surfaces.house import House, bearer
@@ -52,6 +54,9 @@ class Estate:
     waiting_graph_job: Possession
     ended_chat: Possession
     waiting_chat: Possession
+    ended_task: Possession
+    waiting_task: Possession
+    voice: Possession
     key_id: Possession
     delivery: Possession
     webhook_endpoint: Possession
@@ -94,6 +99,17 @@ class Estate:
                 await waiting_chat(house, stranger),
                 fresh_id(),
             ),
+            ended_task=Possession(
+                await ended_task(house, house.key), await ended_task(house, stranger), fresh_id()
+            ),
+            waiting_task=Possession(
+                await waiting_task(house, house.key),
+                await waiting_task(house, stranger),
+                fresh_id(),
+            ),
+            voice=Possession(
+                await a_voice(house, house.key), await a_voice(house, stranger), fresh_id()
+            ),
             key_id=Possession(key_id_of(await house.create_key()), key_id_of(stranger), fresh_id()),
             delivery=Possession(
                 await delivery(house, OWN), await delivery(house, FOREIGN), f"msg_{fresh_id()}"
@@ -118,6 +134,12 @@ class Estate:
     def of_batches(self, kind: str) -> Possession:
         """One of the kinds of things that an organisation has of batches."""
         return Possession(*(getattr(self.batches[org], kind) for org in (OWN, FOREIGN, ABSENT)))
+
+    @property
+    def generation(self) -> Possession:
+        """What the task that has ended was to say."""
+        task = self.ended_task
+        return Possession(*map(generation_id, (task.own, task.foreign, task.absent)))
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -149,6 +171,9 @@ class Estate:
         self.waiting_graph_job = replace(self.waiting_graph_job, own=graph_job)
         chat = await waiting_chat(self.house, self.house.key)
         self.waiting_chat = replace(self.waiting_chat, own=chat)
+        spoken = await waiting_task(self.house, self.house.key)
+        self.waiting_task = replace(self.waiting_task, own=spoken)
+        self.voice = replace(self.voice, own=await a_voice(self.house, self.house.key))
         stuck, letter = await stuck_batch(self.house, OWN, self.house.key)
         own = replace(
             self.batches[OWN],
@@ -185,6 +210,10 @@ class Estate:
 
 def fresh_id() -> str:
     return ids.to_text(ids.new_id())
+
+
+def generation_id(task: str) -> str:
+    return ids.to_text(generation_of(ids.from_text(task)))
 
 
 async def blob_token(house: House) -> Possession:

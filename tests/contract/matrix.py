@@ -17,6 +17,8 @@ from coatcheck.domain.identity import Scope
 from tests.contract.batch_estate import TALK
 from tests.contract.chat_estate import CHAT, CHAT_MODEL, EMBED_MODEL, PICTURE_NAME
 from tests.contract.estate import ARCHIVE, Estate, Possession
+from tests.contract.speech_estate import RECORDING
+from tests.contract.things_service import WORDS
 from tests.surfaces.graphs.archives import form
 
 NOT_FOUND = 404
@@ -116,6 +118,22 @@ def _waiting_chat(estate: Estate) -> dict[str, Possession]:
     return {"id": estate.waiting_chat}
 
 
+def _task(estate: Estate) -> dict[str, Possession]:
+    return {"id": estate.ended_task}
+
+
+def _waiting_task(estate: Estate) -> dict[str, Possession]:
+    return {"id": estate.waiting_task}
+
+
+def _generation(estate: Estate) -> dict[str, Possession]:
+    return {"id": estate.generation}
+
+
+def _voice(estate: Estate) -> dict[str, Possession]:
+    return {"id": estate.voice}
+
+
 def _batch(kind: str = "batch", **others: str) -> Possessions:
     """The batch of a kind, and by the names of the path what else there is of batches."""
     kinds = {"id": kind, **others}
@@ -134,6 +152,22 @@ def _steer_batch(own: int, json: Any = None, kind: str = "open_batch") -> Entry:
         params=_batch(kind),
         json=lambda estate: json,
     )
+
+
+def _with_file(possessions: Possessions, name: str = WORDS) -> Possessions:
+    return lambda estate: {**possessions(estate), "name": fixed(name)}
+
+
+def _file(params: Possessions, own: int = 200, foreign: Mapping[str, int] | None = None) -> Entry:
+    """A route of a file that a job left."""
+    return Entry(
+        scope=Scope.READ, own=own, other_user=NOT_FOUND, params=params, foreign=foreign or {}
+    )
+
+
+def _delete_file(params: Possessions, own: int = 409) -> Entry:
+    """Of a job that goes on none is deleted; whose it is not, is not told that."""
+    return Entry(scope=Scope.SUBMIT, own=own, other_user=NOT_FOUND, params=params)
 
 
 def _ask_model(scope: Scope, own: int, json: Any) -> Entry:
@@ -166,6 +200,10 @@ ENTRIES: Mapping[str, Entry] = {
     "job": Entry(scope=Scope.READ, params=_job, other_user=NOT_FOUND),
     "job_events": Entry(scope=Scope.READ, params=_job, other_user=NOT_FOUND),
     "cancel": Entry(scope=Scope.SUBMIT, params=_waiting_job, other_user=NOT_FOUND),
+    "job_artifacts": _file(_job),
+    "job_artifact": _file(_with_file(_job)),
+    "delete_job_artifact": _delete_file(_with_file(_waiting_job)),
+    "job_artifact_receipt": _file(_with_file(_job)),
     "jobs": Entry(scope=Scope.READ, params=_hosted),
     "batch_status": Entry(
         scope=Scope.READ,
@@ -221,6 +259,8 @@ ENTRIES: Mapping[str, Entry] = {
     # Open, too: who has the URL may use it.
     "fetch_blob": Entry(params=lambda estate: {"token": estate.blob_token}),
     "put_blob": Entry(own=201, params=lambda estate: {"token": estate.upload_token}),
+    # Open, too; this one nobody signed.
+    "remote_callback": Entry(own=404, params=lambda _: {"callback": fixed("unsigned")}),
     "dependency_graph": _GRAPH,
     "call_graph": _GRAPH,
     "domain_graph": _GRAPH,
@@ -231,6 +271,11 @@ ENTRIES: Mapping[str, Entry] = {
     "cancel_graph_job": Entry(scope=Scope.SUBMIT, params=_waiting_graph_job, other_user=NOT_FOUND),
     "deletion_receipt": Entry(scope=Scope.READ, params=_graph_job, other_user=NOT_FOUND),
     "receipt_keys": Entry(),
+    # It was cancelled, and has made nothing.
+    "graph_job_artifacts": _file(_graph_job),
+    "graph_job_artifact": _file(_with_file(_graph_job), own=NOT_FOUND),
+    "delete_graph_job_artifact": _delete_file(_with_file(_waiting_graph_job)),
+    "graph_job_artifact_receipt": _file(_with_file(_graph_job), own=NOT_FOUND),
     "submit_batch": Entry(scope=Scope.SUBMIT, own=202, other_user=202, json=lambda _: TALK),
     "batches": Entry(scope=Scope.READ),
     "batch": _read_batch(),
@@ -240,6 +285,12 @@ ENTRIES: Mapping[str, Entry] = {
     "batch_tasks": _read_batch(),
     "batch_task": _read_batch(task_id="task"),
     "batch_task_result": _read_batch(task_id="task"),
+    "batch_task_artifacts": _file(_batch(task_id="task")),
+    "batch_task_artifact": _file(_with_file(_batch(task_id="task"))),
+    # Deleting it again is no error.
+    "delete_batch_task_artifact": _delete_file(_with_file(_batch(task_id="task")), own=200),
+    # A receipt of one's own is there when the batch is not.
+    "batch_task_artifact_receipt": _file(_with_file(_batch(task_id="task")), foreign={"id": 200}),
     "add_batch_tasks": _steer_batch(202, {"tasks": [{}]}),
     "close_batch": _steer_batch(200),
     "cancel_batch": _steer_batch(202),
@@ -268,8 +319,33 @@ ENTRIES: Mapping[str, Entry] = {
     "chats": Entry(scope=Scope.READ),
     "chat": Entry(scope=Scope.READ, params=_chat, other_user=NOT_FOUND),
     "chat_events": Entry(scope=Scope.READ, params=_chat, other_user=NOT_FOUND),
-    "chat_artifact": Entry(scope=Scope.READ, params=_chat, other_user=NOT_FOUND),
+    "chat_artifacts": _file(_chat),
+    "chat_artifact": _file(_chat),
+    "delete_chat_artifact": _delete_file(_with_file(_waiting_chat, PICTURE_NAME)),
+    "chat_artifact_receipt": _file(_chat),
     "cancel_chat": Entry(scope=Scope.SUBMIT, params=_waiting_chat, other_user=NOT_FOUND),
+    "create_voice": Entry(scope=Scope.SUBMIT, own=201, other_user=201, files=RECORDING),
+    "voices": Entry(scope=Scope.READ),
+    "voice": Entry(scope=Scope.READ, params=_voice, other_user=NOT_FOUND),
+    "generate_speech": Entry(
+        scope=Scope.SUBMIT,
+        own=202,
+        # It is the voice of somebody else.
+        other_user=NOT_FOUND,
+        json=lambda estate: {"voice_id": estate.voice.own, "text": "Hello.", "language": "en"},
+    ),
+    "speech_tasks": Entry(scope=Scope.READ),
+    "speech_task": Entry(scope=Scope.READ, params=_task, other_user=NOT_FOUND),
+    "speech_task_events": Entry(scope=Scope.READ, params=_task, other_user=NOT_FOUND),
+    "cancel_speech_task": Entry(scope=Scope.SUBMIT, params=_waiting_task, other_user=NOT_FOUND),
+    "generations": Entry(scope=Scope.READ),
+    "generation": Entry(scope=Scope.READ, params=_generation, other_user=NOT_FOUND),
+    # It was cancelled, and nothing was spoken.
+    "speech_task_artifacts": _file(_task),
+    "speech_task_artifact": _file(_with_file(_task), own=NOT_FOUND),
+    "delete_speech_task_artifact": _delete_file(_with_file(_waiting_task)),
+    "speech_task_artifact_receipt": _file(_with_file(_task), own=NOT_FOUND),
+    "delete_voice": Entry(scope=Scope.SUBMIT, own=204, other_user=NOT_FOUND, params=_voice),
     "remove_service": Entry(scope=Scope.ADMIN, own=204, other_user=204, params=_hosted),
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from coatcheck import Job, Service
 
+WORDS = "words.txt"
+
 things = Service("things")
 
 
@@ -42,4 +44,5 @@ async def talk(job: Job) -> str:
     await job.log("a line")
     await job.emit("a piece")
     await job.progress(0.5, "half-way")
+    await job.attach(WORDS, b"said", media_type="text/plain")
     return "said"

@@ -2,8 +2,8 @@
 
 Those of jobs that are handed in with an input have a sweep of their own (test_input_crash_points),
 and so have those of archives (canary/test_canary), webhooks (test_webhook_crash_points), chats
-(test_llm_crash_points, test_llm_stream_crash_points) and batches (test_batch_crash_points,
-test_ingest_crash_points, test_removal_crash_points).
+(test_llm_crash_points, test_llm_stream_crash_points), batches (test_batch_crash_points,
+test_ingest_crash_points, test_removal_crash_points) and what remotes do (test_remote_crash_points).
 
 `pytest -s` shows one line a point. The clock (invariant L) is in faults/test_worker_clock.py, and
 PostgreSQL itself dies in faults/test_lost_commits.py.
@@ -23,6 +23,7 @@ from coatcheck import State, Ticket
 from coatcheck.blobs import BlobContainer
 from coatcheck.crash import CRASH_POINTS
 from coatcheck.store.line import Line
+from coatcheck.upkeep.artifact_keeper import ArtifactKeeper
 from coatcheck.upkeep.sweeper import Sweeper
 from tests.e2e.canary.test_canary import ARCHIVE_POINTS
 from tests.e2e.faults import history, invariants
@@ -34,6 +35,7 @@ from tests.e2e.test_ingest_crash_points import INGEST_POINTS
 from tests.e2e.test_input_crash_points import INPUT_POINTS
 from tests.e2e.test_llm_crash_points import LLM_POINTS
 from tests.e2e.test_llm_stream_crash_points import STREAM_POINTS
+from tests.e2e.test_remote_crash_points import REMOTE_POINTS
 from tests.e2e.test_removal_crash_points import EXPORT_POINTS, REMOVAL_POINTS
 from tests.e2e.test_webhook_crash_points import WEBHOOK_POINTS
 from tests.waiting import eventually_async
@@ -62,6 +64,7 @@ def test_every_crash_point_has_a_scenario_and_a_place_in_the_code() -> None:
         REMOVAL_POINTS,
         LLM_POINTS,
         STREAM_POINTS,
+        REMOTE_POINTS,
     )
     assert elsewhere.union(SCENARIOS) == CRASH_POINTS
     assert named >= CRASH_POINTS
@@ -135,7 +138,22 @@ async def _pruned_with_all_it_left(laboratory: Laboratory, ticket: Ticket | None
             ),
             f"nothing of the job is left in {table}",
         )
+    await _artifacts_are_receipted_for(laboratory, ticket)
     assert await _blobs_after_a_sweep(laboratory) == []
+
+
+async def _artifacts_are_receipted_for(laboratory: Laboratory, ticket: Ticket) -> None:
+    """What the dead left is deleted by the keeper, and then said to be gone."""
+    line = Line(laboratory.dsn, name="keeper")
+    blobs = BlobContainer.open(laboratory.settings().blob_url)
+    await ArtifactKeeper(line, blobs, grace_seconds=0.0).tick()
+    await line.close()
+    closed = await laboratory.sql.fetchval(
+        "SELECT count(*) FROM artifact_records WHERE job_id = $1 AND deleted_at IS NOT NULL",
+        ticket.uuid,
+    )
+    assert closed == 1
+    assert [*(laboratory.folder / "blobs").rglob("artifacts/*/*/*")] == []
 
 
 async def _blobs_after_a_sweep(laboratory: Laboratory) -> list[Path]:

@@ -10,9 +10,11 @@ import pytest
 
 from coatcheck.cli import doctor
 from coatcheck.cli.doctor import Verdict
+from coatcheck.settings import Settings
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.store.diagnosis import DatabaseRefused, Diagnosis
 from examples.ollama_upstream import OllamaUpstream
+from examples.tts_remote import TtsRemote
 from tests.blobs.stores import BlobStore
 from tests.e2e.conftest import coatcheck, free_port
 from tests.postgres_keeper import Databases
@@ -173,3 +175,15 @@ async def test_targets_of_the_llm_surface_are_asked_and_one_that_sleeps_is_a_war
     assert (healthy.subject, healthy.verdict) == ("llm target a", Verdict.OK)
     assert (refused.verdict, refused.found) == (Verdict.WARN, f"{upstream.url} answers 401")
     assert (asleep.verdict, asleep.found) == (Verdict.WARN, f"{upstream.url} does not answer")
+
+
+async def test_remotes_of_the_operator_are_asked_and_one_that_sleeps_is_a_warning(
+    tmp_path: Path,
+) -> None:
+    async with TtsRemote(tmp_path) as remote:
+        settings = Settings(database_url="postgresql://nobody", speech_remote_url=remote.url)
+        (awake,) = await doctor._remotes(settings)
+        await remote.go_away()
+        (asleep,) = await doctor._remotes(settings)
+    assert (awake.subject, awake.verdict) == ("remote speech", Verdict.OK)
+    assert asleep.verdict is Verdict.WARN

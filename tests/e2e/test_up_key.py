@@ -58,6 +58,14 @@ def test_the_first_start_shows_a_key_and_the_curl_command_beside_it_works(
     assert ask(up, key).status_code == 200
     made = coatcheck("keys", "create", "--data", str(up.data), "--scope", "admin", cwd=file.parent)
     assert ask(up, made.stdout.strip()).status_code == 200
+    assert stat.S_IMODE((up.data / "jwt-secret").stat().st_mode) == 0o600
+    ada = coatcheck("token", "--user", "ada", "--data", str(up.data), cwd=file.parent)
+    mine = httpx2.get(
+        f"http://127.0.0.1:{up.port}/voices",
+        headers={"Authorization": f"Bearer {ada.stdout.strip()}"},
+        trust_env=False,
+    )
+    assert (mine.status_code, mine.json()["items"]) == (200, [])
     revoked = coatcheck("keys", "revoke", key, "--data", str(up.data), cwd=file.parent)
     assert revoked.returncode == 0, revoked.stderr
     assert up.stop() == 0

@@ -73,6 +73,12 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "no task": (errors.NothingToRerun("None is."), 409, "nothing_to_rerun"),
     "not put": (errors.UploadMissing("PUT it first."), 409, "upload_missing"),
     "blobs": (errors.BlobStoreUnavailable("10.0.0.7 refused"), 503, "blob_store_unavailable"),
+    "audio": (errors.AudioRejected("not_wave", "It is no WAV."), 422, "audio_rejected"),
+    "user": (errors.UserRequired("Call as a user."), 403, "user_required"),
+    "no remote": (errors.SpeechNotConfigured("Set one."), 404, "speech_not_configured"),
+    "voice": (errors.VoiceNotFound("01ABC"), 404, "voice_not_found"),
+    "generation": (errors.GenerationNotFound("01ABC"), 404, "generation_not_found"),
+    "not ended": (errors.JobNotEnded("It runs."), 409, "job_not_ended"),
     "schema": (errors.SchemaMismatch("lacks 2 steps"), 503, "schema_mismatch"),
     "inside": (errors.CoatcheckError("secret inside"), 500, "internal"),
     "surprise": (RuntimeError("secret inside"), 500, "internal"),
@@ -122,7 +128,7 @@ async def test_every_error_is_a_problem_that_tells_nothing_of_the_inside(name: s
     assert ("Retry-After" in answer.headers) == (status in {429, 503})
     assert ("WWW-Authenticate" in answer.headers) == (status == 401)
     # What these say was written for their caller.
-    for_callers = (errors.EndpointNotFound, errors.LlmNotConfigured)
+    for_callers = (errors.EndpointNotFound, errors.LlmNotConfigured, errors.SpeechNotConfigured)
     if status in INSIDE and not isinstance(error, for_callers):
         assert str(error) not in answer.text
 

@@ -28,7 +28,10 @@ from coatcheck.remotes import (
 from coatcheck.remotes.patience import Patience
 from coatcheck.remotes.texts import TEXT_CHARACTERS_MAX
 from coatcheck.settings.egress_allow import parse_allow
+from tests.remotes.fake_fal import FakeFal
 from tests.remotes.fake_modal import FakeModal
+from tests.remotes.fake_replicate import FakeReplicate
+from tests.remotes.fake_runpod import FakeRunpod
 from tests.remotes.fake_service import FakeService
 from tests.remotes.faults import Cut, Garbage, Hang, Status
 from tests.waiting import eventually_async
@@ -340,6 +343,16 @@ async def test_retry_after_is_passed_on(service: FakeService, remote: Remote) ->
     with pytest.raises(RemoteFaulty) as caught:
         await remote.spawn(work())
     assert caught.value.retry_after == 3_600.0
+
+
+async def test_services_on_the_internet_are_given_no_callback_without_tls(
+    service: FakeService, remote: Remote
+) -> None:
+    url = CALLBACK.replace("https://", "http://")
+    remote_id = await remote.spawn(SpawnRequest(TOKEN, BODY, url))
+
+    on_the_internet = isinstance(service, (FakeFal, FakeReplicate, FakeRunpod))
+    assert service.works[remote_id].callback_url == (None if on_the_internet else url)
 
 
 async def test_a_callback_url_is_handed_over(service: FakeService, remote: Remote) -> None:

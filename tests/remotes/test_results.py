@@ -12,6 +12,7 @@ import pytest
 
 from coatcheck.egress import Guard
 from coatcheck.remotes import RemoteFaulty, RemoteRefused, RemoteResult, Remotes, SpawnRequest
+from coatcheck.remotes.patience import Patience
 from coatcheck.settings.egress_allow import parse_allow
 from tests.egress.upstream_server import Request, UpstreamServer, head, plain, upstream_server
 from tests.remotes.fake_fal import FakeFal
@@ -285,3 +286,20 @@ async def test_a_plain_server_may_say_how_long_its_sound_is(remotes: Remotes) ->
         async with await remote.result(remote_id) as result:
             assert result.metadata == {"duration_seconds": 1.25}
             assert result.media_type == "application/octet-stream"
+
+
+async def test_a_result_that_only_trickles_is_given_up(endpoint: Endpoint) -> None:
+    async def trickle(_: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(head("200 OK", (("Content-Type", "audio/wav"),)))
+        while not writer.is_closing():
+            writer.write(b".")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    patience = Patience(trickle_seconds=0.05)
+    guard = Guard(parse_allow("127.0.0.1"))
+    async with upstream_server(trickle) as slow, Remotes(guard, patience=patience) as remotes:
+        endpoint.output = slow.url("/long.wav")
+        with pytest.raises(RemoteFaulty) as caught:
+            await result_of(remotes, endpoint)
+    assert caught.value.code == "remote_result_too_slow"

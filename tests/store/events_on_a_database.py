@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import assert_never
+from uuid import uuid4
 
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import Event
-from coatcheck.store import jobs, leases, upkeep
+from coatcheck.store import jobs, leases, remote_calls, upkeep
+from coatcheck.store.remote_calls import TakenCall
 from tests.store.claimer import KEEP_FAILED_SECONDS, Claimer
 
 ROWS_MAX = 100
@@ -43,9 +45,41 @@ async def happen(event: Event, job: ClaimedJob, worker: Claimer) -> None:
                 worker.line, keep_failed_seconds=KEEP_FAILED_SECONDS, rows_max=ROWS_MAX
             )
         case Event.FINALIZE:
-            raise NotImplementedError("no statement makes it yet")
+            await remote_calls.finalize(worker.line, call_of(job), seconds=60)
         case _:
             assert_never(event)
+
+
+def call_of(job: ClaimedJob) -> TakenCall:
+    """The call that ``job`` waits for, as whoever looks at it has it."""
+    return TakenCall(
+        org=job.org,
+        job=job.uuid,
+        endpoint=job.endpoint,
+        pace_key="",
+        destination=b"{}",
+        remote_id="a job over there",
+        spawn=0,
+        lease=job.lease,
+        polls=1,
+        faults=0,
+        state=None,
+        is_held=True,
+        is_overdue=False,
+        owner="",
+        lane=job.lane.value,
+        flow=job.flow,
+        attempt=job.attempt,
+        failures=job.failures,
+        unreachables=job.unreachables,
+        request_id=None,
+        payload_bytes=0,
+        spawned_seconds=0.0,
+        ran_seconds=0.0,
+        usual_seconds=None,
+        spread_seconds=None,
+        looker=uuid4(),
+    )
 
 
 async def fall_silent(worker: Claimer) -> None:

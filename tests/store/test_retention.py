@@ -89,7 +89,7 @@ async def test_a_job_goes_with_its_events_and_artifacts_and_names_their_blobs(
     await connection.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", gone.uuid)
     pruned = await upkeep.prune(worker.line, rows_max=10)
     assert pruned.jobs == 1
-    assert sorted(pruned.blob_keys) == ["blob 1", "blob 2"]
+    assert sorted(blob.blob_key for blob in pruned.blobs) == ["blob 1", "blob 2"]
     for table in ("job_events", "artifacts"):
         rows = await connection.fetch(f"SELECT DISTINCT job_id FROM {table}")
         assert [row["job_id"] for row in rows] == [kept.uuid]

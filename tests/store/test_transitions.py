@@ -14,10 +14,11 @@ from tests.store.rows import put_job, row_of
 
 LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
 
-UNWRITTEN = {Event.FINALIZE}
-"""The executors of remote work will bring the statement that writes `finalizing`."""
+TAKEN_OVER = (State.FINALIZING, Event.FINALIZE)
+"""No move, but no nothing either: who fell silent while finalizing is taken over from, under a new
+lease (tests/remote_calls/test_taking_over.py)."""
 
-PAIRS = [(state, event) for event in Event if event not in UNWRITTEN for state in State]
+PAIRS = [(state, event) for event in Event for state in State if (state, event) != TAKEN_OVER]
 LEGAL = [(state, event) for state, event in PAIRS if after(state, event) is not None]
 ILLEGAL = [(state, event) for state, event in PAIRS if after(state, event) is None]
 
@@ -41,8 +42,8 @@ async def test_an_event_the_table_does_not_know_changes_nothing(
     assert await row_of(connection, job) == before
 
 
-def test_every_pair_of_a_written_event_is_tried() -> None:
-    assert len(LEGAL) + len(ILLEGAL) == len(State) * (len(Event) - len(UNWRITTEN))
+def test_every_pair_is_tried() -> None:
+    assert len(LEGAL) + len(ILLEGAL) == len(State) * len(Event) - 1
     assert {state for state, _ in LEGAL} == set(State) - TERMINAL
 
 

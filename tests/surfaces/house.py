@@ -29,6 +29,8 @@ from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
 from coatcheck.surfaces.graphs.executor import GraphExecutor
 from coatcheck.surfaces.llm.executor import LlmExecutor
+from coatcheck.surfaces.remote_executor import RemoteExecutor
+from coatcheck.surfaces.remote_keepers import KEEPERS, operators
 from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
@@ -99,7 +101,13 @@ class House:
         """One more control plane, and a client of it that presents the house's key."""
         engine = await self._closing.enter_async_context(await Engine.connect(self.settings))
         parts = await self._closing.enter_async_context(
-            open_parts(self.settings, engine, OWN_ENDPOINTS)
+            open_parts(
+                self.settings,
+                engine,
+                OWN_ENDPOINTS,
+                keepers=KEEPERS,
+                operators=operators(self.settings),
+            )
         )
         server = Server(
             create_app(parts, SURFACES), drain_seconds=_DRAIN_SECONDS, draining=parts.draining
@@ -122,6 +130,18 @@ class House:
     async def work(self, *services: Service) -> Worker:
         """A worker for these services; what they declare can be called once this returns."""
         return await self._hire(Worker(self.settings, services))
+
+    async def work_remotely(self, *services: Service) -> Worker:
+        """A worker for what is done elsewhere, and what calls http upstreams, and these."""
+        remote = await self._closing.enter_async_context(RemoteExecutor(self.settings))
+        upstreams = await self._closing.enter_async_context(UpstreamExecutor(self.settings))
+        return await self._hire(
+            Worker(
+                self.settings,
+                [*services, upstreams.service, *remote.services],
+                remote_calls=remote.calls,
+            )
+        )
 
     async def analyse_archives(self) -> Worker:
         """A worker for the archives of the graphs surface."""

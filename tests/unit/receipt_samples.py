@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from coatcheck.domain.artifacts import ArtifactCopy, ArtifactRecord, Disposal
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.inputs import Copy, InputRecord, Layer, Mechanism
-from coatcheck.receipts import Signer, describe
+from coatcheck.receipts import Signer, describe, describe_artifact
 
 PEPPER = "the pepper of these tests, 32 or more"
 NOON = datetime(2026, 5, 4, 12, 0, 0, 120_000, UTC)
@@ -45,3 +46,26 @@ def signed(*, complete: bool = True, pepper: str = PEPPER) -> bytes:
     """A receipt as a server answers it."""
     receipt = describe(a_record(complete=complete), "call")
     return msgspec.json.encode(Signer.from_pepper(pepper).sign(receipt))
+
+
+def signed_artifact(*, complete: bool = True, name: str = "plan.svg") -> bytes:
+    """A receipt of an artifact that was replaced once, as a server answers it."""
+    first, second, third = (NOON + timedelta(seconds=seconds) for seconds in (1, 2, 3))
+    last = ArtifactCopy(second, third, Disposal.OWNER)
+    if not complete:
+        last = ArtifactCopy(second, None, None)
+    record = ArtifactRecord(
+        "acme",
+        from_text("01JX0RECE1PT0RECE1PT0RECE1"),
+        name,
+        "user:ann",
+        "docs.post__draw",
+        "",
+        "image/svg+xml",
+        6,
+        bytes(range(32)),
+        third,
+        (ArtifactCopy(NOON, first, Disposal.REPLACED), last),
+    )
+    receipt = describe_artifact(record, "01JX0RECE1PT0RECE1PT0RECE1")
+    return msgspec.json.encode(Signer.from_pepper(PEPPER).sign_artifact(receipt))

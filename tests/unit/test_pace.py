@@ -180,5 +180,6 @@ def view(
         owner="",
         error_code=None,
         error_message=None,
+        execution_id=None,
         result=None,
     )

@@ -10,6 +10,7 @@ import pytest
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.graphs import GRAPH_OPERATIONS
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
+from coatcheck.domain.remote_work import Destination
 from coatcheck.settings import SETTINGS, Settings, check_environment, likely_typos
 from coatcheck.settings.egress_allow import AllowRule
 from coatcheck.settings.issuers import TokenIssuer
@@ -22,6 +23,7 @@ DATABASE = {"COATCHECK_DATABASE_URL": "postgresql://me:hunter2@db.example/coatch
 
 
 DEV_KEY = "cck_01ARZ3NDEKTSV4RRFFQ69G5FAV_" + "a" * 32
+REMOTE = {"kind": "remote", "adapter": "modal", "app": "a", "function": "f"}
 OWN = TokenIssuer(issuer="https://issuer.example", audience="coatcheck", secret="s" * 32)
 PARTNER = TokenIssuer(
     issuer="https://partner.example",
@@ -32,6 +34,15 @@ PARTNER = TokenIssuer(
     org_claim="tenant",
 )
 ISSUERS = msgspec.json.encode([PARTNER]).decode()
+SPEAKER = Destination(
+    target={
+        "kind": "remote",
+        "adapter": "http",
+        "url": "http://gpu.local:8900",
+        "secret": "token",
+    },
+    secrets={"token": "rt-x"},
+)
 
 
 def read(**variables: str) -> Settings:
@@ -92,8 +103,13 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         LLM_URL="http://gpu.local:11434/",
         LLM_TOKEN="tk-x",
         LLM_CONCURRENCY="2",
+        PUBLIC_URL="https://jobs.example",
+        REMOTES='{"gpu": {"target": {"adapter": "modal", "app": "a", "function": "f"}}}',
         LLM_TURN_SECONDS="0.5",
         LLM_KEEP_SECONDS="60",
+        SPEECH_REMOTE_URL="http://gpu.local:8900/",
+        SPEECH_REMOTE_TOKEN="rt-x",
+        SPEECH_TIMEOUT_SECONDS="90",
     )
     names = [field.name for field in dataclasses.fields(Settings)]
     assert {n: getattr(settings, n) for n in names if not n.startswith("lane")} == {
@@ -112,6 +128,7 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
             AllowRule(None, IPv4Network("10.0.0.0/8"), None),
         ),
         "webhook_loopback": True,
+        "public_url": "https://jobs.example",
         "log_level": "debug",
         "log_format": "json",
         "key_pepper": "p" * 32,
@@ -143,6 +160,11 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "llm_targets": (LlmTarget("default", "http://gpu.local:11434", "tk-x", 2),),
         "llm_turn_seconds": 0.5,
         "llm_keep_seconds": 60,
+        "speech_remote_url": "http://gpu.local:8900",
+        "speech_remote_token": "rt-x",
+        "speech_remote": SPEAKER,
+        "speech_timeout_seconds": 90.0,
+        "remotes": {"gpu": Destination(target=REMOTE)},
         "token_issuers": (OWN, PARTNER),
     }
 
@@ -232,8 +254,16 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("LLM_CONCURRENCY", "0"),
         ("LLM_CONCURRENCY", "1001"),
         ("LLM_TARGETS", "gpu.local"),
+        ("PUBLIC_URL", "jobs.example"),
+        ("REMOTES", '{"gpu": {"target": {}}}'),
         ("LLM_TURN_SECONDS", "-1"),
         ("LLM_KEEP_SECONDS", "-1"),
+        ("SPEECH_REMOTE_URL", "gpu.local:8900"),
+        ("SPEECH_REMOTE_TOKEN", "a b"),
+        ("SPEECH_REMOTE", "gpu.local"),
+        ("SPEECH_REMOTE", '{"target": {}}'),
+        ("SPEECH_REMOTE", '{"target": {"adapter": "modal"}, "else": 1}'),
+        ("SPEECH_TIMEOUT_SECONDS", "0"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(name: str, value: str) -> None:
@@ -278,6 +308,8 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
         ("LLM_TOKEN", "hunter2 hunter2"),
         ("LLM_TARGETS", '[{"name": "a", "url": "http://a", "token": "hunter2 hunter2"}]'),
         ("LLM_TARGETS", '[{"name": "a", "url": "http://me:hunter2@a"}]'),
+        ("SPEECH_REMOTE_TOKEN", "hunter2 hunter2"),
+        ("SPEECH_REMOTE", '{"target": {"adapter": "fal"}, "secrets": {"a": "hunter2 hunter2"}}'),
     ):
         assert "hunter2" not in refusal(**{name: value})
     good = read(
@@ -295,6 +327,8 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
     assert "hunter2" not in repr(good)
     assert "hunter2" not in repr(read(LLM_URL="http://a", LLM_TOKEN="hunter2"))
     assert "hunter2" not in repr(good.llm_targets)
+    speaks = read(SPEECH_REMOTE_URL="http://a", SPEECH_REMOTE_TOKEN="hunter2")
+    assert "hunter2" not in repr(speaks) + repr(speaks.speech_target)
 
 
 @pytest.mark.parametrize(
@@ -448,3 +482,21 @@ def test_the_settings_page_is_what_the_declarations_say() -> None:
     assert page.read_text() == markdown(), (
         "run: python -m coatcheck.settings.reference > docs/reference/settings.md"
     )
+
+
+def test_what_speaks_is_a_url_or_any_other_kind_of_remote() -> None:
+    assert read().speech_target is None
+    plain = read(SPEECH_REMOTE_URL="http://a").speech_target
+    assert plain == Destination(target={"kind": "remote", "adapter": "http", "url": "http://a"})
+    modal = {"target": {"adapter": "modal", "app": "tts", "function": "speak"}}
+    assert read(SPEECH_REMOTE=msgspec.json.encode(modal).decode()).speech_target == Destination(
+        target={"kind": "remote", "adapter": "modal", "app": "tts", "function": "speak"}
+    )
+
+
+def test_what_speaks_is_named_once() -> None:
+    both = refusal(SPEECH_REMOTE_URL="http://a", SPEECH_REMOTE='{"target": {"adapter": "fal"}}')
+    assert both == (
+        "COATCHECK_SPEECH_REMOTE is set, and so is COATCHECK_SPEECH_REMOTE_URL; set one of them"
+    )
+    assert "COATCHECK_SPEECH_REMOTE_URL is not" in refusal(SPEECH_REMOTE_TOKEN="x")

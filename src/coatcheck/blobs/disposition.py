@@ -10,6 +10,47 @@ _PLAIN: Final = frozenset(
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ !#$&()+,-.=@[]^_`{}~"
 )
 
+_EXTENSIONS: Final = {
+    "application/gzip": ".gz",
+    "application/json": ".json",
+    "application/pdf": ".pdf",
+    "application/xml": ".xml",
+    "application/zip": ".zip",
+    "audio/aac": ".aac",
+    "audio/flac": ".flac",
+    "audio/mp4": ".m4a",
+    "audio/mpeg": ".mp3",
+    "audio/ogg": ".ogg",
+    "audio/wav": ".wav",
+    "audio/wave": ".wav",
+    "audio/webm": ".weba",
+    "audio/x-wav": ".wav",
+    "image/avif": ".avif",
+    "image/gif": ".gif",
+    "image/jpeg": ".jpg",
+    "image/png": ".png",
+    "image/svg+xml": ".svg",
+    "image/webp": ".webp",
+    "model/gltf-binary": ".glb",
+    "text/csv": ".csv",
+    "text/html": ".html",
+    "text/markdown": ".md",
+    "text/plain": ".txt",
+    "video/mp4": ".mp4",
+    "video/quicktime": ".mov",
+    "video/webm": ".webm",
+}
+"""What results are, mostly. Not the table of the machine, which differs from one to the next."""
+
+
+def with_extension(name: str, media_type: str | None) -> str:
+    """What to call a file of that name and type, so that it opens: it may be called by what it is
+    to its job, as ``remote-result``."""
+    if "." in name:
+        return name
+    plain = (media_type or "").partition(";")[0].strip().lower()
+    return name + _EXTENSIONS.get(plain, "")
+
 
 def attachment(file_name: str | None) -> str:
     """A Content-Disposition. Only ASCII, whatever the name is, and nothing that could end it.

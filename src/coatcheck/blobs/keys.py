@@ -1,10 +1,13 @@
 """How blobs are named: by deployment and owner, so that a name says what it belongs to.
 
-An organisation's name is not part of it: it may hold what a path must not.
+An organisation's name is not part of it: it may hold what a path must not. What is a user's own,
+and kept for as long as its row is, has the user in its name, spelt so that a path can hold it.
 """
 
 from __future__ import annotations
 
+import hashlib
+from urllib.parse import quote
 from uuid import UUID
 
 from coatcheck.domain.ids import InvalidId, from_text, new_id, to_text
@@ -14,6 +17,12 @@ _INPUTS = "inputs"
 _UPLOADS = "uploads"
 _LISTS = "lists"
 _EXPORTS = "exports"
+_GENERATIONS = "generations"
+_REFERENCES = "references"
+_FOLDER_NAME_BYTES_MAX = 200
+
+OF_USERS = (_GENERATIONS, _REFERENCES)
+"""What the keys of all that is some user's own begin with."""
 
 
 def artifacts_of(deployment: UUID) -> str:
@@ -109,6 +118,27 @@ def export_of(key: str) -> UUID | None:
     if len(parts) != 5 or parts[0] != _EXPORTS:
         return None
     return _id_named(parts[3])
+
+
+def generation_key(user: str, generation: UUID) -> str:
+    """Where what was spoken for a user is: in one place, whoever stores it, and however often."""
+    return f"{_GENERATIONS}/{_folder_of(user)}/{to_text(generation)}.wav"
+
+
+def reference_key(user: str, voice: UUID) -> str:
+    """Where the audio of a user's voice is."""
+    return f"{_REFERENCES}/{_folder_of(user)}/{to_text(voice)}/reference.wav"
+
+
+def _folder_of(user: str) -> str:
+    """A user's id as the name of a folder: no two are the same. What a name cannot hold is
+    percent-encoded; one that gets too long by it is told by its hash."""
+    name = quote(user, safe="@+=,").replace("~", "%7E")
+    if not name.strip("."):
+        name = name.replace(".", "%2E")
+    if len(name) > _FOLDER_NAME_BYTES_MAX:
+        name = "~" + hashlib.sha256(user.encode()).hexdigest()
+    return name
 
 
 def _id_named(text: str) -> UUID | None:

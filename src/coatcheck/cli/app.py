@@ -60,6 +60,11 @@ COMMANDS: Final = (
     ),
     Late("orgs", "coatcheck.cli.orgs:app", "Create, limit and list organisations."),
     Late("keys", "coatcheck.cli.keys:app", "Create, list and revoke API keys."),
+    Late(
+        "token",
+        "coatcheck.cli.tokens:token",
+        "Print a user's token, signed with COATCHECK_JWT_SECRET, or with the secret of `up`.",
+    ),
     Late("receipt", "coatcheck.cli.receipt:app", "Verify deletion receipts; print their key."),
 )
 """Each with the first paragraph of its own help, which the tests compare."""

@@ -30,6 +30,7 @@ from coatcheck.version import __version__
 
 CLOCK_SECONDS_MAX: Final = 5.0
 _BLOB_SECONDS_MAX: Final = 10.0
+_NO_WORK: Final = "coatcheck-doctor"
 _IMPATIENT: Final = Patience(retries=0)
 _LIBRARIES: Final = ("asyncpg", "httptools", "msgspec", "obstore", "uvicorn", "uvloop")
 _POOLER_HINT: Final = (
@@ -77,6 +78,7 @@ async def _examine(data: Path | None) -> list[Finding]:
     findings += [finding async for finding in _database(settings)]
     findings.append(await _blobs(settings))
     findings += [await _llm_target(target) for target in settings.llm_targets]
+    findings += await _remotes(settings)
     return findings
 
 
@@ -188,6 +190,36 @@ async def _llm_target(target: LlmTarget) -> Finding:
         hint = "It may be asleep: its jobs wait until it answers. Else look at its URL."
         return Finding(subject, Verdict.WARN, f"{target.url} does not answer", hint)
     return Finding(subject, Verdict.OK, f"{target.url} answers")
+
+
+async def _remotes(settings: Settings) -> list[Finding]:
+    """The operator's own. Each is asked about work that it cannot know."""
+    from coatcheck.egress import Guard
+    from coatcheck.remotes import Remotes, Unclear
+    from coatcheck.remotes.errors import RemoteMisdefined
+    from coatcheck.surfaces.remote_keepers import operators
+
+    try:
+        targets = operators(settings)
+    except SettingsInvalid as error:
+        hint = "See docs/reference/remotes.md."
+        return [Finding("remotes", Verdict.FAIL, str(error), hint)]
+    findings = []
+    async with Remotes(Guard(settings.egress_allow)) as remotes:
+        for name, to in targets.items():
+            subject = f"remote {name}"
+            try:
+                remote = remotes.open(to.target, secret=to.secrets.get, by_operator=True)
+                status = (await remote.status([_NO_WORK]))[_NO_WORK]
+            except RemoteMisdefined as error:
+                findings.append(Finding(subject, Verdict.FAIL, str(error)))
+                continue
+            if isinstance(status, Unclear):
+                hint = "It may be asleep: its jobs wait until it answers. Else look at its URL."
+                findings.append(Finding(subject, Verdict.WARN, str(status.error), hint))
+            else:
+                findings.append(Finding(subject, Verdict.OK, f"{to.shown} answers"))
+    return findings
 
 
 def _show(findings: list[Finding]) -> None:

@@ -13,7 +13,13 @@ from rich.text import Text
 from coatcheck.cli.console import complain, out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
-from coatcheck.receipts import Receipt, ReceiptRefused, Signer, read_public_keys
+from coatcheck.receipts import (
+    ArtifactReceipt,
+    Receipt,
+    ReceiptRefused,
+    Signer,
+    read_public_keys,
+)
 from coatcheck.receipts import verify as verify_receipt
 
 EXIT_INCOMPLETE: Final = 3
@@ -67,13 +73,12 @@ def key_command(
     typer.echo(json.dumps(public.jwk) if jwk else public.pem.rstrip("\n"))
 
 
-def _show(receipt: Receipt) -> None:
+def _show(receipt: Receipt | ArtifactReceipt) -> None:
     lines = [
         ("job", receipt.job_id),
         ("organisation", receipt.org_id),
-        ("operation", receipt.operation),
+        *_of_its_kind(receipt),
         ("content", f"{receipt.content_hash}, {receipt.bytes} bytes"),
-        ("received", _moment(receipt.received_at)),
         ("issued", _moment(receipt.issued_at)),
     ]
     for name, value in lines:
@@ -90,6 +95,18 @@ def _show(receipt: Receipt) -> None:
         out.print(Text("  ".join(cells).rstrip()))
     if receipt.complete:
         out.print(Text("genuine and complete: no copy is left", style="bold green"))
+
+
+def _of_its_kind(receipt: Receipt | ArtifactReceipt) -> list[tuple[str, str]]:
+    if isinstance(receipt, ArtifactReceipt):
+        file = f"{_printable(receipt.name)}, {_printable(receipt.media_type)}"
+        return [("endpoint", receipt.endpoint), ("artifact", file)]
+    return [("operation", receipt.operation), ("received", _moment(receipt.received_at))]
+
+
+def _printable(text: str) -> str:
+    """What a handler said, without what could move a terminal's cursor."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def _moment(moment: datetime) -> str:

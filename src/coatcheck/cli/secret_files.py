@@ -9,6 +9,7 @@ from typing import Final
 
 KEY_PEPPER: Final = "key-pepper"
 DEV_KEY: Final = "dev-key"
+JWT_SECRET: Final = "jwt-secret"  # noqa: S105 - the name of a file
 
 _OWNER_ONLY: Final = 0o600
 

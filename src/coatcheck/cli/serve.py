@@ -23,6 +23,7 @@ from coatcheck.control.parts import open_parts
 from coatcheck.control.server import Server, listen
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
+from coatcheck.surfaces.remote_keepers import KEEPERS, operators
 from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES, notices
 
 _log = logging.getLogger(__name__)
@@ -66,7 +67,9 @@ def _spare_the_collector() -> None:
 async def _serve(settings: Settings, listening: socket.socket, stop: asyncio.Event) -> None:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(settings, engine, OWN_ENDPOINTS) as parts,
+        open_parts(
+            settings, engine, OWN_ENDPOINTS, keepers=KEEPERS, operators=operators(settings)
+        ) as parts,
         keeping_up(settings),
         delivering(settings, notices(parts).body),
     ):

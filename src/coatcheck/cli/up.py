@@ -22,6 +22,7 @@ from coatcheck.cli.console import out, say, warn
 from coatcheck.cli.environment import overridden, prepare
 from coatcheck.cli.errors import Misconfigured, reporting_errors
 from coatcheck.cli.own_command import own_command
+from coatcheck.cli.own_tokens import keep_secret
 from coatcheck.cli.postgres import KeptPostgres
 from coatcheck.cli.supervisor import Child
 from coatcheck.control.server import ListenError, listen
@@ -46,6 +47,7 @@ OF_THE_CONTROL_PLANE: Final = frozenset(
 """What a worker has no use for: code of users runs in it."""
 
 _WEBHOOK_LOOPBACK: Final = "COATCHECK_WEBHOOK_LOOPBACK"
+_PUBLIC_URL: Final = "COATCHECK_PUBLIC_URL"
 _LOOPBACK_WARNING: Final = (
     "webhooks may be sent to this machine itself (127.0.0.1, ::1, localhost), for development. "
     f"{_WEBHOOK_LOOPBACK}=off forbids it"
@@ -187,6 +189,9 @@ class _Stack:
         if is_another:
             say("COATCHECK_KEY_PEPPER is not what it was: keys made before are no longer valid")
         self._environment["COATCHECK_KEY_PEPPER"] = pepper
+        self._environment |= keep_secret(self._folder, self._environment)
+        if not self._settings.public_url:
+            self._environment[_PUBLIC_URL] = self._url
         preset = self._settings.dev_key
         self._dev_key = await bootstrap(
             self._postgres.dsn, self._folder, pepper=pepper, preset=preset
@@ -297,6 +302,7 @@ class _Stack:
             ("API key", _shown_key(self._dev_key)),
             ("services", working_for),
             *self._shown_models(),
+            *self._shown_speech(),
             ("data", str(self._folder)),
             ("database", self._postgres.dsn),
             ("blobs", _shown_blobs(self._settings.blob_url)),
@@ -330,6 +336,14 @@ class _Stack:
         from coatcheck.client.configuration import DEFAULT_URL, URL_VARIABLE
 
         return [] if self._url == DEFAULT_URL else [f"export {URL_VARIABLE}={self._url}"]
+
+    def _shown_speech(self) -> list[tuple[str, str]]:
+        """What speaks, and how one becomes a user who may listen."""
+        target = self._settings.speech_target
+        if target is None or target.target is None:
+            return []
+        where = target.target.get("url") or target.target["adapter"]
+        return [("speech", f"by {where}  (as a user: {own_command()} token --user NAME)")]
 
     def _shown_models(self) -> list[tuple[str, str]]:
         """Where chats go, and what clients of language models are told as their address."""

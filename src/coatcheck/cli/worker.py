@@ -22,6 +22,7 @@ from coatcheck.service import Service, load_services
 from coatcheck.settings import Settings
 from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
+from coatcheck.surfaces.remote_executor import RemoteExecutor
 from coatcheck.surfaces.scrape.executor import ScrapeExecutor
 from coatcheck.worker.agent import Worker
 
@@ -79,7 +80,12 @@ async def _work(settings: Settings, services: list[Service], stop: asyncio.Event
     async with AsyncExitStack() as closing:
         upstreams = await closing.enter_async_context(UpstreamExecutor(settings))
         scrape = await closing.enter_async_context(ScrapeExecutor(settings))
-        first = Worker(settings, [*services, upstreams.service, scrape.service])
+        remote = await closing.enter_async_context(RemoteExecutor(settings))
+        first = Worker(
+            settings,
+            [*services, upstreams.service, scrape.service, *remote.services],
+            remote_calls=remote.calls,
+        )
         batches = await closing.enter_async_context(BatchExecutor(settings))
         agents = [first, batches.worker()]
         if settings.graphs_concurrency:

@@ -16,6 +16,7 @@ from coatcheck.client._sync.client import Client
 from coatcheck.client._sync.job import Job
 from coatcheck.client._sync.webhooks import Webhooks
 from coatcheck.client.answers import BatchStatus, Page, UsageDay
+from coatcheck.client.artifact_body import JobArtifact
 from coatcheck.client.batch_body import (
     BatchArtifact,
     BatchBadLine,
@@ -86,6 +87,7 @@ __all__ = [
     "InvalidRequestError",
     "InvalidWebhook",
     "Job",
+    "JobArtifact",
     "JobError",
     "JobFailed",
     "JobUrls",

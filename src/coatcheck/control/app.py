@@ -14,6 +14,7 @@ from coatcheck.control.routes import (
     health,
     metrics,
     openapi,
+    remote_callbacks,
     stripe,
     usage,
     webhooks,
@@ -39,6 +40,7 @@ def create_app(parts: Parts, surfaces: Sequence[Surface] = ()) -> Dispatcher:
         *stripe.operations(parts.settings, parts.tenants),
         *webhooks.operations(parts.engine.webhooks, parts.receivers, parts.tenants),
         *blobs.operations(parts.engine, parts.tenants),
+        *remote_callbacks.operations(parts.remote_calls),
     ]
     for surface in surfaces:
         operations += surface(parts)

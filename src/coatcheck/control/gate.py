@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from coatcheck.control.auth import Authenticator
 from coatcheck.control.backlog import Backlog
 from coatcheck.control.billing import Subscriptions
@@ -9,7 +11,13 @@ from coatcheck.control.call import Call
 from coatcheck.control.operations import Access, Operation
 from coatcheck.control.rates import RateLimiter
 from coatcheck.control.reply import RawHeaders
-from coatcheck.domain.errors import MissingScope, NotFound, Unauthenticated
+from coatcheck.domain.errors import (
+    MissingScope,
+    NotFound,
+    QueueFull,
+    SubscriptionInactive,
+    Unauthenticated,
+)
 from coatcheck.domain.identity import Principal, Scope
 
 
@@ -69,6 +77,17 @@ class Gate:
         await self.check_plan(principal)
         if principal.org_backlog_max is not None:
             await self._backlog.check(principal)
+
+    async def check_unless_known(
+        self, principal: Principal, key: str | None, knows: Callable[[str], Awaitable[bool]]
+    ) -> None:
+        """Raises SubscriptionInactive or QueueFull; not for a known idempotency key, which is no
+        new work."""
+        try:
+            await self.check_new_work(principal)
+        except (SubscriptionInactive, QueueFull):
+            if key is None or not await knows(key):
+                raise
 
 
 def check_scope(principal: Principal, scope: Scope) -> None:

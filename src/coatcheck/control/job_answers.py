@@ -7,9 +7,10 @@ which status and headers, is decided here, so that every surface keeps the same 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol
+from uuid import UUID
 
 from coatcheck.control.call import Call
 from coatcheck.control.draining import Draining
@@ -27,6 +28,9 @@ from coatcheck.engine import Engine, Ticket
 
 _SEQ_DIGITS_MAX: Final = 18
 
+CancelElsewhere = Callable[[str, UUID], Awaitable[None]]
+"""Cancels what is done elsewhere for the job of an organisation; nothing if nothing is."""
+
 
 class JobUrls(NamedTuple):
     """Where a job is found, as paths of this server."""
@@ -35,10 +39,16 @@ class JobUrls(NamedTuple):
     events: str
     cancel: str
 
+    @property
+    def artifacts(self) -> str:
+        """Where its artifacts are listed."""
+        return f"{self.poll}/artifacts"
+
     def headers(self) -> RawHeaders:
         """For an answer that sends its caller to the job."""
-        links = f'<{self.events}>; rel="events", <{self.cancel}>; rel="cancel"'
-        return [(b"location", self.poll.encode("ascii")), (b"link", links.encode("ascii"))]
+        links = {"events": self.events, "cancel": self.cancel, "artifacts": self.artifacts}
+        link = ", ".join(f'<{url}>; rel="{name}"' for name, url in links.items())
+        return [(b"location", self.poll.encode("ascii")), (b"link", link.encode("ascii"))]
 
     def link(self) -> tuple[bytes, bytes]:
         """For an answer that is the job's own result, and may have a Location of its own."""
@@ -146,9 +156,17 @@ class JobAnswers:
             waited=preferences.wait is not None,
         )
 
-    async def cancel(self, view: JobView, voice: JobShow) -> Reply:
-        """200 if the job is cancelled, 202 if it was told to stop. Raises JobAlreadyEnded."""
+    async def cancel(
+        self, view: JobView, voice: JobShow, *, elsewhere: CancelElsewhere | None = None
+    ) -> Reply:
+        """200 if the job is cancelled, 202 if it was told to stop. Raises JobAlreadyEnded.
+
+        ``elsewhere`` cancels what a remote does for the job, if any does, and so ends it.
+        """
         after = await self._engine.cancel(view.id, org=view.org)
+        if elsewhere is not None and after.execution_id is not None:
+            await elsewhere(after.org, after.uuid)
+            after = await self._engine.get(view.id, org=view.org)
         status = HTTPStatus.OK if after.terminal else HTTPStatus.ACCEPTED
         return json_reply(await voice.job(after), status, [(b"etag", etag(after))])
 
@@ -197,11 +215,18 @@ def check_mismatch(ticket: Ticket, preferences: Preferences) -> None:
         )
 
 
-def may_see(principal: Principal | None, view: JobView, org: str) -> bool:
+class Owned(Protocol):
+    """A job, or what is left of one."""
+
+    @property
+    def owner(self) -> str: ...
+
+
+def may_see(principal: Principal | None, job: Owned, org: str) -> bool:
     """Whether a job is the caller's to read and cancel."""
     if principal is None or principal.org != org:
-        return view.owner == ANYONE
-    return principal.may_see(view.owner)
+        return job.owner == ANYONE
+    return principal.may_see(job.owner)
 
 
 def etag(view: JobView) -> bytes:
@@ -274,7 +299,8 @@ EVENTS: Final = Answer(
 RETRY_AFTER_HEADER: Final = {"Retry-After": "Seconds after which asking again is worth while."}
 TICKET_HEADERS: Final = RETRY_AFTER_HEADER | {
     "Location": "Where to ask for the job.",
-    "Link": "Where to follow it (`events`) and cancel it (`cancel`).",
+    "Link": "Where to follow it (`events`), cancel it (`cancel`), and find its files "
+    "(`artifacts`), unless its tasks have those.",
     "Idempotent-Replayed": "`true`: the idempotency key was known, no job was created.",
     "Idempotency-Mismatch": "`true`: it was known with another payload.",
     "Preference-Applied": "What was made of `Prefer`.",

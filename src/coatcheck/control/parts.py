@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from coatcheck.control.auth import Authenticator
@@ -16,9 +17,12 @@ from coatcheck.control.job_answers import JobAnswers
 from coatcheck.control.pace import Pace
 from coatcheck.control.rates import RateLimiter
 from coatcheck.control.readiness import Readiness
+from coatcheck.domain.remote_work import Destination
 from coatcheck.egress import Guard, receiver_guard
 from coatcheck.engine import Engine
 from coatcheck.engine.catalogue import Catalogue
+from coatcheck.engine.remote_calls import RemoteCalls
+from coatcheck.engine.remote_keeping import Keeper
 from coatcheck.settings import Settings
 from coatcheck.store.channels import KEYS, SERVICES
 from coatcheck.store.line import PINNED_PLANS, Line
@@ -45,15 +49,23 @@ class Parts:
     subscriptions: Subscriptions
     tenants: Line
     draining: Draining
+    remote_calls: RemoteCalls
+    """Jobs that are done elsewhere."""
 
 
 @asynccontextmanager
 async def open_parts(
-    settings: Settings, engine: Engine, own_endpoints: Sequence[str] = ()
+    settings: Settings,
+    engine: Engine,
+    own_endpoints: Sequence[str] = (),
+    *,
+    keepers: Mapping[str, Keeper] = MappingProxyType({}),
+    operators: Mapping[str, Destination] = MappingProxyType({}),
 ) -> AsyncIterator[Parts]:
     """The parts on ``engine``, which stays the caller's to close.
 
-    ``own_endpoints`` are those that no catalogue lists: the surfaces' own.
+    ``own_endpoints`` are those that no catalogue lists: the surfaces' own. ``keepers`` and
+    ``operators`` are for jobs that are done elsewhere (``RemoteCalls``).
     """
     async with AsyncExitStack() as closing:
         credentials = Line(settings.database_url, name="credentials", server_settings=PINNED_PLANS)
@@ -101,6 +113,9 @@ async def open_parts(
             return await engine.backlog(org, sorted(endpoints.union(own_endpoints)), most)
 
         draining = Draining()
+        remote_calls = await closing.enter_async_context(
+            RemoteCalls(settings, keepers, blobs=lambda: engine.blobs, operators=operators)
+        )
         yield Parts(
             settings=settings,
             engine=engine,
@@ -113,4 +128,5 @@ async def open_parts(
             subscriptions=subscriptions,
             tenants=tenants,
             draining=draining,
+            remote_calls=remote_calls,
         )

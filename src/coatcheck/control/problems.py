@@ -17,6 +17,7 @@ from coatcheck.control.call import Call, ProblemStyle
 from coatcheck.control.reply import RawHeaders, Reply
 from coatcheck.domain.errors import (
     ArchiveRejected,
+    AudioRejected,
     BadRequest,
     BatchConflict,
     BlobChanged,
@@ -27,10 +28,12 @@ from coatcheck.domain.errors import (
     CompressedBody,
     DatabaseUnavailable,
     EndpointNotFound,
+    GenerationNotFound,
     IdempotencyMismatch,
     InvalidInput,
     InvalidParameter,
     JobAlreadyEnded,
+    JobNotEnded,
     JobNotFound,
     LlmNotConfigured,
     MissingScope,
@@ -41,10 +44,13 @@ from coatcheck.domain.errors import (
     SchemaMismatch,
     ServiceNameTaken,
     SignedUrlExpired,
+    SpeechNotConfigured,
     SubscriptionInactive,
     Unauthenticated,
     UploadAlreadyUsed,
     UrlForbidden,
+    UserRequired,
+    VoiceNotFound,
     WebhookConflict,
     WrongMediaType,
 )
@@ -64,6 +70,7 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     CompressedBody: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     WrongMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     ArchiveRejected: HTTPStatus.UNPROCESSABLE_ENTITY,
+    AudioRejected: HTTPStatus.UNPROCESSABLE_ENTITY,
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
     IdempotencyMismatch: HTTPStatus.UNPROCESSABLE_ENTITY,
     UrlForbidden: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -71,11 +78,16 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     Unauthenticated: HTTPStatus.UNAUTHORIZED,
     SubscriptionInactive: HTTPStatus.PAYMENT_REQUIRED,
     MissingScope: HTTPStatus.FORBIDDEN,
+    UserRequired: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     EndpointNotFound: HTTPStatus.NOT_FOUND,
     LlmNotConfigured: HTTPStatus.NOT_FOUND,
+    SpeechNotConfigured: HTTPStatus.NOT_FOUND,
+    VoiceNotFound: HTTPStatus.NOT_FOUND,
+    GenerationNotFound: HTTPStatus.NOT_FOUND,
     JobNotFound: HTTPStatus.NOT_FOUND,
     JobAlreadyEnded: HTTPStatus.CONFLICT,
+    JobNotEnded: HTTPStatus.CONFLICT,
     BatchConflict: HTTPStatus.CONFLICT,
     WebhookConflict: HTTPStatus.CONFLICT,
     ServiceNameTaken: HTTPStatus.CONFLICT,
@@ -95,6 +107,8 @@ _DETAILS: Final[Mapping[type[CoatcheckError], str]] = {
     Unauthenticated: "A valid credential is needed: an API key or a token, as "
     "`Authorization: Bearer ...` or `X-Api-Key: ...`.",
     JobNotFound: "There is no such job.",
+    VoiceNotFound: "There is no such voice.",
+    GenerationNotFound: "There is no such generation.",
     NotFound: "There is nothing of that name.",
     DatabaseUnavailable: "The database cannot be reached. Nothing was done; try again.",
     OutcomeUnknown: "The connection to the database broke. The request may have taken effect: "
@@ -264,7 +278,7 @@ def _retry_after(seconds: int) -> tuple[bytes, bytes]:
 def _details(error: CoatcheckError) -> list[Detail]:
     if isinstance(error, InvalidInput):
         return [Detail(issue.field, issue.issue, "body") for issue in error.issues]
-    if isinstance(error, ArchiveRejected):
+    if isinstance(error, (ArchiveRejected, AudioRejected)):
         return [Detail("file", error.reason, "body")]
     if isinstance(error, InvalidParameter):
         return [Detail(error.field, error.issue, error.location)]

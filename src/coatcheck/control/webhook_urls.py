@@ -35,13 +35,17 @@ async def read_webhook_urls(call: Call, guard: Guard) -> WebhookUrls:
 
 async def _read(call: Call, header: str, guard: Guard) -> str | None:
     url = call.header(header.lower().encode())
-    if url is None:
-        return None
+    if url is not None:
+        await check_webhook_url(header, url, guard)
+    return url
+
+
+async def check_webhook_url(name: str, url: str, guard: Guard) -> None:
+    """Raises UrlForbidden, with the name under which the URL came, unless it may be called now."""
     try:
         await guard.check_url(url)
     except UrlForbidden as error:
-        raise UrlForbidden(f"{header}: {error}") from error
-    return url
+        raise UrlForbidden(f"{name}: {error}") from error
 
 
 WEBHOOK_PARAMETERS: Final = (

@@ -1,7 +1,7 @@
 """The catalogue's entries: services, their versions and endpoints, and who does the work.
 
 The same whether code declared them (a worker publishes what it serves) or a document did (an
-organisation registered an http upstream).
+organisation registered an http upstream, or a function that runs elsewhere).
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from coatcheck.domain.endpoint_names import GATEWAY_SERVICE, endpoint_key, engine_name
 from coatcheck.domain.endpoint_paths import PathTable
@@ -21,6 +23,7 @@ from coatcheck.domain.service_definition import (
     HttpTargetDefinition,
     Method,
     PythonTargetDefinition,
+    RemoteTargetDefinition,
     ServiceDefinition,
     TargetDefinition,
     VersionDefinition,
@@ -37,6 +40,8 @@ __all__ = [
     "Method",
     "ParameterKind",
     "PythonTargetDefinition",
+    "RemoteTarget",
+    "RemoteTargetDefinition",
     "ServiceDefinition",
     "ServiceSpec",
     "Source",
@@ -48,7 +53,8 @@ ParameterKind = Literal["integer", "number", "boolean", "string", "other"]
 Source = Literal["code", "http"]
 
 UPSTREAM_ENDPOINT = engine_name(GATEWAY_SERVICE, 1, endpoint_key("POST", "/http"))
-"""The engine's one endpoint for jobs that an http upstream does; their flows tell them apart."""
+"""The engine's one endpoint for jobs that an http upstream or a remote does; their flows tell them
+apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +66,27 @@ class HttpTarget:
     timeout_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteTarget:
+    """A function that runs elsewhere. ``definition`` is what ``remotes/definitions.py`` reads;
+    ``secrets`` are values by the names that it has, and are not shown."""
+
+    definition: Mapping[str, Any]
+    secrets: Mapping[str, str] = field(repr=False)
+
+    @property
+    def destination(self) -> tuple[str, str]:
+        """Who is sent the secrets: the service, and where it is."""
+        return self.definition["adapter"], self.definition.get("url", "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSpec:
     """One endpoint of one version of a service.
 
     ``method`` is in capitals. ``parameters`` says what kind of JSON value each top-level argument
-    is, for those that come as text in a path or a query. ``target`` is None for a Python function.
+    is, for those that come as text in a path or a query. ``target`` and ``remote`` are None for a
+    Python function, and one of them is for any other.
     """
 
     service: str
@@ -83,6 +104,7 @@ class EndpointSpec:
     keep_failed_seconds: float | None = None
     parameters: Mapping[str, ParameterKind] = field(default_factory=dict)
     target: HttpTarget | None = None
+    remote: RemoteTarget | None = None
 
     @property
     def id(self) -> str:
@@ -92,14 +114,19 @@ class EndpointSpec:
     @property
     def engine_endpoint(self) -> str:
         """The engine's endpoint that its jobs are submitted to."""
-        if self.target is not None:
+        if self.is_registered:
             return UPSTREAM_ENDPOINT
         return engine_name(self.service, self.version, self.key)
 
     @property
     def flow(self) -> str:
-        """The flow of its jobs: of their own for an upstream, the organisation's for Python."""
-        return "" if self.target is None else self.id
+        """The flow of its jobs: of their own unless it is Python's, then the organisation's."""
+        return self.id if self.is_registered else ""
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether a document says who does the work, and no worker's code."""
+        return self.target is not None or self.remote is not None
 
 
 class Matched(NamedTuple):
@@ -129,6 +156,7 @@ class ServiceSpec:
     created_at: datetime
     updated_at: datetime
     _tables: Mapping[int, PathTable[EndpointSpec]] = field(init=False, repr=False, compare=False)
+    _elsewhere: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         tables = {
@@ -136,6 +164,8 @@ class ServiceSpec:
             for number, version in self.versions.items()
         }
         object.__setattr__(self, "_tables", tables)
+        elsewhere = frozenset(spec.id for spec in self.endpoints if spec.remote is not None)
+        object.__setattr__(self, "_elsewhere", elsewhere)
 
     @property
     def latest(self) -> int:
@@ -157,6 +187,10 @@ class ServiceSpec:
         table = self._tables.get(self.latest if version is None else version)
         return () if table is None else table.methods(path)
 
+    def runs_elsewhere(self, endpoint_id: str) -> bool:
+        """Whether a remote does the work of the endpoint of that id."""
+        return endpoint_id in self._elsewhere
+
     @property
     def endpoints(self) -> tuple[EndpointSpec, ...]:
         """The endpoints of all versions."""
@@ -164,7 +198,7 @@ class ServiceSpec:
 
     @property
     def definition(self) -> ServiceDefinition:
-        """The service as the document that registers it, with the values of its headers hidden."""
+        """The service as the document that registers it, with what is secret hidden."""
         return ServiceDefinition(
             {
                 str(number): VersionDefinition([_shown(spec) for spec in version.endpoints])
@@ -177,7 +211,7 @@ def _shown(spec: EndpointSpec) -> EndpointDefinition:
     return EndpointDefinition(
         method=spec.method,
         path=spec.path,
-        target=_shown_target(spec.target),
+        target=_shown_target(spec),
         key=spec.key,
         async_eligible=spec.async_eligible,
         auth=spec.auth,
@@ -190,8 +224,13 @@ def _shown(spec: EndpointSpec) -> EndpointDefinition:
     )
 
 
-def _shown_target(target: HttpTarget | None) -> TargetDefinition:
-    if target is None:
-        return PythonTargetDefinition()
-    hidden = dict.fromkeys(target.headers, HIDDEN)
-    return HttpTargetDefinition(target.url, hidden, target.timeout_seconds)
+def _shown_target(spec: EndpointSpec) -> TargetDefinition:
+    if spec.target is not None:
+        hidden = dict.fromkeys(spec.target.headers, HIDDEN)
+        return HttpTargetDefinition(spec.target.url, hidden, spec.target.timeout_seconds)
+    if spec.remote is not None:
+        fields = {name: value for name, value in spec.remote.definition.items() if name != "kind"}
+        hidden = dict.fromkeys(spec.remote.secrets, HIDDEN)
+        shown = {**fields, "type": "remote", "secrets": hidden}
+        return msgspec.convert(shown, RemoteTargetDefinition)
+    return PythonTargetDefinition()

@@ -21,8 +21,13 @@ BATCHES_SERVICE: Final = "batches"
 """The service that takes in lists of tasks and writes exports, for the batches surface."""
 LLM_SERVICE: Final = "llm"
 """The service that calls language models, behind the llm surface."""
+SPEECH_SERVICE: Final = "speech"
+"""The service that has text spoken elsewhere, behind the speech surface."""
 _RESERVED: Final = frozenset(
-    {GATEWAY_SERVICE, GRAPHS_SERVICE, SCRAPE_SERVICE, BATCHES_SERVICE, LLM_SERVICE}
+    {
+        *(GATEWAY_SERVICE, GRAPHS_SERVICE, SCRAPE_SERVICE, BATCHES_SERVICE),
+        *(LLM_SERVICE, SPEECH_SERVICE),
+    }
 )
 _RESERVED_PREFIX: Final = "coatcheck"
 

@@ -10,12 +10,14 @@ CoatcheckError
 │   ├── NotAsyncEligible      the endpoint only takes synchronous calls
 │   ├── IdempotencyMismatch   a known key came with another payload, and the caller was strict
 │   ├── UrlForbidden          the egress guard does not let us call that address
+│   ├── AudioRejected         a reference recording that is of no use, and why
 │   ├── BodyTooLarge          more bytes than the route takes
 │   ├── BodyTooSlow           the body did not arrive in time
 │   ├── CompressedBody        a content coding that is not taken
 │   └── WrongMediaType        a content type that is not taken
 ├── Unauthenticated           no credential, or none that counts: all answered alike
 ├── MissingScope              the credential does not allow this
+├── UserRequired              the credential is nobody's in particular, and this is each user's own
 ├── SubscriptionInactive      the organisation's plan does not allow new work
 ├── RateLimited               too many requests; says when to come back
 ├── QueueFull                 the organisation has too many jobs waiting
@@ -23,6 +25,9 @@ CoatcheckError
 ├── NotFound                  nothing of that name, or nothing the caller may see
 │   ├── EndpointNotFound      no such service, version or path, and which of the three
 │   ├── LlmNotConfigured      no target of the llm surface is set; says what to set
+│   ├── SpeechNotConfigured   no remote of the speech surface is set; says what to set
+│   ├── VoiceNotFound         no such voice of the caller's
+│   ├── GenerationNotFound    no such generation of the caller's
 │   └── JobNotFound           no such job in this organisation
 ├── JobAlreadyEnded           a terminal job cannot be cancelled
 ├── WebhookConflict           what is there of webhooks does not allow that
@@ -153,6 +158,16 @@ class ArchiveRejected(BadRequest):
         self.reason = reason
 
 
+class AudioRejected(BadRequest):
+    """A recording that is not taken. ``reason`` is short and stable, for programs."""
+
+    code = "audio_rejected"
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class Unauthenticated(CoatcheckError):
     """No credential, or one that is unknown, revoked or expired: which, is not said."""
 
@@ -161,6 +176,12 @@ class Unauthenticated(CoatcheckError):
 
 class MissingScope(CoatcheckError):
     code = "missing_scope"
+
+
+class UserRequired(CoatcheckError):
+    """What is asked for is each user's own, and the credential names no user."""
+
+    code = "user_required"
 
 
 class SubscriptionInactive(CoatcheckError):
@@ -215,6 +236,24 @@ class LlmNotConfigured(NotFound):
     code = "llm_not_configured"
 
 
+class SpeechNotConfigured(NotFound):
+    """The speech surface has no remote to call. Its text says what to set."""
+
+    code = "speech_not_configured"
+
+
+class VoiceNotFound(NotFound):
+    """There is no such voice of this user's; a foreign id is answered the same."""
+
+    code = "voice_not_found"
+
+
+class GenerationNotFound(NotFound):
+    """There is no such generation of this user's; a foreign id is answered the same."""
+
+    code = "generation_not_found"
+
+
 class JobNotFound(NotFound):
     """There is no such job in this organisation; a foreign id is answered the same."""
 
@@ -225,6 +264,12 @@ class JobAlreadyEnded(CoatcheckError):
     """A job that has ended cannot be cancelled."""
 
     code = "job_already_ended"
+
+
+class JobNotEnded(CoatcheckError):
+    """Of a job that goes on no artifact can be deleted: it may yet replace it."""
+
+    code = "job_not_ended"
 
 
 class BatchConflict(CoatcheckError):
@@ -360,6 +405,13 @@ class TargetUnreachable(JobSignal):
     def __init__(self, reason: str, *, after: float | None = None) -> None:
         super().__init__(reason)
         self.after = after
+
+
+class JobParked(JobSignal):
+    """The work goes on elsewhere: the attempt ends here, and somebody else will end the job."""
+
+    def __init__(self) -> None:
+        super().__init__("handed over to a remote")
 
 
 class JobCancelled(JobSignal):

@@ -116,6 +116,8 @@ class JobView:
     owner: str
     error_code: str | None
     error_message: str | None
+    execution_id: str | None
+    """What a remote calls the work, if it is done elsewhere and was spawned."""
     result: bytes | None
 
     @property

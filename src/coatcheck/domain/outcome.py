@@ -47,4 +47,9 @@ class Cancelled:
     """The handler stopped because cancellation was asked for."""
 
 
-Outcome = Completed | Failed | Retryable | Unreachable | Interrupted | Cancelled
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The work goes on elsewhere, and the job is no longer this worker's."""
+
+
+Outcome = Completed | Failed | Retryable | Unreachable | Interrupted | Cancelled | Parked

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, to_builtins
 
-from coatcheck.domain.catalogue import EndpointSpec, HttpTarget, ServiceSpec, VersionSpec
+from coatcheck.domain.catalogue import (
+    EndpointSpec,
+    HttpTarget,
+    RemoteTarget,
+    ServiceSpec,
+    VersionSpec,
+)
 from coatcheck.domain.endpoint_names import (
     endpoint_key,
     is_path,
@@ -18,10 +24,12 @@ from coatcheck.domain.endpoint_names import (
 )
 from coatcheck.domain.errors import FieldIssue, InvalidInput, InvalidParameter
 from coatcheck.domain.service_definition import (
+    ADAPTERS,
     HIDDEN,
     KEY_CHARACTERS_MAX,
     EndpointDefinition,
     HttpTargetDefinition,
+    RemoteTargetDefinition,
     ServiceDefinition,
     VersionDefinition,
 )
@@ -58,7 +66,7 @@ def versions_of(
 ) -> dict[int, VersionSpec]:
     """The versions that a document registers.
 
-    ``stored`` is the service as it was: a header shown as hidden and sent back so keeps its value.
+    ``stored`` is the service as it was: what is shown as hidden and sent back so keeps its value.
     Raises InvalidParameter for the name, and InvalidInput with one issue for each problem.
     """
     check_service_name(service)
@@ -78,40 +86,68 @@ def versions_of(
     raise InvalidInput(issues)
 
 
+def remote_definition(target: RemoteTargetDefinition) -> dict[str, Any]:
+    """The target as ``remotes/definitions.py`` reads it: without the values of its secrets."""
+    fields: dict[str, Any] = to_builtins(target)
+    del fields["type"], fields["secrets"]
+    return {"kind": "remote", **fields}
+
+
 class _Secrets:
-    """The header values that are stored, for documents that show them as hidden."""
+    """The header values and the secrets that are stored, for documents that show them as hidden.
+
+    They are filled in only for the address that they were given for: else whoever may write a
+    service could send its secrets to an address of their own.
+    """
 
     def __init__(self, stored: ServiceSpec | None) -> None:
-        self._targets = {
-            spec.id: spec.target for spec in (stored.endpoints if stored is not None else ())
-        }
+        self._specs = {spec.id: spec for spec in (stored.endpoints if stored is not None else ())}
         self.missing: list[FieldIssue] = []
 
-    def filled_in(self, endpoint_id: str, target: HttpTargetDefinition) -> dict[str, str]:
-        """The target's headers. Hidden values are filled in only for the URL they were given for:
-        else whoever may write a service could send its secrets to an address of their own."""
-        known = self._targets.get(endpoint_id)
+    def headers(self, endpoint_id: str, target: HttpTargetDefinition) -> dict[str, str]:
+        spec = self._specs.get(endpoint_id)
         stored: Mapping[str, str] = {}
-        if known is not None and known.url == target.url:
-            stored = {name.lower(): value for name, value in known.headers.items()}
-        headers = {}
-        for name, value in target.headers.items():
-            if value == HIDDEN and name.lower() not in stored:
-                self.missing.append(
-                    FieldIssue(f"{endpoint_id}.target.headers", "a hidden value is not known here")
-                )
-            headers[name] = stored.get(name.lower(), value) if value == HIDDEN else value
-        return headers
+        if spec is not None and spec.target is not None and spec.target.url == target.url:
+            stored = {name.lower(): value for name, value in spec.target.headers.items()}
+        field = f"{endpoint_id}.target.headers"
+        return {
+            name: self._value(field, value, stored.get(name.lower()))
+            for name, value in target.headers.items()
+        }
+
+    def remote(self, endpoint_id: str, target: RemoteTargetDefinition) -> RemoteTarget:
+        spec = self._specs.get(endpoint_id)
+        known = None if spec is None else spec.remote
+        made = RemoteTarget(remote_definition(target), target.secrets)
+        stored: Mapping[str, str] = {}
+        if known is not None and known.destination == made.destination:
+            stored = known.secrets
+        field = f"{endpoint_id}.target.secrets"
+        secrets = {
+            name: self._value(field, value, stored.get(name))
+            for name, value in target.secrets.items()
+        }
+        return RemoteTarget(made.definition, secrets)
+
+    def _value(self, field: str, given: str, stored: str | None) -> str:
+        if given != HIDDEN:
+            return given
+        if stored is None:
+            self.missing.append(FieldIssue(field, "a hidden value is not known here"))
+            return given
+        return stored
 
 
 def _spec(service: str, version: int, given: EndpointDefinition, secrets: _Secrets) -> EndpointSpec:
-    assert isinstance(given.target, HttpTargetDefinition)
     key = _key(given)
-    target = HttpTarget(
-        given.target.url,
-        secrets.filled_in(f"{service}.v{version}.{key}", given.target),
-        given.timeout if given.target.timeout is UNSET else given.target.timeout,
-    )
+    endpoint_id = f"{service}.v{version}.{key}"
+    target = remote = None
+    if isinstance(given.target, RemoteTargetDefinition):
+        remote = secrets.remote(endpoint_id, given.target)
+    else:
+        assert isinstance(given.target, HttpTargetDefinition)
+        timeout = given.timeout_seconds if given.target.timeout is UNSET else given.target.timeout
+        target = HttpTarget(given.target.url, secrets.headers(endpoint_id, given.target), timeout)
     return EndpointSpec(
         service=service,
         version=version,
@@ -120,13 +156,14 @@ def _spec(service: str, version: int, given: EndpointDefinition, secrets: _Secre
         path=given.path,
         lane=given.lane,
         retries=given.retries,
-        timeout_seconds=given.timeout,
+        timeout_seconds=given.timeout_seconds,
         sync_timeout_seconds=given.sync_timeout,
         async_eligible=given.async_eligible,
         auth=given.auth,
         keep_completed_seconds=given.keep_completed,
         keep_failed_seconds=given.keep_failed,
         target=target,
+        remote=remote,
     )
 
 
@@ -160,14 +197,36 @@ def _endpoint_issues(field: str, endpoint: EndpointDefinition) -> Iterator[Field
     if len(_key(endpoint)) > KEY_CHARACTERS_MAX:
         yield FieldIssue(f"{field}.key", f"would be over {KEY_CHARACTERS_MAX} characters; give one")
     target = endpoint.target
+    if isinstance(target, RemoteTargetDefinition):
+        yield from _remote_issues(f"{field}.target", target)
+        return
     if not isinstance(target, HttpTargetDefinition):
         yield FieldIssue(f"{field}.target", "Python functions come from a worker's code")
         return
     if "?" in target.url or "#" in target.url:
         yield FieldIssue(f"{field}.target.url", "must end before its query")
-    if target.timeout is not UNSET and target.timeout > endpoint.timeout:
+    if target.timeout is not UNSET and target.timeout > endpoint.timeout_seconds:
         yield FieldIssue(f"{field}.target.timeout", "is longer than the endpoint's own")
     yield from _header_issues(f"{field}.target.headers", target.headers)
+
+
+def _remote_issues(field: str, target: RemoteTargetDefinition) -> Iterator[FieldIssue]:
+    """What concerns the secrets, and who may have the target at all; the adapters say the rest."""
+    if target.adapter == "modal":
+        yield FieldIssue(
+            f"{field}.adapter",
+            "only the operator can set modal up, because its client runs code that functions"
+            " return; use the adapter operator with the name of such a remote",
+        )
+    elif target.adapter not in ADAPTERS:
+        yield FieldIssue(f"{field}.adapter", f"must be one of {', '.join(ADAPTERS)}")
+    if target.url is not UNSET and ("?" in target.url or "#" in target.url):
+        yield FieldIssue(f"{field}.url", "must end before its query")
+    if target.secret is not UNSET and target.secret not in target.secrets:
+        yield FieldIssue(f"{field}.secret", "names none of the target's `secrets`")
+    for name in target.secrets:
+        if name != target.secret:
+            yield FieldIssue(f"{field}.secrets", f"`secret` does not name {name}: it has no use")
 
 
 def _path_issues(field: str, path: str) -> Iterator[FieldIssue]:

@@ -11,10 +11,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coatcheck.domain.endpoint_names import KEY_PATTERN, PATH_PATTERN
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.patterns import whole
 
 VERSIONS_MAX: Final = 20
 ENDPOINTS_MAX: Final = 100
 HEADERS_MAX: Final = 50
+SECRETS_MAX: Final = 10
 KEY_CHARACTERS_MAX: Final = 128
 PATH_CHARACTERS_MAX: Final = 512
 URL_CHARACTERS_MAX: Final = 2_048
@@ -25,21 +27,34 @@ TIMEOUT_SECONDS_MAX: Final = 86_400
 SYNC_TIMEOUT_SECONDS_MAX: Final = 60.0
 SYNC_TIMEOUT_SECONDS: Final = 30.0
 TIMEOUT_SECONDS: Final = 300.0
+REMOTE_TIMEOUT_SECONDS: Final = 3_600.0
+"""Of what a remote does: its queue, and the start of its machine, are included."""
 RETENTION_SECONDS_MAX: Final = 10 * 366 * 86_400
 
 HIDDEN: Final = "***"
-"""What a header's value is shown as. Sent back, it means the value that is already stored."""
+"""What a header or a secret is shown as. Sent back, it means the value that is already stored."""
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Auth = Literal["platform", "service_token", "none"]
+ADAPTERS: Final = ("http", "replicate", "runpod", "fal", "operator")
+"""Those that an organisation may use."""
 
 _Seconds = Annotated[float, Meta(gt=0, le=TIMEOUT_SECONDS_MAX)]
+_Timeout = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=TIMEOUT_SECONDS_MAX,
+        description=f"{TIMEOUT_SECONDS:.0f} if it is left out; {REMOTE_TIMEOUT_SECONDS:.0f} for a "
+        "remote target. A service that is shown always has it.",
+    ),
+]
 _SyncSeconds = Annotated[float, Meta(gt=0, le=SYNC_TIMEOUT_SECONDS_MAX)]
 _Retention = Annotated[float, Meta(ge=0, le=RETENTION_SECONDS_MAX)]
 _Retries = Annotated[int, Meta(ge=0, le=RETRIES_MAX)]
-_Key = Annotated[str, Meta(min_length=1, max_length=KEY_CHARACTERS_MAX, pattern=f"^{KEY_PATTERN}$")]
+_Key = Annotated[str, Meta(min_length=1, max_length=KEY_CHARACTERS_MAX, pattern=whole(KEY_PATTERN))]
 _Path = Annotated[
-    str, Meta(min_length=1, max_length=PATH_CHARACTERS_MAX, pattern=f"^(?:{PATH_PATTERN})$")
+    str, Meta(min_length=1, max_length=PATH_CHARACTERS_MAX, pattern=whole(PATH_PATTERN))
 ]
 _Url = Annotated[str, Meta(min_length=1, max_length=URL_CHARACTERS_MAX)]
 _HeaderName = Annotated[
@@ -47,12 +62,19 @@ _HeaderName = Annotated[
     Meta(
         min_length=1,
         max_length=HEADER_NAME_CHARACTERS_MAX,
-        pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$",
+        pattern=whole("[A-Za-z0-9!#$%&'*+.^_`|~-]+"),
     ),
 ]
 _HeaderValue = Annotated[
-    str, Meta(max_length=HEADER_VALUE_CHARACTERS_MAX, pattern=r"^[\t\x20-\x7e]*$")
+    str, Meta(max_length=HEADER_VALUE_CHARACTERS_MAX, pattern=whole(r"[\t\x20-\x7e]*"))
 ]
+_SecretName = Annotated[str, Meta(pattern=whole("[A-Za-z][A-Za-z0-9_.-]{0,99}"))]
+_SecretValue = Annotated[
+    str, Meta(min_length=1, max_length=HEADER_VALUE_CHARACTERS_MAX, pattern=whole("[!-~]+"))
+]
+_Adapter = Annotated[str, Meta(extra_json_schema={"enum": [*ADAPTERS, "modal"]})]
+"""Checked with its target, and not here, so that whoever mistypes one is told which there are."""
+_RemoteName = Annotated[str, Meta(min_length=1, max_length=300)]
 
 
 class HttpTargetDefinition(
@@ -66,13 +88,58 @@ class HttpTargetDefinition(
     timeout: _Seconds | UnsetType = UNSET
 
 
+class MarksDefinition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Names of fields that are added to the input: one that holds the spawn's token, one that holds
+    the URL to call back."""
+
+    token: _RemoteName | UnsetType = UNSET
+    callback_url: _RemoteName | UnsetType = UNSET
+
+
+class OutputDefinition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which part of a service's output is the result, and how it is written there."""
+
+    path: _RemoteName | UnsetType = UNSET
+    encoding: Literal["auto", "base64", "json"] | UnsetType = UNSET
+    media_type: _RemoteName | UnsetType = UNSET
+
+
+class RemoteTargetDefinition(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="remote", kw_only=True
+):
+    """A function that runs elsewhere: spawned, then looked after until it is done.
+
+    ``adapter`` says which of the other fields there are. ``http``: url, secret, media_type.
+    ``replicate``: secret, one of version, model and deployment, url, marks, output. ``runpod``:
+    secret, endpoint, url, marks, output. ``fal``: secret, model, url, marks, output. ``operator``:
+    name, of a remote that the operator has set up. ``secret`` names the one of ``secrets`` that is
+    the credential. ``modal`` (app, function, environment) only the operator can set up.
+    """
+
+    adapter: _Adapter
+    url: _Url | UnsetType = UNSET
+    secret: _SecretName | UnsetType = UNSET
+    media_type: _RemoteName | UnsetType = UNSET
+    version: _RemoteName | UnsetType = UNSET
+    model: _RemoteName | UnsetType = UNSET
+    deployment: _RemoteName | UnsetType = UNSET
+    endpoint: _RemoteName | UnsetType = UNSET
+    name: _RemoteName | UnsetType = UNSET
+    app: _RemoteName | UnsetType = UNSET
+    function: _RemoteName | UnsetType = UNSET
+    environment: _RemoteName | UnsetType = UNSET
+    marks: MarksDefinition | UnsetType = UNSET
+    output: OutputDefinition | UnsetType = UNSET
+    secrets: Annotated[dict[_SecretName, _SecretValue], Meta(max_length=SECRETS_MAX)] = {}
+
+
 class PythonTargetDefinition(
     Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="python"
 ):
     """A function of a worker's code. Shown only: code declares these, no document does."""
 
 
-TargetDefinition = HttpTargetDefinition | PythonTargetDefinition
+TargetDefinition = HttpTargetDefinition | RemoteTargetDefinition | PythonTargetDefinition
 
 
 class EndpointDefinition(Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,10 +156,18 @@ class EndpointDefinition(Struct, frozen=True, forbid_unknown_fields=True):
     auth: Auth = "platform"
     lane: Lane = Lane.STANDARD
     retries: _Retries | None = None
-    timeout: _Seconds = TIMEOUT_SECONDS
+    timeout: _Timeout | UnsetType = UNSET
     sync_timeout: _SyncSeconds = SYNC_TIMEOUT_SECONDS
     keep_completed: _Retention | None = None
     keep_failed: _Retention | None = None
+
+    @property
+    def timeout_seconds(self) -> float:
+        """``timeout``, or what it is if it is left out."""
+        if self.timeout is not UNSET:
+            return self.timeout
+        is_remote = isinstance(self.target, RemoteTargetDefinition)
+        return REMOTE_TIMEOUT_SECONDS if is_remote else TIMEOUT_SECONDS
 
 
 class VersionDefinition(Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,6 +180,6 @@ class ServiceDefinition(Struct, frozen=True, forbid_unknown_fields=True):
     """A service: its versions by number."""
 
     versions: Annotated[
-        dict[Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,3}$")], VersionDefinition],
+        dict[Annotated[str, Meta(pattern=whole("[1-9][0-9]{0,3}"))], VersionDefinition],
         Meta(min_length=1, max_length=VERSIONS_MAX),
     ]

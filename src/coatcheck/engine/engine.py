@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from coatcheck.blobs import BlobContainer, SignedUrl, UrlSigner
+from coatcheck.blobs.disposition import with_extension
 from coatcheck.blobs.grants import Grants
 from coatcheck.blobs.keys import input_key
 from coatcheck.crash import crash_point
@@ -26,10 +27,12 @@ from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView, 
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from coatcheck.domain.usage import UsageRow
+from coatcheck.engine.artifacts import ArtifactDesk
 from coatcheck.engine.batches import Batches
 from coatcheck.engine.declarations import Declarations
 from coatcheck.engine.llm import LlmDesk
 from coatcheck.engine.output import OutputReader
+from coatcheck.engine.speech import SpeechDesk
 from coatcheck.engine.stalls import Stalls
 from coatcheck.engine.submission import Preparer, Submission, Ticket
 from coatcheck.engine.submitter import Submitter
@@ -104,6 +107,7 @@ class Engine:
         self._notify_line = Line(dsn, name="notify")
         self._notifier = Notifier(self._notify_line)
         self.llm = LlmDesk(self._read_line)
+        self.artifact_desk = ArtifactDesk(self._page_line, lambda: self.blobs)
         self.batches = Batches(self._batch_line, self._batch_read_line, self._notifier)
         self.uploads = Uploads(
             self._batch_read_line,
@@ -113,6 +117,7 @@ class Engine:
         )
         self.webhooks = Webhooks(settings, self._page_line, self._list_line)
         self._submitter = Submitter(self._submit_lines, self._bulk_line, self._notifier)
+        self.speech = SpeechDesk(dsn, self._preparer, self._submitter)
         self._reader: Coalescer[tuple[str, UUID], JobView | None] = Coalescer(
             self._read, rows_max=_READ_ROWS_MAX
         )
@@ -158,6 +163,7 @@ class Engine:
         await self._declarations.close()
         await self._stalls.close()
         await self.output.close()
+        await self.speech.close()
         for line in (
             *self._submit_lines,
             self._bulk_line,
@@ -449,7 +455,10 @@ class Engine:
         Only while it is there: an artifact goes with its job.
         """
         return await self.signer.signed_get(
-            artifact.blob_key, seconds, file_name=artifact.name, media_type=artifact.media_type
+            artifact.blob_key,
+            seconds,
+            file_name=with_extension(artifact.name, artifact.media_type),
+            media_type=artifact.media_type,
         )
 
     # Steering

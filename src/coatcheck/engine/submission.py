@@ -26,6 +26,8 @@ from coatcheck.encoding import encode
 from coatcheck.service import Endpoint
 
 _NAME_CHARACTERS_MAX = 255
+_OWNER_CHARACTERS_MAX: Final = _NAME_CHARACTERS_MAX + len("claims:")
+"""What an owner is, and the name of the longest."""
 _RETRIES_MAX = 1_000
 _KINDS_MAX = 10_000
 """Kinds of jobs that need no second look."""
@@ -241,9 +243,10 @@ class Preparer:
         """Check what jobs of a kind have in common, and remember it."""
         for field_name, value in (("endpoint", submission.endpoint), ("org", submission.org)):
             _check_text(field_name, value)
-        for field_name, value in (("flow", submission.flow), ("owner", submission.owner)):
-            if value != "":
-                _check_text(field_name, value)
+        if submission.flow != "":
+            _check_text("flow", submission.flow)
+        if submission.owner != "":
+            _check_text("owner", submission.owner, _OWNER_CHARACTERS_MAX)
         defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
         lane = defaults.lane if submission.lane is None else str(submission.lane)
         retries_of_lane = self._retries.get(lane)

@@ -64,6 +64,16 @@ class Submitter:
             (one,) = jobs
             return await input_store.submit(line, one, stored, life_seconds)
 
+        return await self.submit_apart(line, job, insert)
+
+    async def submit_apart(
+        self,
+        line: Line,
+        job: NewJob,
+        insert: Callable[[Sequence[NewJob]], Awaitable[Mapping[UUID, State]]],
+    ) -> Ticket:
+        """Create one job by a statement that writes what belongs to it as well, or find the one
+        its key names."""
         created = await retried(lambda: insert([job]))
         crash_point("submit.committed_not_answered")
         if created:

@@ -11,6 +11,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jwt.api_jws import PyJWS
 
+from coatcheck.receipts.artifacts import KIND, ArtifactReceipt, SignedArtifactReceipt
 from coatcheck.receipts.document import VERSION, Receipt, SignedReceipt, canonical
 from coatcheck.receipts.keys import PublicKey, derive
 
@@ -40,19 +41,25 @@ class Signer:
         return self.public_key.jwk
 
     def sign(self, receipt: Receipt) -> SignedReceipt:
-        signature = _jws.encode(
+        return SignedReceipt(receipt, self._signature(receipt))
+
+    def sign_artifact(self, receipt: ArtifactReceipt) -> SignedArtifactReceipt:
+        return SignedArtifactReceipt(receipt, self._signature(receipt))
+
+    def _signature(self, receipt: Receipt | ArtifactReceipt) -> str:
+        return _jws.encode(
             canonical(receipt),
             self._key,
             algorithm=_ALGORITHM,
             headers={"kid": self.public_key.kid, "typ": "JOSE"},
         )
-        return SignedReceipt(receipt, signature)
 
 
-def verify(text: bytes, keys: Sequence[PublicKey]) -> Receipt:
+def verify(text: bytes, keys: Sequence[PublicKey]) -> Receipt | ArtifactReceipt:
     """The receipt in ``text``, if one of ``keys`` signed exactly what it says.
 
-    Raises ReceiptRefused otherwise. Needs nothing but its arguments.
+    Of an input or of an artifact: it says itself which. Raises ReceiptRefused otherwise. Needs
+    nothing but its arguments.
     """
     document = _read(text)
     shown, signature = document["receipt"], document["signature"]
@@ -60,12 +67,18 @@ def verify(text: bytes, keys: Sequence[PublicKey]) -> Receipt:
     if _canonical(shown) != payload:
         raise ReceiptRefused("what it says is not what was signed: it was changed")
     try:
-        receipt = msgspec.convert(shown, Receipt)
+        receipt = _receipt(shown)
     except msgspec.ValidationError as error:
         raise ReceiptRefused(f"it is signed, but not a receipt of this kind: {error}") from error
     if receipt.version != VERSION:
         raise ReceiptRefused(f"it is of version {receipt.version}; this program knows {VERSION}")
     return receipt
+
+
+def _receipt(shown: dict[str, Any]) -> Receipt | ArtifactReceipt:
+    if shown.get("kind") == KIND:
+        return msgspec.convert(shown, ArtifactReceipt)
+    return msgspec.convert(shown, Receipt)
 
 
 def _read(text: bytes) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from coatcheck.domain.patterns import whole
 from coatcheck.remotes import fal, replicate, runpod
 from coatcheck.remotes.errors import RemoteMisdefined
 from coatcheck.remotes.inputs import Marks
@@ -17,11 +18,11 @@ from coatcheck.remotes.outputs import OutputChoice
 _SEGMENT: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 Url = Annotated[str, msgspec.Meta(min_length=1, max_length=2_048)]
-SecretName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,99}$")]
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")]
-OwnerAndName = Annotated[str, msgspec.Meta(pattern=rf"^{_SEGMENT}/{_SEGMENT}$", max_length=200)]
-FalModel = Annotated[str, msgspec.Meta(pattern=rf"^{_SEGMENT}(/{_SEGMENT})+$", max_length=200)]
-MediaType = Annotated[str, msgspec.Meta(pattern=r"^[!-~]+/[ -~]+$", max_length=255)]
+SecretName = Annotated[str, msgspec.Meta(pattern=whole("[A-Za-z][A-Za-z0-9_.-]{0,99}"))]
+Name = Annotated[str, msgspec.Meta(pattern=whole("[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}"))]
+OwnerAndName = Annotated[str, msgspec.Meta(pattern=whole(f"{_SEGMENT}/{_SEGMENT}"), max_length=200)]
+FalModel = Annotated[str, msgspec.Meta(pattern=whole(f"{_SEGMENT}(/{_SEGMENT})+"), max_length=200)]
+MediaType = Annotated[str, msgspec.Meta(pattern=whole("[!-~]+/[ -~]+"), max_length=255)]
 
 
 class _Target(
@@ -54,7 +55,7 @@ class ReplicateTarget(_Target, frozen=True, tag="replicate", kw_only=True):
     """One of ``version``, ``model`` (an official one) and ``deployment``."""
 
     secret: SecretName
-    version: Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,300}$")] | None = None
+    version: Annotated[str, msgspec.Meta(pattern=whole("[!-~]{1,300}"))] | None = None
     model: OwnerAndName | None = None
     deployment: OwnerAndName | None = None
     url: Url = replicate.URL
@@ -83,6 +84,7 @@ class FalTarget(_Target, frozen=True, tag="fal", kw_only=True):
 
 
 RemoteTarget = HttpTarget | ModalTarget | ReplicateTarget | RunpodTarget | FalTarget
+_ADAPTERS: Final = ("http", "modal", "replicate", "runpod", "fal")
 
 
 def read_definition(definition: bytes | Any) -> RemoteTarget:
@@ -94,7 +96,8 @@ def read_definition(definition: bytes | Any) -> RemoteTarget:
         else:
             target = msgspec.convert(definition, RemoteTarget)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RemoteMisdefined(f"The remote target is not valid: {error}") from error
+        hint = f"; there are {', '.join(_ADAPTERS)}" if "`$.adapter`" in str(error) else ""
+        raise RemoteMisdefined(f"The remote target is not valid: {error}{hint}") from error
     if isinstance(target, ReplicateTarget):
         _check_one_of(version=target.version, model=target.model, deployment=target.deployment)
     if isinstance(target, ModalTarget):

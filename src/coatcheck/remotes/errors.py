@@ -10,7 +10,11 @@ Their texts are short, and hold nothing that is secret: adapters make them with 
 
 from __future__ import annotations
 
+from typing import Final
+
 from coatcheck.domain.errors import BadRequest, CoatcheckError
+
+RESULT_TOO_SLOW: Final = "remote_result_too_slow"
 
 
 class RemoteError(CoatcheckError):

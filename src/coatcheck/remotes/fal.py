@@ -63,7 +63,8 @@ class FalRemote:
         self._output = output
 
     async def spawn(self, request: SpawnRequest) -> str:
-        called = {} if request.callback_url is None else {"fal_webhook": request.callback_url}
+        url = request.public_callback_url
+        called = {} if url is None else {"fal_webhook": url}
         answer = await self._caller.ask(
             "POST",
             self._model,

@@ -6,6 +6,7 @@ for as its API is; anywhere else the guard decides, and no credentials are sent.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import AsyncGenerator, Mapping
@@ -18,7 +19,8 @@ from coatcheck.domain.errors import UrlForbidden
 from coatcheck.domain.limits import ARTIFACT_BYTES_MAX
 from coatcheck.egress.urls import read_target
 from coatcheck.remotes.caller import GONE, Caller, fault_of
-from coatcheck.remotes.errors import RemoteFaulty, RemoteRefused
+from coatcheck.remotes.errors import RESULT_TOO_SLOW, RemoteFaulty, RemoteRefused
+from coatcheck.remotes.patience import Patience
 from coatcheck.remotes.protocol import RemoteResult
 
 BINARY: Final = "application/octet-stream"
@@ -94,7 +96,7 @@ class Files:
             await response.aclose()
             raise _too_large()
         return RemoteResult(
-            _pieces(response),
+            _pieces(response, self._caller.patience),
             media_type=media_type or _media_type(response),
             length=length,
             metadata={**metadata, **_duration(response)},
@@ -148,18 +150,30 @@ def result_gone() -> RemoteFaulty:
     )
 
 
-async def _pieces(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    read = 0
+async def _pieces(response: httpx2.Response, patience: Patience) -> AsyncGenerator[bytes, None]:
+    """What comes, as long as it comes at some pace. Counted is the time that the remote lets us
+    wait, and not what becomes of the pieces."""
+    loop = asyncio.get_running_loop()
+    read, waited = 0, 0.0
     try:
+        asked_at = loop.time()
         async for piece in response.aiter_raw():
+            waited += loop.time() - asked_at
             read += len(piece)
             if read > ARTIFACT_BYTES_MAX:
                 raise _too_large()
+            if read < (waited - patience.trickle_seconds) * patience.bytes_per_second_min:
+                raise _too_slow()
             yield piece
+            asked_at = loop.time()
     except httpx2.HTTPError as error:
         raise fault_of(error, "GET") from error
     finally:
         await response.aclose()
+
+
+def _too_slow() -> RemoteFaulty:
+    return RemoteFaulty("The result comes too slowly.", code=RESULT_TOO_SLOW)
 
 
 async def _redirected(response: httpx2.Response) -> httpx2.URL | None:

@@ -14,3 +14,6 @@ class Patience:
     """For a whole question and its answer; of a result, until its first byte may come."""
     silence_seconds: float = 60.0
     """Between two pieces of a result."""
+    trickle_seconds: float = 60.0
+    """After which a result has to come at some pace, however steadily it trickles."""
+    bytes_per_second_min: int = 32_768

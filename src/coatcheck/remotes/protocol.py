@@ -24,6 +24,12 @@ class SpawnRequest:
     body: bytes = field(repr=False)
     callback_url: str | None = field(default=None, repr=False)
 
+    @property
+    def public_callback_url(self) -> str | None:
+        """The URL for services on the internet: they call back over TLS, or refuse the work."""
+        url = self.callback_url
+        return url if url is not None and url.startswith("https://") else None
+
 
 @dataclass(frozen=True, slots=True)
 class Running:

@@ -100,14 +100,14 @@ class ReplicateRemote:
         prediction: dict[str, Any] = {"input": marked(request.body, self._marks.of(request))}
         if self._version is not None:
             prediction["version"] = self._version
-        if request.callback_url is not None:
-            prediction["webhook"] = request.callback_url
+        if request.public_callback_url is not None:
+            prediction["webhook"] = request.public_callback_url
             prediction["webhook_events_filter"] = ["completed"]
         answer = await self._caller.ask(
             "POST",
             self._path,
             content=msgspec.json.encode(prediction),
-            hide=() if request.callback_url is None else (request.callback_url,),
+            hide=() if request.public_callback_url is None else (request.public_callback_url,),
         )
         return check_id(decoded(answer.body, _Spawned).id)
 

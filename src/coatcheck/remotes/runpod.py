@@ -72,13 +72,13 @@ class RunpodRemote:
 
     async def spawn(self, request: SpawnRequest) -> str:
         job: dict[str, Any] = {"input": marked(request.body, self._marks.of(request))}
-        if request.callback_url is not None:
-            job["webhook"] = request.callback_url
+        if request.public_callback_url is not None:
+            job["webhook"] = request.public_callback_url
         answer = await self._caller.ask(
             "POST",
             f"/{self._endpoint}/run",
             content=msgspec.json.encode(job),
-            hide=() if request.callback_url is None else (request.callback_url,),
+            hide=() if request.public_callback_url is None else (request.public_callback_url,),
         )
         return check_id(decoded(answer.body, _Spawned).id)
 

@@ -141,7 +141,8 @@ class Service:
         if is_reserved(name) and not _builtin:
             raise ValueError(
                 f"{name!r} cannot name a service: 'gateway', 'graphs', 'scrape', 'batches',"
-                " 'llm', and names that begin with 'coatcheck', are kept for Coatcheck's own"
+                " 'llm', 'speech', and names that begin with 'coatcheck', are kept for"
+                " Coatcheck's own"
             )
         _whole("version", version, at_least=1, at_most=VERSION_MAX)
         self.name = name

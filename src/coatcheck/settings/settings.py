@@ -20,6 +20,7 @@ from coatcheck.domain import api_keys
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.graphs import GRAPH_OPERATIONS
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
+from coatcheck.domain.remote_work import Destination
 from coatcheck.settings import parsers
 from coatcheck.settings.declaration import PREFIX, Setting, setting
 from coatcheck.settings.egress_allow import AllowRule, parse_allow
@@ -31,7 +32,9 @@ from coatcheck.settings.llm_targets import (
     bearer_token,
     parse_targets,
 )
+from coatcheck.settings.operator_remotes import parse_remotes
 from coatcheck.settings.scrape_gateway import ScrapeGateway, parse_gateway
+from coatcheck.settings.speech_remote import over_http, parse_remote
 from coatcheck.telemetry.logs import LogFormat
 
 NOT_SETTINGS: Final = frozenset(
@@ -185,6 +188,15 @@ class Settings:
         allowed="on, off",
         parse=parsers.switch,
         default="off",
+    )
+    public_url: str = setting(
+        "PUBLIC_URL",
+        "Where this server is reached from outside. Remotes are given URLs below it: to call back "
+        "when they are done, and to fetch files from. `coatcheck up` takes its own address.",
+        allowed="http:// or https:// and what comes before the paths of the API",
+        parse=parsers.optional(parsers.http_url),
+        default="",
+        shown_default="none: remotes are polled, and not called back by",
     )
     log_level: str = setting(
         "LOG_LEVEL",
@@ -407,6 +419,55 @@ class Settings:
         parse=parsers.whole_number(0, _TEN_YEARS_SECONDS),
         default=str(_DAY_SECONDS),
     )
+    remotes: Mapping[str, Destination] = setting(
+        "REMOTES",
+        "Functions that run elsewhere, such as on Modal, which every organisation's services may "
+        "use by name; docs/reference/remotes.md has what a target may be. They may be on your own "
+        "network. Every process must name the same ones.",
+        allowed='{"NAME": {"target": {"adapter": ...}, "secrets": {"NAME": "VALUE"}}, ...}',
+        parse=parse_remotes,
+        default="",
+        shown_default="none",
+        secret=True,
+    )
+    speech_remote_url: str = setting(
+        "SPEECH_REMOTE_URL",
+        "The base URL of the remote that speaks texts: a server that knows submit-job, job-status, "
+        "job-result and job-cancel. It may be on your own network. Every process must name the "
+        "same one.",
+        allowed="http:// or https:// and what comes before /submit-job, such as "
+        "http://127.0.0.1:8900",
+        parse=parsers.optional(parsers.http_url),
+        default="",
+        shown_default="none: POST /generate answers 404, unless COATCHECK_SPEECH_REMOTE is set",
+    )
+    speech_remote_token: str = setting(
+        "SPEECH_REMOTE_TOKEN",
+        "The bearer token for it, if it wants one.",
+        allowed="visible ASCII characters without spaces",
+        parse=parsers.optional(bearer_token),
+        default="",
+        shown_default="none",
+        secret=True,
+    )
+    speech_remote: Destination | None = setting(  # noqa: RUF009 - a dataclass field
+        "SPEECH_REMOTE",
+        "A remote behind any adapter, such as a function on Modal, instead of "
+        "COATCHECK_SPEECH_REMOTE_URL; docs/reference/remotes.md has what a target may be.",
+        allowed='{"target": {"adapter": ...}, "secrets": {"NAME": "VALUE"}}',
+        parse=parse_remote,
+        default="",
+        shown_default="none",
+        secret=True,
+    )
+    speech_timeout_seconds: float = setting(
+        "SPEECH_TIMEOUT_SECONDS",
+        "How long the remote may take to speak one text, before it is told to stop and the text is "
+        "tried again.",
+        allowed="a number from 1 to 86400",
+        parse=parsers.number(1, _DAY_SECONDS),
+        default="3600",
+    )
     lanes: Mapping[Lane, LanePolicy] = field(init=False)
     """The three lane settings as one policy per lane."""
     token_issuers: tuple[TokenIssuer, ...] = field(init=False)
@@ -426,6 +487,9 @@ class Settings:
         if self.llm_url:
             only = LlmTarget(ONLY_TARGET, self.llm_url, self.llm_token, self.llm_concurrency)
             object.__setattr__(self, "llm_targets", (only,))
+        if self.speech_remote_url:
+            remote = over_http(self.speech_remote_url, self.speech_remote_token)
+            object.__setattr__(self, "speech_remote", remote)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
@@ -444,6 +508,11 @@ class Settings:
                 f"{declared.variable} is not set; allowed: {declared.allowed}\n{declared.meaning}"
             )
         return value
+
+    @property
+    def speech_target(self) -> Destination | None:
+        """The remote that speaks, by whichever setting it was named."""
+        return self.speech_remote
 
     def _own_issuer(self) -> tuple[TokenIssuer, ...]:
         if not (self.jwt_secret and self.jwt_issuer and self.jwt_audience):
@@ -512,6 +581,21 @@ def _check_together(values: dict[str, Any], problems: dict[str, str]) -> None:
     _check_all_or_none(pair, problems)
     _check_tokens(whole, problems)
     _check_llm(values, problems)
+    _check_speech(values, problems)
+
+
+def _check_speech(values: dict[str, Any], problems: dict[str, str]) -> None:
+    known = values.keys() | {name for name in SETTINGS if SETTINGS[name].variable in problems}
+    if "speech_remote_url" in known and "speech_remote" in known:
+        problems["COATCHECK_SPEECH_REMOTE"] = (
+            "is set, and so is COATCHECK_SPEECH_REMOTE_URL; set one of them"
+        )
+    if "speech_remote_token" in known and "speech_remote_url" not in known:
+        problems.setdefault(
+            "COATCHECK_SPEECH_REMOTE_TOKEN",
+            "is set, but COATCHECK_SPEECH_REMOTE_URL is not; COATCHECK_SPEECH_REMOTE has secrets "
+            "of its own",
+        )
 
 
 def _check_llm(values: dict[str, Any], problems: dict[str, str]) -> None:

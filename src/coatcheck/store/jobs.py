@@ -129,7 +129,7 @@ async def knows_key(line: Line, org: str, idempotency_key: str) -> bool:
 async def find(line: Line, org: str, idempotency_key: str) -> JobView | None:
     """The job of the organisation that holds the key."""
     rows = await line.fetch(sql("jobs/find"), org, idempotency_key)
-    return _view(rows[0]) if rows else None
+    return read_view(rows[0]) if rows else None
 
 
 async def find_existing(line: Line, jobs: Sequence[NewJob]) -> dict[int, Existing]:
@@ -151,7 +151,7 @@ async def get(line: Line, keys: Sequence[tuple[str, UUID]]) -> dict[tuple[str, U
     rows = await line.fetch(
         sql("jobs/get"), [org for org, _ in keys], [job_id for _, job_id in keys]
     )
-    views = [_view(row) for row in rows]
+    views = [read_view(row) for row in rows]
     return {(view.org, view.uuid): view for view in views}
 
 
@@ -175,7 +175,7 @@ async def list_page(
         None if lane is None else lane.value,
         limit,
     )
-    return [_view(row) for row in rows]
+    return [read_view(row) for row in rows]
 
 
 class TookTooLong(Exception):
@@ -230,7 +230,7 @@ async def page(
         arguments += [wanted.services, offset + limit]
     name = "jobs/page_of_services" if sparse else "jobs/page"
     rows = await _in_time(line, name, *arguments, offset, limit)
-    return [_view(row) for row in rows]
+    return [read_view(row) for row in rows]
 
 
 async def page_total(line: Line, wanted: Wanted, most: int, *, sparse: bool) -> int:
@@ -327,6 +327,7 @@ def _sparse(values: list[Any]) -> list[Any]:
     return values if any(value is not None for value in values) else []
 
 
-def _view(row: asyncpg.Record) -> JobView:
+def read_view(row: asyncpg.Record | Sequence[Any]) -> JobView:
+    """A job as ``view_columns.sql`` gives it, and its result."""
     org, job_id, lane, endpoint, flow, state, *rest = row
     return JobView(org, job_id, Lane(lane), endpoint, flow, State(state), *rest)

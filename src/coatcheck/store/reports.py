@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from coatcheck.domain.artifacts import DoomedBlob
 from coatcheck.domain.job import Artifact, ClaimedJob, JobEvent
 from coatcheck.store.line import Connection, Line
 from coatcheck.store.sql import sql
@@ -98,8 +99,8 @@ async def add_artifact(
     media_type: str,
     size: int,
     sha256: bytes,
-) -> tuple[bool, str | None]:
-    """Whether the artifact now belongs to its job, and the key of the blob it replaced."""
+) -> tuple[bool, DoomedBlob | None]:
+    """Whether the artifact now belongs to its job, and the blob it replaced."""
     rows = await line.fetch(
         sql("events/add_artifact"),
         job.org,
@@ -113,7 +114,7 @@ async def add_artifact(
     )
     if not rows:
         return False, None
-    return True, rows[0]["replaced"]
+    return True, None if rows[0]["blob_key"] is None else DoomedBlob(*rows[0])
 
 
 async def list_artifacts(line: Line, org: str, job_id: UUID) -> list[Artifact]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from coatcheck.domain.artifacts import DoomedBlob
 from coatcheck.domain.states import State
 from coatcheck.store.crashing import fetch_or_die
 from coatcheck.store.line import Line
@@ -30,7 +31,7 @@ class Staged:
 @dataclass(frozen=True, slots=True)
 class Pruned:
     jobs: int
-    blob_keys: list[str]
+    blobs: list[DoomedBlob]
 
 
 async def stage(line: Line, rows_max: int) -> list[Staged]:
@@ -98,4 +99,4 @@ async def clock(line: Line) -> datetime:
 async def prune(line: Line, rows_max: int) -> Pruned:
     """Delete a chunk of jobs whose retention has ended."""
     rows = await fetch_or_die(line, "prune.updated_not_committed", sql("upkeep/prune"), rows_max)
-    return Pruned(rows[0]["jobs"], list(rows[0]["blob_keys"]))
+    return Pruned(rows[0]["jobs"], [DoomedBlob(*blob) for _, *blob in rows if None not in blob])

@@ -10,14 +10,16 @@ from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
 from coatcheck.control.routes import webhook_messages
 from coatcheck.domain.batches import BATCH_ENDPOINTS
-from coatcheck.domain.endpoint_names import GRAPHS_SERVICE, LLM_SERVICE
+from coatcheck.domain.endpoint_names import GRAPHS_SERVICE, LLM_SERVICE, SPEECH_SERVICE
 from coatcheck.domain.graphs import GRAPH_ENDPOINTS
 from coatcheck.domain.llm import LLM_KINDS
+from coatcheck.domain.speech import SPEECH_ENDPOINT
 from coatcheck.engine.notices import Notices
 from coatcheck.surfaces.batches import surface as batches
 from coatcheck.surfaces.gateway import surface as gateway
 from coatcheck.surfaces.graphs import surface as graphs
 from coatcheck.surfaces.llm import surface as llm
+from coatcheck.surfaces.speech import surface as speech
 
 
 def _webhook_messages(parts: Parts) -> list[Operation]:
@@ -31,10 +33,14 @@ SURFACES: Final[Sequence[Surface]] = (
     graphs.operations,
     batches.operations,
     llm.operations,
+    speech.operations,
     _webhook_messages,
 )
 
-OWN_ENDPOINTS: Final[Sequence[str]] = (*GRAPH_ENDPOINTS, *BATCH_ENDPOINTS, *LLM_KINDS)
+OWN_ENDPOINTS: Final[Sequence[str]] = (
+    *(*GRAPH_ENDPOINTS, *BATCH_ENDPOINTS, *LLM_KINDS),
+    SPEECH_ENDPOINT,
+)
 """The endpoints of surfaces that have services of their own, which no catalogue lists."""
 
 
@@ -43,6 +49,10 @@ def notices(parts: Parts) -> Notices:
     return Notices(
         parts.engine,
         otherwise=gateway.teller(parts),
-        services={GRAPHS_SERVICE: graphs.teller(parts), LLM_SERVICE: llm.teller(parts)},
+        services={
+            GRAPHS_SERVICE: graphs.teller(parts),
+            LLM_SERVICE: llm.teller(parts),
+            SPEECH_SERVICE: speech.teller(parts),
+        },
         kinds=batches.tellers(parts),
     )

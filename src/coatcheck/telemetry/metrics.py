@@ -129,6 +129,14 @@ _webhooks_posting = Gauge(
     registry=_REGISTRY,
 )
 
+_remote_looks = Counter(
+    "coatcheck_remote_looks_total",
+    "Questions about work that is done elsewhere, by what the remote said: running, completed, "
+    "failed, unknown, or unclear.",
+    ["outcome"],
+    registry=_REGISTRY,
+)
+
 _llm_running = Gauge(
     "coatcheck_llm_running",
     "Chats that were sent to a target and have not been answered whole, by target.",
@@ -204,6 +212,11 @@ def record_webhook_post(outcome: str, seconds: float) -> None:
 def set_webhooks_posting(posts: int) -> None:
     """This process posts so many webhooks now."""
     _webhooks_posting.set(posts)
+
+
+def record_remote_look(outcome: str) -> None:
+    """A remote was asked how some work stands, and said this."""
+    _remote_looks.labels(outcome).inc()
 
 
 def set_llm_running(target: str, chats: int) -> None:

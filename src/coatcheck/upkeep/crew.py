@@ -6,6 +6,7 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.settings import Settings
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.notify import Notifier
+from coatcheck.upkeep.artifact_keeper import ArtifactKeeper
 from coatcheck.upkeep.batch_canceller import BatchCanceller
 from coatcheck.upkeep.batch_remover import BatchRemover
 from coatcheck.upkeep.bookkeeper import Bookkeeper
@@ -18,6 +19,7 @@ from coatcheck.upkeep.reconciler import Reconciler
 from coatcheck.upkeep.rescuer import Rescuer
 from coatcheck.upkeep.stager import Stager
 from coatcheck.upkeep.sweeper import Sweeper
+from coatcheck.upkeep.voice_keeper import VoiceKeeper
 from coatcheck.upkeep.webhook_keeper import WebhookKeeper
 
 
@@ -42,8 +44,10 @@ class Upkeep:
             ExportKeeper(self._line, blobs),
             Reconciler(self._line, self._notifier),
             Pruner(self._line, blobs),
+            ArtifactKeeper(self._line, blobs),
             Forgetter(self._line, blobs),
             Sweeper(self._line, blobs),
+            VoiceKeeper(self._line, blobs),
             WebhookKeeper(self._line),
         )
 

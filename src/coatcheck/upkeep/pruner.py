@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.crash import crash_point
+from coatcheck.engine.artifact_shredder import ArtifactShredder
 from coatcheck.store import upkeep
 from coatcheck.store.line import Line
 from coatcheck.upkeep.loop import Loop
@@ -19,11 +20,11 @@ class Pruner(Loop):
 
     def __init__(self, line: Line, blobs: BlobContainer) -> None:
         super().__init__(line)
-        self._blobs = blobs
+        self._shredder = ArtifactShredder(line, blobs)
 
     async def tick(self) -> float:
         pruned = await upkeep.prune(self._line, _ROWS_MAX)
-        if pruned.blob_keys:
+        if pruned.blobs:
             crash_point("prune.rows_deleted_blobs_not")
-        await self._blobs.delete(pruned.blob_keys)
+        await self._shredder.shred(pruned.blobs)
         return 0.0 if pruned.jobs == _ROWS_MAX else _LOOK_SECONDS

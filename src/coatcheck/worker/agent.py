@@ -31,11 +31,13 @@ from coatcheck.domain.outcome import (
     Failed,
     Interrupted,
     Outcome,
+    Parked,
     Retryable,
     Unreachable,
 )
 from coatcheck.domain.retry import JOB_BACKOFF, UNREACHABLE_BACKOFF
 from coatcheck.domain.states import Event
+from coatcheck.engine.remote_calls import RemoteCalls
 from coatcheck.job import Job
 from coatcheck.service import Endpoint, Service
 from coatcheck.settings import Settings
@@ -80,7 +82,8 @@ class Worker:
     >>> await worker.run()          # worker.stop() drains and ends it
 
     ``on_ended`` names, by endpoint, who is told of each job whose end this worker has committed.
-    ``claims`` takes work out in place of the engine's own claims.
+    ``claims`` takes work out in place of the engine's own claims. ``remote_calls`` is where
+    handlers hand their work over to.
     """
 
     def __init__(
@@ -91,8 +94,10 @@ class Worker:
         name: str = "",
         on_ended: Mapping[str, Callable[[ClaimedJob], None]] = MappingProxyType({}),
         claims: Claims | None = None,
+        remote_calls: RemoteCalls | None = None,
     ) -> None:
         self._settings = settings
+        self._remote_calls = remote_calls
         services = list(services)
         self._published = {
             name: [service.spec for service in services if service.name == name]
@@ -284,6 +289,8 @@ class Worker:
         )
         if endpoint.starts_itself:
             job.tell_start(partial(self._begun, running))
+        if self._remote_calls is not None:
+            job.hand_over_through(partial(self._remote_calls.spawn, claimed))
         self._running.add(running)
         context.job_id.set(claimed.uuid)
         context.request_id.set(claimed.request_id)
@@ -319,6 +326,11 @@ class Worker:
             # back; if it is somebody else's by now, that changes nothing.
             self._reports.forget(claimed)
             outcome = Interrupted()
+        elif isinstance(outcome, Parked):
+            self._reports.forget(claimed)
+            # Nothing is handed in that would be followed by a claim, and there is room.
+            asyncio.get_running_loop().call_soon(self._counter.look_for_work)
+            return
         elif isinstance(outcome, Cancelled) and running.cancel_asked_at is None:
             outcome = Retryable("handler_error", "JobCancelled: nobody asked for cancellation")
         self._hand_in(claimed, outcome, time.monotonic() - started_at)
@@ -359,6 +371,8 @@ class Worker:
                 self._counter.settle(
                     Settlement(job, Event.ACKNOWLEDGE_CANCEL, None, None, 0.0, ran)
                 )
+            case Parked():
+                pass  # it is nobody's to hand in
             case _:
                 assert_never(outcome)
 

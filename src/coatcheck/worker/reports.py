@@ -21,6 +21,7 @@ from coatcheck.crash import crash_point
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.retry import DATABASE_BACKOFF
+from coatcheck.engine.artifact_shredder import ArtifactShredder
 from coatcheck.job import DONE, Attachment, Chunk, LogLine, Progress, Report
 from coatcheck.store import reports
 from coatcheck.store.channels import CHANGED
@@ -199,9 +200,10 @@ class ReportDesk:
             size=stored.size,
             sha256=stored.sha256,
         )
-        unwanted = replaced if ours else stored.key
-        if unwanted is not None:
-            await blobs.delete([unwanted])
+        if not ours:
+            await blobs.delete([stored.key])
+        elif replaced is not None:
+            await ArtifactShredder(self._line, blobs).shred([replaced])
 
 
 class JobReporter:

@@ -1,10 +1,11 @@
 """A process of these tests: ``python -m tests.e2e.faults.process ROLE [argument]``.
 
 Roles: ``worker`` works, ``disposing_worker`` also deletes the inputs of its jobs, ``batch_worker``
-takes lists in and writes exports, ``llm_worker`` asks models, ``upkeep`` keeps up, ``deliver``
-delivers webhooks, ``serve`` answers HTTP, ``submit``, ``hand_in`` (with an input), ``cancel`` and
-those of batches are what a server does. Settings come from the environment, as for the real
-commands. What happens is said on stdout, one JSON object a line.
+takes lists in and writes exports, ``llm_worker`` asks models, ``remote_worker`` has jobs done
+elsewhere, ``upkeep`` keeps up, ``deliver`` delivers webhooks, ``serve`` answers HTTP, ``submit``,
+``hand_in`` (with an input), ``cancel``, ``look`` (at a job that is done elsewhere) and those of
+batches are what a server does. Settings come from the environment, as for the real commands. What
+happens is said on stdout, one JSON object a line.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from coatcheck.control.app import create_app
 from coatcheck.control.parts import open_parts
 from coatcheck.control.server import Server, listen
 from coatcheck.domain.batches import NewBatch, NewPart, NewTask, Selection
-from coatcheck.domain.ids import new_id, to_text
+from coatcheck.domain.ids import from_text, new_id, to_text
 from coatcheck.domain.inputs import StoredInput
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.encoding import encode
@@ -35,6 +36,7 @@ from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES, notices
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
 from coatcheck.worker.disposal import InputDisposal
+from tests.e2e.faults.remote_work import remote_calls, remote_worker
 from tests.e2e.faults.services import lab
 
 NAME_VARIABLE = "LAB_WORKER_NAME"
@@ -85,6 +87,11 @@ async def work_on_batches(settings: Settings, stop: asyncio.Event) -> None:
 async def ask_models(settings: Settings, stop: asyncio.Event) -> None:
     async with LlmExecutor(settings) as executor:
         await run_until_stopped(executor.worker(), stop)
+
+
+async def work_remotely(settings: Settings, stop: asyncio.Event) -> None:
+    async with remote_worker(settings) as worker:
+        await run_until_stopped(worker, stop)
 
 
 async def work_and_dispose(settings: Settings, stop: asyncio.Event) -> None:
@@ -168,6 +175,14 @@ async def cancel(settings: Settings, job_id: str) -> None:
         say("acknowledged", id=job_id, state=view.state)
 
 
+async def look(settings: Settings, job_id: str) -> None:
+    async with Engine(settings, [lab]) as engine, remote_calls(settings) as calls:
+        say("ready")
+        while not (await engine.get(job_id)).terminal:
+            await calls.look("default", from_text(job_id))
+        say("acknowledged", id=job_id)
+
+
 async def create_batch(settings: Settings, payload: object, count: int, key: str) -> None:
     async with Engine(settings, [lab]) as engine:
         say("ready")
@@ -234,6 +249,8 @@ def main() -> None:
             run_until_told(lambda stop: work_on_batches(settings, stop))
         case "llm_worker":
             run_until_told(lambda stop: ask_models(settings, stop))
+        case "remote_worker":
+            run_until_told(lambda stop: work_remotely(settings, stop))
         case "upkeep":
             run_until_told(lambda stop: keep_up(settings, stop))
         case "deliver":
@@ -246,6 +263,8 @@ def main() -> None:
             run_until_told(lambda _: hand_in(settings, json.loads(arguments[0]), arguments[1]))
         case "cancel":
             run_until_told(lambda _: cancel(settings, arguments[0]))
+        case "look":
+            run_until_told(lambda _: look(settings, arguments[0]))
         case "create_batch":
             payload, count, key = json.loads(arguments[0]), int(arguments[1]), arguments[2]
             run_until_told(lambda _: create_batch(settings, payload, count, key))

@@ -102,11 +102,13 @@ async def test_a_ticket_names_every_address_of_its_job(shared: House) -> None:
         "poll_url": poll,
         "events_url": poll + "/events",
         "cancel_url": poll + "/cancel",
+        "artifacts_url": poll + "/artifacts",
         "terminal": False,
     }
     assert answer.headers["location"] == poll
     assert answer.headers["link"] == (
-        f'<{poll}/events>; rel="events", <{poll}/cancel>; rel="cancel"'
+        f'<{poll}/events>; rel="events", <{poll}/cancel>; rel="cancel",'
+        f' <{poll}/artifacts>; rel="artifacts"'
     )
     assert int(answer.headers["retry-after"]) >= 1
     for url in (ticket["poll_url"], ticket["events_url"]):

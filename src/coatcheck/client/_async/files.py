@@ -7,7 +7,9 @@ credential goes there.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import IO, Final
 
 import httpx2
@@ -58,6 +60,24 @@ class AsyncFiles:
             except (ApiError, ConnectionFailed) as error:
                 failures += 1
                 await self._exchange.wait_to_retry(error, failures)
+
+    async def download(self, url: str, path: Path, size: int, sha256: str) -> Path:
+        """Fetch what a signed URL has to a file, which is there once all of it has come and was
+        checked."""
+        unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        file = await in_a_thread(unfinished.open, "xb")
+        try:
+            try:
+                digest = await self.fetch(url, file, size)
+            finally:
+                await in_a_thread(file.close)
+            if digest != sha256:
+                raise UnexpectedAnswer("what came is not the file: its checksum is another")
+            await in_a_thread(unfinished.replace, path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+        return path
 
     async def fetch(self, url: str, file: IO[bytes], size: int) -> str:
         """Write what a signed URL has, ``size`` bytes, to an empty file; its SHA-256, in hex.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from coatcheck.client.addresses import Addresses
+from coatcheck.client.artifact_body import JobArtifact
 from coatcheck.client.events import AsyncEvents
 from coatcheck.client.job_body import JobBody
 
@@ -44,6 +45,10 @@ class AsyncJob(JobBody):
         """Ask for the job's end. Raises ConflictError if it has ended otherwise."""
         await self._client.cancel(self)
         return self
+
+    async def artifacts(self) -> tuple[JobArtifact, ...]:
+        """The files that the job made; ``download`` of the client fetches one."""
+        return await self._client.artifacts(self)
 
     def stream(self, after: str | None = None) -> AsyncEvents:
         """The job's events as they come, until its end; see the client's stream."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
+from os import PathLike
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
@@ -12,6 +14,7 @@ import httpx2
 
 from coatcheck.client._sync.batches import Batches
 from coatcheck.client._sync.exchange import Exchange
+from coatcheck.client._sync.files import Files
 from coatcheck.client._sync.job import Job
 from coatcheck.client._sync.stream import follow
 from coatcheck.client._sync.webhooks import Webhooks
@@ -20,6 +23,7 @@ from coatcheck.client.answers import (
     BatchStatus,
     Page,
     UsageDay,
+    read,
     read_batch,
     read_object,
     read_page,
@@ -27,6 +31,7 @@ from coatcheck.client.answers import (
     read_ticket,
     read_usage,
 )
+from coatcheck.client.artifact_body import JobArtifact, JobArtifacts
 from coatcheck.client.configuration import base_url_or_default, token_or_default
 from coatcheck.client.credential import Bearer
 from coatcheck.client.deadline import Deadline, Stopwatch
@@ -89,6 +94,7 @@ class Client:
         policy = RetryPolicy(retries)
         self._owns_http = http is None
         self._exchange = Exchange(http or httpx2.Client(), credential, timeout, policy)
+        self._files = Files(self._exchange)
         self.batches = Batches(self._exchange, self._addresses)
         self.webhooks = Webhooks(self._exchange, self._addresses)
 
@@ -260,6 +266,20 @@ class Client:
                 job.learn(raw, None)
 
         return follow(self._exchange, self._urls(job, service).events, after, learn)
+
+    def artifacts(self, job: Job | str, *, service: str | None = None) -> tuple[JobArtifact, ...]:
+        """The files that the job made, by name."""
+        url = f"{self._urls(job, service).poll}/artifacts"
+        return tuple(read(self._exchange.send("GET", url), JobArtifacts).items)
+
+    def download(self, artifact: JobArtifact, path: str | PathLike[str]) -> Path:
+        """Fetch a job's file to ``path``: it is there once all of it has come and was checked.
+
+        A connection that breaks is made again, and goes on where it broke. The file is fetched by
+        its signed URL, without the credential; once that has expired, ask for ``artifacts`` again.
+        """
+        url = self._addresses.signed(artifact.signed_url)
+        return self._files.download(url, Path(path), artifact.bytes, artifact.sha256)
 
     def cancel(self, job: Job | str, *, service: str | None = None) -> Job:
         """Ask for the job's end, and return it as it is then.

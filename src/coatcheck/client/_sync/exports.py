@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import secrets
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +14,6 @@ from coatcheck.client.batch_body import BatchExport
 from coatcheck.client.batch_request import given, keyed_headers
 from coatcheck.client.deadline import Deadline
 from coatcheck.client.errors import ExportFailed, UnexpectedAnswer
-from coatcheck.client.in_threads import at_once
 from coatcheck.client.retries import BACKOFF
 from coatcheck.encoding import encode
 
@@ -64,20 +62,7 @@ class Exports:
         if export.url is None or export.bytes is None or export.sha256 is None:
             raise UnexpectedAnswer("the answer shows an export without its address or its size")
         url = self._addresses.signed(export.url)
-        unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        file = at_once(unfinished.open, "xb")
-        try:
-            try:
-                digest = self._files.fetch(url, file, export.bytes)
-            finally:
-                at_once(file.close)
-            if digest != export.sha256:
-                raise UnexpectedAnswer("what came is not the export: its checksum is another")
-            at_once(unfinished.replace, path)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
-        return path
+        return self._files.download(url, path, export.bytes, export.sha256)
 
 
 def _failure(export: BatchExport) -> ExportFailed:

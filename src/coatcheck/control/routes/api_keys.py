@@ -32,6 +32,7 @@ from coatcheck.domain.limits import (
     RATE_REQUESTS_MAX,
     RATE_SECONDS_MAX,
 )
+from coatcheck.domain.patterns import whole
 from coatcheck.domain.tenants import USER_ID_ALLOWED, ApiKey, is_user_id
 from coatcheck.settings import Settings
 from coatcheck.store import tenants
@@ -64,7 +65,7 @@ class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a new key shall be like. Without ``scopes``: submit and read."""
 
     name: Annotated[str, Meta(max_length=API_KEY_NAME_CHARACTERS_MAX)]
-    user: Annotated[str, Meta(pattern="^[!-~]{1,255}$")] | None = None
+    user: Annotated[str, Meta(pattern=whole("[!-~]{1,255}"))] | None = None
     scopes: Annotated[list[Scope], Meta(min_length=1)] | None = None
     expires_in_seconds: Annotated[int, Meta(ge=1, le=KEY_LIFE_SECONDS_MAX)] | None = None
     rate_limit: RateLimitView | None = None

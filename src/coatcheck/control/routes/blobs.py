@@ -1,12 +1,10 @@
 """Blobs by signed URLs of ours, where no store serves them itself: see ``blobs/signing.py``.
 
-There is no credential but the URL. A stored file is never run as a page of ours: it is always an
-attachment, of the type that was signed, and in a sandbox for a browser that shows it nevertheless.
+There is no credential but the URL.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -15,21 +13,14 @@ from typing import Final
 import msgspec
 
 from coatcheck.blobs.container import BlobHead
-from coatcheck.blobs.disposition import attachment
 from coatcheck.blobs.grants import Grant
 from coatcheck.blobs.keys import upload_of
 from coatcheck.blobs.signing import BLOBS_PATH
 from coatcheck.control.call import LIST_SECONDS_MAX, Call
 from coatcheck.control.operations import Answer, Operation, Parameter, RequestBody
-from coatcheck.control.problems import MEDIA_TYPE, Problem, problem
-from coatcheck.control.ranges import (
-    Span,
-    Unsatisfiable,
-    names_etag,
-    requested_span,
-    still_the_same,
-)
-from coatcheck.control.reply import RawHeaders, Reply, StreamReply, json_reply, raw_header
+from coatcheck.control.problems import MEDIA_TYPE, Problem
+from coatcheck.control.reply import Reply, StreamReply, json_reply
+from coatcheck.control.stored_files import FILE_PARAMETERS, StoredFile, file_answers, file_reply
 from coatcheck.control.upload_room import UploadRoom
 from coatcheck.domain.errors import NotFound, SignedUrlExpired, UploadAlreadyUsed
 from coatcheck.domain.limits import LIST_BYTES_MAX
@@ -42,13 +33,6 @@ from coatcheck.store.line import Line
 _PATH: Final = BLOBS_PATH + "{token}"
 _TAG: Final = "blobs"
 _UNTYPED: Final = "application/octet-stream"
-_MEDIA_TYPE: Final = re.compile(r"[!-~]+/[ -~]*[!-~]")
-_HARMLESS: Final = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; sandbox"),
-    (b"cache-control", b"private, no-store"),
-    (b"accept-ranges", b"bytes"),
-)
 _TOKEN: Final = Parameter("token", "path", "What was signed: part of the URL that was given.")
 
 
@@ -69,7 +53,7 @@ def operations(engine: Engine, line: Line) -> list[Operation]:
             blob = await engine.blobs.head(grant.key)
         except FileNotFoundError:
             raise NotFound from None
-        return _answer(call, engine, grant, blob)
+        return file_reply(call, engine.blobs, _file(grant, blob))
 
     async def put(call: Call) -> Reply:
         grant = engine.signer.grants.read(call.params["token"], "PUT", datetime.now(UTC))
@@ -91,42 +75,8 @@ def operations(engine: Engine, line: Line) -> list[Operation]:
             summary="Fetch a blob by its signed URL.",
             description="Also answers HEAD. Takes one `Range`, `If-Range` and `If-None-Match`.",
             handler=fetch,
-            parameters=[
-                _TOKEN,
-                Parameter("Range", "header", "Which bytes: `bytes=FIRST-LAST`."),
-                Parameter("If-Range", "header", "An ETag: give a range of no other blob."),
-                Parameter("If-None-Match", "header", "ETags that are known already."),
-            ],
-            answers=[
-                Answer(
-                    HTTPStatus.OK,
-                    "The blob, as an attachment of the type that was signed.",
-                    media_type="*/*",
-                    headers=_FETCHED,
-                    schema={},
-                ),
-                Answer(
-                    HTTPStatus.PARTIAL_CONTENT,
-                    "The bytes that were asked for.",
-                    media_type="*/*",
-                    headers={**_FETCHED, "Content-Range": "Which bytes, and of how many."},
-                    schema={},
-                ),
-                Answer(
-                    HTTPStatus.NOT_MODIFIED,
-                    "It is known already.",
-                    headers={"ETag": _FETCHED["ETag"]},
-                    empty=True,
-                ),
-                *_REFUSALS,
-                Answer(
-                    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
-                    "The range begins after the end.",
-                    Problem,
-                    MEDIA_TYPE,
-                    {"Content-Range": "How many bytes there are: `bytes */SIZE`."},
-                ),
-            ],
+            parameters=[_TOKEN, *FILE_PARAMETERS],
+            answers=[*file_answers("Changes with the blob."), *_REFUSALS],
             tag=_TAG,
         ),
         Operation(
@@ -166,43 +116,9 @@ def operations(engine: Engine, line: Line) -> list[Operation]:
     ]
 
 
-def _answer(call: Call, engine: Engine, grant: Grant, blob: BlobHead) -> Reply | StreamReply:
+def _file(grant: Grant, blob: BlobHead) -> StoredFile:
     etag = (blob.etag or "").removeprefix("W/").strip('"')
-    tag = [raw_header("etag", f'"{etag}"')] if etag else []
-    if etag and names_etag(call.header(b"if-none-match"), etag):
-        return Reply(HTTPStatus.NOT_MODIFIED, headers=tag)
-    span = None
-    if call.method == "GET" and still_the_same(call.header(b"if-range"), etag):
-        try:
-            span = requested_span(call.header(b"range"), blob.size)
-        except Unsatisfiable:
-            return problem(
-                call,
-                HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
-                "range_not_satisfiable",
-                f"There are {blob.size} bytes.",
-                headers=[raw_header("content-range", f"bytes */{blob.size}")],
-            )
-    headers: list[tuple[bytes, bytes]] = [*tag, *_described(grant), *_HARMLESS]
-    status = HTTPStatus.OK
-    if span is not None:
-        status = HTTPStatus.PARTIAL_CONTENT
-        headers.append(raw_header("content-range", span.content_range))
-    else:
-        span = Span(0, blob.size, blob.size)
-    headers.append(raw_header("content-length", str(span.length)))
-    # Of the blob whose size was told: one that takes its place meanwhile ends the answer.
-    pieces = engine.blobs.stream(grant.key, span.start, stop=span.stop, etag=blob.etag)
-    return StreamReply(status, pieces, headers)
-
-
-def _described(grant: Grant) -> RawHeaders:
-    typed = grant.media_type is not None and _MEDIA_TYPE.fullmatch(grant.media_type)
-    media_type = grant.media_type if typed and grant.media_type is not None else _UNTYPED
-    return [
-        raw_header("content-type", media_type),
-        raw_header("content-disposition", attachment(grant.file_name)),
-    ]
+    return StoredFile(grant.key, blob.size, etag, blob.etag, grant.file_name, grant.media_type)
 
 
 async def _unused(line: Line, grant: Grant) -> StagedUpload:
@@ -229,11 +145,6 @@ async def _then(
     await check()
 
 
-_FETCHED: Final = {
-    "ETag": "Changes with the blob.",
-    "Accept-Ranges": "`bytes`.",
-    "Content-Disposition": "`attachment`, with the file's name if it has one.",
-}
 _REFUSALS: Final = [
     Answer(
         HTTPStatus.NOT_FOUND,

@@ -39,6 +39,7 @@ from coatcheck.domain.errors import (
     OutcomeUnknown,
 )
 from coatcheck.domain.identity import Scope
+from coatcheck.domain.patterns import whole
 from coatcheck.domain.webhooks import PEACE_SECONDS_MAX, delivery_of, message_id
 from coatcheck.engine.notices import Render
 from coatcheck.engine.webhooks import Report, Webhooks
@@ -95,7 +96,7 @@ class MessageReport(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     id: Annotated[str, Meta(pattern=MESSAGE["pattern"])]
-    lease: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    lease: Annotated[str, Meta(pattern=whole("[0-9a-f]{32}"))]
     status_code: Annotated[int, Meta(ge=100, le=599)] | None = None
     error: Annotated[str, Meta(min_length=1, max_length=_ERROR_CHARACTERS_MAX)] | None = None
     retry_after: Annotated[float, Meta(ge=0, le=PEACE_SECONDS_MAX)] | None = None

@@ -12,11 +12,12 @@ import msgspec
 from coatcheck.control.operations import ULID, Parameter
 from coatcheck.domain import ids
 from coatcheck.domain.errors import InvalidParameter, NotFound
+from coatcheck.domain.patterns import whole
 from coatcheck.domain.webhooks import delivery_of
 
 PATH: Final = "/api/v1/orgs/{org}/webhooks"
 TAG: Final = "webhooks"
-MESSAGE: Final = {"type": "string", "pattern": "^msg_[0-7][0-9A-HJKMNP-TV-Z]{25}$"}
+MESSAGE: Final = {"type": "string", "pattern": whole("msg_[0-7][0-9A-HJKMNP-TV-Z]{25}")}
 MOMENT: Final = {"type": "string", "format": "date-time"}
 
 _HEX_CHARACTERS: Final = 32

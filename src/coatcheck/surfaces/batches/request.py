@@ -11,6 +11,7 @@ from coatcheck.domain.batches import TaskStatus
 from coatcheck.domain.endpoint_names import SERVICE_NAME_PATTERN, VERSION_MAX
 from coatcheck.domain.errors import FieldIssue, InvalidInput
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.patterns import whole
 from coatcheck.domain.service_definition import RETRIES_MAX, URL_CHARACTERS_MAX
 
 ENDPOINT_CHARACTERS_MAX: Final = 512
@@ -57,7 +58,7 @@ class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
     """A job to be run. Its tasks are in ``tasks``, in a staged ``source``, or in neither for an
     open job. ``endpoint`` is the path or the key of an endpoint of the service."""
 
-    service: Annotated[str, Meta(pattern=f"^{SERVICE_NAME_PATTERN}$")]
+    service: Annotated[str, Meta(pattern=whole(SERVICE_NAME_PATTERN))]
     endpoint: Annotated[str, Meta(min_length=1, max_length=ENDPOINT_CHARACTERS_MAX)]
     version: Annotated[int, Meta(ge=1, le=VERSION_MAX)] | None = None
     tasks: _Tasks | None = None

@@ -145,7 +145,7 @@ def _task_fields(view: BatchView, shown: TaskView) -> dict[str, Any]:
         "started_at": shown.started_at,
         "finished_at": shown.finished_at,
         "terminal": shown.state.terminal,
-        "urls": words.TaskUrls(poll, f"{poll}/result", poll_url(view.id)),
+        "urls": words.TaskUrls(poll, f"{poll}/result", poll_url(view.id), f"{poll}/artifacts"),
     }
 
 

@@ -70,7 +70,12 @@ class Submitting:
         check_options(order)
         await self._check_webhook(order)
         target = await find_target(
-            scene.catalogue, principal, order.service, order.version, order.endpoint
+            scene.catalogue,
+            principal,
+            order.service,
+            order.version,
+            order.endpoint,
+            retries=order.retries,
         )
         batch = new_id()
         taken = await self._take(call, order, target, batch, preferences, is_list=is_list)

@@ -9,6 +9,7 @@ from coatcheck.control.parts import Parts
 from coatcheck.domain.webhooks import Tells
 from coatcheck.engine.notices import SubjectRenderer
 from coatcheck.surfaces.batches import (
+    artifacts,
     dead_letters,
     exports,
     reading,
@@ -39,6 +40,7 @@ def operations(parts: Parts) -> list[Operation]:
         *submitting.operations(scene, answers, taking),
         *reading.operations(scene, answers),
         *tasks.operations(scene, answers, taking),
+        *artifacts.operations(parts, scene),
         *runs.operations(scene, answers),
         *uploads.operations(scene),
         *exports.operations(scene),

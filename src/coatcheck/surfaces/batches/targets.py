@@ -16,6 +16,7 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.identity import Principal
 from coatcheck.engine.catalogue import Catalogue
+from coatcheck.surfaces.gateway.remote_payloads import work_frame
 from coatcheck.surfaces.gateway.upstream import UpstreamCall, call_frame
 
 _SHOWN_ENDPOINTS: Final = 10
@@ -32,9 +33,15 @@ class Target:
 
 
 async def find_target(
-    catalogue: Catalogue, principal: Principal, service: str, version: int | None, endpoint: str
+    catalogue: Catalogue,
+    principal: Principal,
+    service: str,
+    version: int | None,
+    endpoint: str,
+    *,
+    retries: int | None = None,
 ) -> Target:
-    """The endpoint that a caller may run tasks on.
+    """The endpoint that a caller may run tasks on, with as many ``retries`` if they say so.
 
     Raises EndpointNotFound, which says what there is; NotAsyncEligible; Unauthenticated where only
     service tokens may call; InvalidInput where a batch cannot.
@@ -44,6 +51,8 @@ async def find_target(
         raise Unauthenticated
     if not spec.async_eligible:
         raise NotAsyncEligible("This endpoint takes synchronous calls only.")
+    if spec.remote is not None:
+        return Target(spec, *work_frame(spec, retries))
     if spec.target is None:
         return Target(spec)
     return _upstream(spec)
@@ -53,7 +62,7 @@ def _endpoint(service: ServiceSpec | None, version: int | None, wanted: str) -> 
     if service is None:
         raise EndpointNotFound(
             "There is no such service. One in Python is known once a worker that serves it has "
-            "started; one with an http upstream, once it was registered."
+            "started; one with an http upstream or a remote, once it was registered."
         )
     found = service.versions.get(service.latest if version is None else version)
     if found is None:

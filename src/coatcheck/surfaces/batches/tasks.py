@@ -31,7 +31,7 @@ from coatcheck.surfaces.batches.scene import Scene, run_of, stored_key
 ARTIFACT_URL_SECONDS: Final = 3_600
 _STATUSES: Final = [status.value for status in TaskStatus]
 _PATH: Final = f"{JOB}/tasks"
-_ONE: Final = f"{_PATH}/{{task_id}}"
+ONE: Final = f"{_PATH}/{{task_id}}"
 
 
 class Tasks:
@@ -164,7 +164,6 @@ class Tasks:
 
 def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]:
     tasks = Tasks(scene, answers, taking)
-    task_id = Parameter("task_id", "path", "The task's id: 32 hexadecimal digits.", _TASK_ID)
     return [
         Operation(
             methods=("GET",),
@@ -215,24 +214,24 @@ def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]
         ),
         Operation(
             methods=("GET",),
-            path=_ONE,
+            path=ONE,
             name="batch_task",
             summary="A task with its input, its result and what it has left.",
             handler=tasks.show,
             access=Scope.READ,
             tag="batches",
-            parameters=(JOB_ID, task_id),
+            parameters=(JOB_ID, TASK_ID),
             answers=(Answer(HTTPStatus.OK, "The task.", words.WholeTask),),
         ),
         Operation(
             methods=("GET",),
-            path=f"{_ONE}/result",
+            path=f"{ONE}/result",
             name="batch_task_result",
             summary="The result of a task that has succeeded, and nothing else.",
             handler=tasks.result,
             access=Scope.READ,
             tag="batches",
-            parameters=(JOB_ID, task_id),
+            parameters=(JOB_ID, TASK_ID),
             answers=(Answer(HTTPStatus.OK, "The result.", schema={}),),
         ),
     ]
@@ -242,7 +241,12 @@ PREFER: Final = Parameter("Prefer", "header", "`respond-async`, `handling=strict
 PAYMENT: Final = Answer(
     HTTPStatus.PAYMENT_REQUIRED, "The organisation's plan is not active.", Problem, MEDIA_TYPE
 )
-_TASK_ID: Final = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+TASK_ID: Final = Parameter(
+    "task_id",
+    "path",
+    "The task's id: 32 hexadecimal digits.",
+    {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+)
 _STATUS: Final = Parameter(
     "status", "query", "Only tasks of this status.", {"type": "string", "enum": _STATUSES}
 )

@@ -129,11 +129,12 @@ class BatchPage(msgspec.Struct, frozen=True):
 
 
 class TaskUrls(msgspec.Struct, frozen=True):
-    """Where a task is read, its result alone, and its job."""
+    """Where a task is read, its result alone, its job, and its files."""
 
     poll: str
     result: str
     job: str
+    artifacts: str
 
 
 class TaskArtifact(msgspec.Struct, frozen=True):

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from coatcheck.domain.job import JobView
 from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT
 
 _VERSIONED: Final = re.compile(r"([^.]+)\.(?:v([1-9]\d*)\.)?([^.]+)")
@@ -34,10 +33,20 @@ class Named:
         return f"{self.service}.v{self.version}.{self.key}"
 
 
-def name_of(view: JobView) -> Named | None:
+class Addressed(Protocol):
+    """A job, or what is left of one."""
+
+    @property
+    def endpoint(self) -> str: ...
+
+    @property
+    def flow(self) -> str: ...
+
+
+def name_of(job: Addressed) -> Named | None:
     """The endpoint of a job; None if it is no job of the gateway's."""
-    is_upstream = view.endpoint == UPSTREAM_ENDPOINT
-    found = _VERSIONED.fullmatch(view.flow if is_upstream else view.endpoint)
+    is_upstream = job.endpoint == UPSTREAM_ENDPOINT
+    found = _VERSIONED.fullmatch(job.flow if is_upstream else job.endpoint)
     if found is None:
         return None
     service, version, key = found.groups()

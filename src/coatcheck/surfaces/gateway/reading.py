@@ -55,7 +55,9 @@ class Reading:
     async def cancel(self, call: Call) -> Reply:
         view = await self._scene.job(call, Scope.SUBMIT)
         voice = await self._scene.voice(view.org, call.params["service"])
-        return await self._scene.answers.cancel(view, voice)
+        return await self._scene.answers.cancel(
+            view, voice, elsewhere=self._scene.remote_calls.cancel
+        )
 
     async def page(self, call: Call) -> Reply:
         """Jobs of a service: all of them for an admin, else the caller's own."""
@@ -165,6 +167,7 @@ def operations(scene: Scene) -> list[Operation]:
             path=job_path + "/cancel",
             name="cancel",
             summary="Ask for a job's end.",
+            description="What a remote does for the job is cancelled there, too, if it can be.",
             handler=reading.cancel,
             access=Access.HANDLER,
             answers=[

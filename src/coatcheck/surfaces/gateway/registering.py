@@ -1,4 +1,4 @@
-"""Services with http upstreams: registered, shown and taken away over HTTP."""
+"""Services with http upstreams and remotes: registered, shown and taken away over HTTP."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ from coatcheck.control.operations import Answer, Operation, RequestBody
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.reply import Reply, json_reply
 from coatcheck.control.struct_bodies import read_body
-from coatcheck.domain.catalogue import HttpTargetDefinition, ServiceDefinition, ServiceSpec
+from coatcheck.domain.catalogue import (
+    HttpTargetDefinition,
+    RemoteTargetDefinition,
+    ServiceDefinition,
+    ServiceSpec,
+)
 from coatcheck.domain.errors import InvalidParameter, NotFound, UrlForbidden
 from coatcheck.domain.identity import Scope
 from coatcheck.surfaces.gateway.reading import HOSTED
+from coatcheck.surfaces.gateway.remote_targets import check_remotes, endpoints_of
 from coatcheck.surfaces.gateway.scene import Scene
 
 CHECK_SECONDS_MAX: Final = 15.0
@@ -56,6 +62,7 @@ class Registering:
         if not _WORKSPACE.fullmatch(workspace):
             raise InvalidParameter("ws", "must be letters, digits, '.', '_' or '-'", "path")
         definition = await read_body(call, ServiceDefinition, DEFINITION_BYTES_MAX)
+        check_remotes(definition, self._scene.settings.remotes)
         await self._check_urls(definition)
         service = await self._scene.catalogue.put(
             call.principal.org, workspace, call.params["service"], definition
@@ -72,10 +79,10 @@ class Registering:
 
     async def _check_urls(self, definition: ServiceDefinition) -> None:
         urls = {
-            endpoint.target.url: f"versions.{number}.endpoints[{at}].target.url"
-            for number, version in definition.versions.items()
-            for at, endpoint in enumerate(version.endpoints)
-            if isinstance(endpoint.target, HttpTargetDefinition)
+            endpoint.target.url: f"{place}.target.url"
+            for place, endpoint in endpoints_of(definition)
+            if isinstance(endpoint.target, HttpTargetDefinition | RemoteTargetDefinition)
+            and endpoint.target.url is not msgspec.UNSET
         }
         # Not `except*`: before Python 3.11.4 what is raised in one comes out wrapped in a group.
         try:
@@ -119,7 +126,7 @@ def operations(scene: Scene) -> list[Operation]:
             path=HOSTED,
             name="service",
             summary="A service: its versions and endpoints.",
-            description="The values of its targets' headers are not shown.",
+            description="The values of its targets' headers and secrets are not shown.",
             handler=registering.show,
             access=Scope.READ,
             answers=[Answer(HTTPStatus.OK, "The service.", HostedService)],
@@ -129,7 +136,7 @@ def operations(scene: Scene) -> list[Operation]:
             methods=["PUT"],
             path=HOSTED,
             name="register_service",
-            summary="Register a service with http upstreams, or register it anew.",
+            summary="Register a service with http upstreams or remotes, or register it anew.",
             handler=registering.put,
             access=Scope.ADMIN,
             body=RequestBody("The whole service.", ServiceDefinition),

@@ -16,34 +16,44 @@ from coatcheck.domain.job import JobView
 from coatcheck.egress import Guard
 from coatcheck.engine import Engine
 from coatcheck.engine.catalogue import Catalogue, Unknown
+from coatcheck.engine.remote_calls import RemoteCalls
+from coatcheck.settings import Settings
 from coatcheck.surfaces.gateway.naming import name_of
 from coatcheck.surfaces.gateway.voice import GatewayVoice
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-DEFAULT_WORKSPACE: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
     """The parts that the gateway's routes work with."""
 
+    settings: Settings
     engine: Engine
     catalogue: Catalogue
     gate: Gate
     answers: JobAnswers
     guard: Guard
     receivers: Guard
+    remote_calls: RemoteCalls
 
     async def service(self, org: str, name: str) -> ServiceSpec | None:
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             return None
         found = self.catalogue.find_now(org, name)
         return await self.catalogue.find(org, name) if isinstance(found, Unknown) else found
 
     async def voice(self, org: str, service: str) -> GatewayVoice:
         spec = await self.service(org, service)
-        workspace = DEFAULT_WORKSPACE if spec is None else spec.workspace
-        return GatewayVoice(org, service, workspace, self.engine.stall_reason)
+        return GatewayVoice(org, service, spec, self.engine.stall_reason)
+
+    async def let_in(self, call: Call, scope: Scope) -> Principal | None:
+        """Who calls; None if no credential was given. One that was given must have the scope."""
+        principal = await self.gate.caller(call)
+        if principal is not None:
+            check_scope(principal, scope)
+            call.reply_headers = await self.gate.count(principal)
+        return principal
 
     async def job(self, call: Call, scope: Scope) -> JobView:
         """The job that the path names, if the caller may see it.
@@ -51,12 +61,9 @@ class Scene:
         A caller without a credential learns of nothing but jobs that are open to anyone.
         """
         org, service = call.params["org"], call.params["service"]
-        principal = await self.gate.caller(call)
-        if principal is not None:
-            check_scope(principal, scope)
-            call.reply_headers = await self.gate.count(principal)
+        principal = await self.let_in(call, scope)
         try:
-            if not _NAME.fullmatch(org):
+            if not is_name(org):
                 raise JobNotFound("there is no such job")
             view = await self.engine.get(call.params["id"], org=org)
             named = name_of(view)
@@ -67,6 +74,11 @@ class Scene:
                 raise Unauthenticated from None
             raise
         return view
+
+
+def is_name(text: str) -> bool:
+    """Whether an organisation or a service can be called so."""
+    return _NAME.fullmatch(text) is not None
 
 
 def check_org(principal: Principal, org: str) -> None:

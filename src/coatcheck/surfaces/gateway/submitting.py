@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -44,8 +45,6 @@ from coatcheck.domain.errors import (
     InvalidParameter,
     NotAsyncEligible,
     NotFound,
-    QueueFull,
-    SubscriptionInactive,
     Unauthenticated,
     UnknownLane,
 )
@@ -63,6 +62,11 @@ from coatcheck.surfaces.gateway.forwarding import (
 )
 from coatcheck.surfaces.gateway.naming import name_of
 from coatcheck.surfaces.gateway.payloads import python_payload
+from coatcheck.surfaces.gateway.remote_payloads import (
+    remote_fingerprint,
+    remote_input,
+    remote_payload,
+)
 from coatcheck.surfaces.gateway.scene import Scene
 from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT
 from coatcheck.surfaces.gateway.voice import GatewayVoice
@@ -183,19 +187,25 @@ class Submitting:
         key = read_idempotency_key(call)
         if key is not None and aim.principal.kind == "anonymous":
             key = of_strangers(key)
-        await self._check_new_work(call, aim, key)
+        knows = partial(self._scene.engine.knows_key, org=call.params["org"])
+        await self._scene.gate.check_unless_known(aim.principal, key, knows)
         webhooks = await self._webhooks(call, aim)
         body = await call.body(PAYLOAD_BYTES_MAX)
         timeout = keep_completed = keep_failed = fingerprint_of = None
-        if spec.target is None:
-            if body:
-                check_content_type(call)
-            payload = python_payload(
-                spec, body, _decoded(aim.matched.params), _query(call, own_wait=own_wait)
-            )
-        else:
+        if spec.target is not None:
             payload = upstream_payload(spec, aim.method, aim.path, call, body, own_wait=own_wait)
             fingerprint_of = upstream_fingerprint(spec, aim.method, aim.path, call, body)
+        else:
+            if body:
+                check_content_type(call)
+            make_input = python_payload if spec.remote is None else remote_input
+            payload = make_input(
+                spec, body, _decoded(aim.matched.params), _query(call, own_wait=own_wait)
+            )
+            if spec.remote is not None:
+                fingerprint_of = remote_fingerprint(spec, payload)
+                payload = remote_payload(spec, payload)
+        if spec.is_registered:
             timeout = spec.timeout_seconds
             keep_completed, keep_failed = spec.keep_completed_seconds, spec.keep_failed_seconds
         ticket = await scene.engine.submit(
@@ -222,22 +232,10 @@ class Submitting:
             raise Unauthenticated
         return await read_webhook_urls(call, self._scene.receivers)
 
-    async def _check_new_work(self, call: Call, aim: _Aim, key: str | None) -> None:
-        """Raises SubscriptionInactive or QueueFull; not for a known key, which is no new work."""
-        scene = self._scene
-        try:
-            await scene.gate.check_new_work(aim.principal)
-        except (SubscriptionInactive, QueueFull):
-            if key is None or not await scene.engine.knows_key(key, org=call.params["org"]):
-                raise
-
     def _voice(self, call: Call, aim: _Aim) -> GatewayVoice:
         service = aim.service
         return GatewayVoice(
-            call.params["org"],
-            service.service,
-            service.workspace,
-            self._scene.engine.stall_reason,
+            call.params["org"], service.service, service, self._scene.engine.stall_reason
         )
 
     async def _collect(
@@ -291,7 +289,7 @@ def _no_endpoint(service: ServiceSpec | None, version: int | None) -> EndpointNo
     if service is None:
         return EndpointNotFound(
             "There is no such service. One in Python is known once a worker that serves it has "
-            "started; one with an http upstream, once it was registered."
+            "started; one with an http upstream or a remote, once it was registered."
         )
     wanted = service.versions.get(service.latest if version is None else version)
     if wanted is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
 from coatcheck.engine.notices import JobRenderer
-from coatcheck.surfaces.gateway import reading, registering, submitting, telling
+from coatcheck.surfaces.gateway import artifacts, reading, registering, submitting, telling
 from coatcheck.surfaces.gateway.scene import Scene
 
 
@@ -15,6 +15,7 @@ def operations(parts: Parts) -> list[Operation]:
     return [
         *submitting.operations(scene),
         *reading.operations(scene),
+        *artifacts.operations(parts, scene),
         *registering.operations(scene),
     ]
 
@@ -26,10 +27,12 @@ def teller(parts: Parts) -> JobRenderer:
 
 def _scene(parts: Parts) -> Scene:
     return Scene(
+        settings=parts.settings,
         engine=parts.engine,
         catalogue=parts.catalogue,
         gate=parts.gate,
         answers=parts.answers,
         guard=parts.guard,
         receivers=parts.receivers,
+        remote_calls=parts.remote_calls,
     )

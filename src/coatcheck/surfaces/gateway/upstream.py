@@ -14,6 +14,7 @@ from typing import Annotated, Final
 import msgspec
 
 from coatcheck.domain.errors import InvalidParameter
+from coatcheck.domain.patterns import whole
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
 from coatcheck.surfaces.gateway.upstream_headers import RawHeader, forwarded_headers
 
@@ -41,7 +42,7 @@ class UpstreamCall(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     """One request to an upstream. ``headers`` may hold the registration's secrets: never log it."""
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=CALL_URL_CHARACTERS_MAX)]
-    method: Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{1,20}$")]
+    method: Annotated[str, msgspec.Meta(pattern=whole("[A-Z]{1,20}"))]
     headers: list[tuple[str, str]] = []
     body_text: str | None = None
     body_base64: str | None = None

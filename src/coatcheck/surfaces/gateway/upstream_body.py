@@ -110,9 +110,20 @@ def artifact_answer(status: int, headers: list[tuple[str, str]], size: int) -> U
     return UpstreamAnswer(status, headers, artifact=ARTIFACT_NAME, size=size)
 
 
+def is_text(headers: list[tuple[str, str]]) -> bool:
+    """Whether a body under these headers claims to be JSON or other text, in UTF-8."""
+    return _kind_of_text(headers, UpstreamAnswer(0, headers).media_type) is not None
+
+
+def storable_type(media_type: str) -> str:
+    """The media type as an artifact may have it: what is none becomes that of plain bytes."""
+    plain = media_type.isascii() and media_type.isprintable() and "/" in media_type[1:-1]
+    return media_type if plain and len(media_type) <= 255 else "application/octet-stream"
+
+
 def excerpt_of(headers: list[tuple[str, str]], beginning: bytes, characters_max: int) -> str:
     """The first words of a body, if it is text; else nothing."""
-    if _kind_of_text(headers, UpstreamAnswer(0, headers).media_type) is None:
+    if not is_text(headers):
         return ""
     return beginning.decode("utf-8", "ignore")[:characters_max].strip()
 

@@ -1,7 +1,8 @@
 """The built-in service that calls http upstreams, for a worker to serve beside its own.
 
-Every call goes through the egress guard. One client, with its connections, serves all jobs of the
-process; it opens with the first call and closes with the executor.
+What a remote is to do comes to the same endpoint, and is handed over. Every call goes through the
+egress guard. One client, with its connections, serves all jobs of the process; it opens with the
+first call and closes with the executor.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, Self
 import httpx2
 
 from coatcheck.domain.errors import UrlForbidden
+from coatcheck.domain.remote_work import RemoteWork
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
 from coatcheck.egress import Guard
 from coatcheck.egress.urls import read_target
@@ -36,6 +38,7 @@ from coatcheck.surfaces.gateway.upstream_body import (
     artifact_answer,
     excerpt_of,
     inline_answer,
+    storable_type,
 )
 from coatcheck.surfaces.gateway.upstream_headers import kept_headers
 from coatcheck.version import __version__
@@ -62,7 +65,13 @@ class UpstreamExecutor:
         self.service = Service(UPSTREAM_SERVICE, _builtin=True)
 
         @self.service.post("/http", timeout=TIMEOUT_SECONDS_MAX)
-        async def http(job: Job, call: UpstreamCall) -> UpstreamAnswer:
+        async def http(
+            job: Job, call: UpstreamCall | None = None, work: RemoteWork | None = None
+        ) -> UpstreamAnswer:
+            if work is not None:
+                await job.hand_over(work)
+            if call is None:
+                job.fail("There is nothing to call.", code="invalid_input")
             return await unless_cancelled(job, self._call(job, call))
 
     async def __aenter__(self) -> Self:
@@ -96,7 +105,7 @@ class UpstreamExecutor:
             if file is None:
                 return inline_answer(response.status_code, headers, body.held())
             answer = artifact_answer(response.status_code, headers, body.size)
-            await job.attach(ARTIFACT_NAME, file, media_type=_storable_type(answer.media_type))
+            await job.attach(ARTIFACT_NAME, file, media_type=storable_type(answer.media_type))
             return answer
 
     async def _send(self, job: Job, call: UpstreamCall) -> httpx2.Response:
@@ -176,8 +185,3 @@ def _request_headers(job: Job, call: UpstreamCall) -> list[tuple[bytes, bytes]]:
     # Compressed answers would have to be unpacked to be shown as JSON.
     headers = [*call.headers, *added, ("accept-encoding", "identity")]
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-
-
-def _storable_type(media_type: str) -> str:
-    plain = media_type.isascii() and media_type.isprintable() and "/" in media_type[1:-1]
-    return media_type if plain and len(media_type) <= 255 else "application/octet-stream"

@@ -11,12 +11,14 @@ import msgspec
 
 from coatcheck.control.idempotency import shown_key
 from coatcheck.control.job_answers import JobUrls
+from coatcheck.domain.catalogue import ServiceSpec
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
 from coatcheck.surfaces.gateway import words
-from coatcheck.surfaces.gateway.naming import name_of
+from coatcheck.surfaces.gateway.naming import Named, name_of
 from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT, shown_result
 
+DEFAULT_WORKSPACE: Final = "default"
 _NO_RESULT: Final = msgspec.Raw(b"null")
 
 StallReason = Callable[[JobView], Awaitable[str | None]]
@@ -25,12 +27,13 @@ StallReason = Callable[[JobView], Awaitable[str | None]]
 class GatewayVoice:
     """The jobs of one service of one organisation."""
 
-    __slots__ = ("_base", "_org", "_service", "_stall_reason", "_workspace")
+    __slots__ = ("_base", "_spec", "_stall_reason")
 
-    def __init__(self, org: str, service: str, workspace: str, stall_reason: StallReason) -> None:
-        self._org = org
-        self._service = service
-        self._workspace = workspace
+    def __init__(
+        self, org: str, service: str, spec: ServiceSpec | None, stall_reason: StallReason
+    ) -> None:
+        """``spec`` is None for a service that was taken away; its jobs go on."""
+        self._spec = spec
         self._stall_reason = stall_reason
         self._base = _base(org, service)
 
@@ -40,7 +43,9 @@ class GatewayVoice:
 
     def ticket(self, job_id: str, state: State, urls: JobUrls) -> words.Ticket:
         status = words.STATUSES[state]
-        return words.Ticket(job_id, status, urls.poll, urls.events, urls.cancel, state.terminal)
+        return words.Ticket(
+            job_id, status, *urls, artifacts_url=urls.artifacts, terminal=state.terminal
+        )
 
     async def job(self, view: JobView) -> Any:
         named = name_of(view)
@@ -49,16 +54,16 @@ class GatewayVoice:
         return words.Job(
             id=view.id,
             org_id=view.org,
-            workspace_id=self._workspace,
+            workspace_id=DEFAULT_WORKSPACE if self._spec is None else self._spec.workspace,
             service_id=named.service,
             version_id=named.version_id,
             endpoint_id=named.endpoint_id,
             endpoint_key=named.key,
-            execution_mode="invocation",
+            execution_mode=self._execution_mode(view, named),
             lane=view.lane.value,
             status=words.STATUSES[view.state],
             idempotency_key=shown_key(view.idempotency_key),
-            execution_id=None,
+            execution_id=view.execution_id,
             attempt_count=view.attempts,
             result_summary=_result(view),
             last_error=_last_error(view),
@@ -73,6 +78,15 @@ class GatewayVoice:
             terminal=view.terminal,
             progress=_progress(view),
         )
+
+    def _execution_mode(self, view: JobView, named: Named) -> words.ExecutionMode:
+        """Before it was spawned, only the service can tell whether a job will run elsewhere."""
+        elsewhere = view.execution_id is not None or (
+            view.endpoint == UPSTREAM_ENDPOINT
+            and self._spec is not None
+            and self._spec.runs_elsewhere(named.endpoint_id)
+        )
+        return "persistent" if elsewhere else "invocation"
 
 
 @lru_cache(maxsize=1_000)

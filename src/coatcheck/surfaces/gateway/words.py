@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -16,6 +16,8 @@ STATES: Final = {
 }
 """The engine's states behind each status."""
 
+ExecutionMode = Literal["invocation", "persistent"]
+
 
 class Ticket(msgspec.Struct, frozen=True):
     """A job was handed in. Its result is found at ``poll_url``."""
@@ -25,6 +27,7 @@ class Ticket(msgspec.Struct, frozen=True):
     poll_url: str
     events_url: str
     cancel_url: str
+    artifacts_url: str
     terminal: bool
 
 
@@ -43,7 +46,11 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A job. ``result_summary`` is there once it has completed; ``terminal`` says that it ended."""
+    """A job. ``result_summary`` is there once it has completed; ``terminal`` says that it ended.
+
+    ``execution_mode`` is ``persistent`` if a remote does the work; ``execution_id`` is what the
+    remote calls it, once it was spawned.
+    """
 
     id: str
     org_id: str
@@ -52,7 +59,7 @@ class Job(msgspec.Struct, frozen=True):
     version_id: str
     endpoint_id: str
     endpoint_key: str
-    execution_mode: str
+    execution_mode: ExecutionMode
     lane: str
     status: str
     idempotency_key: str | None

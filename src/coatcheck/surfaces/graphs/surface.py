@@ -5,7 +5,7 @@ from __future__ import annotations
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
 from coatcheck.engine.notices import JobRenderer
-from coatcheck.surfaces.graphs import reading, submitting, telling
+from coatcheck.surfaces.graphs import artifacts, reading, submitting, telling
 from coatcheck.surfaces.graphs.scene import Scene
 from coatcheck.surfaces.graphs.voice import GraphsVoice
 
@@ -20,7 +20,11 @@ def operations(parts: Parts) -> list[Operation]:
         voice=_voice(parts),
         guard=parts.receivers,
     )
-    return [*submitting.operations(scene), *reading.operations(scene)]
+    return [
+        *submitting.operations(scene),
+        *reading.operations(scene),
+        *artifacts.operations(parts, scene),
+    ]
 
 
 def teller(parts: Parts) -> JobRenderer:

@@ -341,7 +341,7 @@ PREFER: Final = Parameter(
 JOB_HEADERS: Final = {
     "X-Job-Id": "The id of the job.",
     "Location": "Where to ask for the job.",
-    "Link": "Where to follow it (`events`) and cancel it (`cancel`).",
+    "Link": "Where to follow it (`events`), cancel it (`cancel`), find its files (`artifacts`).",
     "Idempotent-Replayed": "`true`: the idempotency key was known, no job was created.",
     "Idempotency-Mismatch": "`true`: it was known with another payload.",
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -29,11 +30,9 @@ from coatcheck.control.operations import Answer, Operation, RequestBody
 from coatcheck.control.preferences import read_preferences
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply
+from coatcheck.control.webhook_urls import check_webhook_url
 from coatcheck.domain.errors import (
     InvalidParameter,
-    QueueFull,
-    SubscriptionInactive,
-    UrlForbidden,
 )
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.lanes import Lane
@@ -84,7 +83,9 @@ class HandIn:
             raise InvalidParameter(asked, "is missing: what to ask the model", "body")
         said = read_idempotency_key(call)
         key = None if said is None else stored_key(principal, said)
-        await self._check_new_work(call, key)
+        await self._scene.gate.check_unless_known(
+            call.principal, key, partial(self._scene.engine.knows_key, org=call.principal.org)
+        )
         told = await self._told(fields)
         ticket = await self._submit(
             call,
@@ -118,15 +119,6 @@ class HandIn:
             **options,
         )
 
-    async def _check_new_work(self, call: Call, key: str | None) -> None:
-        """Raises SubscriptionInactive or QueueFull; not for a known key, which is no new work."""
-        scene, principal = self._scene, call.principal
-        try:
-            await scene.gate.check_new_work(principal)
-        except (SubscriptionInactive, QueueFull):
-            if key is None or not await scene.engine.knows_key(key, org=principal.org):
-                raise
-
     async def _told(self, fields: request.Fields) -> dict[str, Any]:
         """Who is to be told of the job. Raises UrlForbidden unless they may be called as things
         are now; whoever posts to them looks again."""
@@ -135,10 +127,7 @@ class HandIn:
             url = request.read_url(fields, name)
             if url is None:
                 continue
-            try:
-                await self._scene.guard.check_url(url)
-            except UrlForbidden as error:
-                raise UrlForbidden(f"{name}: {error}") from error
+            await check_webhook_url(name, url, self._scene.guard)
             told[name] = url
         if request.STATE_WEBHOOK_URL in told:
             told["state_webhook_words"] = "llm"

@@ -31,7 +31,7 @@ def operations(parts: Parts) -> list[Operation]:
     return [
         *submitting.operations(scene),
         *reading.operations(scene),
-        *artifacts.operations(scene),
+        *artifacts.operations(parts, scene),
         *passthrough.operations(scene),
         *openai.operations(scene),
     ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
 
+from coatcheck.control.artifact_answers import artifact_url
 from coatcheck.control.job_answers import JobUrls
 from coatcheck.control.reply import JSON, RawHeaders, Reply, StreamReply, json_reply
 from coatcheck.domain.errors import BlobStoreUnavailable, JobNotFound
@@ -72,8 +72,10 @@ class LlmVoice:
         stored = stored_answer(view)
         if stored is None or not stored.artifact:
             return json_reply(await self.job(view), status, headers)
-        opening = _encode(await self._job(view)).removesuffix(_NO_RESULT) + b'"result":'
         pieces = await self._whole(view, stored.artifact)
+        if pieces is None:
+            return json_reply(await self.job(view), status, headers)
+        opening = _encode(await self._job(view)).removesuffix(_NO_RESULT) + b'"result":'
 
         async def body() -> AsyncIterator[bytes]:
             yield opening
@@ -90,16 +92,15 @@ class LlmVoice:
         if not stored.artifact:
             return bytes(stored.inline)
         pieces = await self._whole(view, stored.artifact)
+        if pieces is None:
+            raise JobNotFound("its answer was deleted")
         return b"".join([piece async for piece in pieces])
 
     async def artifacts(self, view: JobView) -> Sequence[Artifact]:
-        """The job's files. Before its end it may yet lose them: another attempt makes its own."""
-        if view.state is not State.COMPLETED:
+        """The job's files, once it is done."""
+        if not shows_artifacts(view):
             return ()
         return await self._engine.artifacts(view.id, org=view.org)
-
-    def artifact_url(self, view: JobView, name: str) -> str:
-        return f"{self.urls(view.id).poll}/artifacts/{quote(name, safe='')}"
 
     async def _job(self, view: JobView) -> words.Job:
         assignment = None
@@ -143,17 +144,18 @@ class LlmVoice:
             media_type=artifact.media_type,
             bytes=artifact.size,
             sha256=artifact.sha256.hex(),
-            url=self.artifact_url(view, artifact.name),
+            url=artifact_url(self.urls(view.id).poll, artifact.name),
         )
 
-    async def _whole(self, view: JobView, name: str) -> AsyncIterator[bytes]:
+    async def _whole(self, view: JobView, name: str) -> AsyncIterator[bytes] | None:
         """An answer that is an artifact, begun: once an answer's head is sent there is no way to
-        say that it is not there."""
+        say that it is not there. None if somebody deleted it."""
         for artifact in await self._engine.artifacts(view.id, org=view.org):
             if artifact.name == name:
                 break
         else:
-            raise JobNotFound("its retention has ended")
+            await self._engine.get(view.id, org=view.org)  # pruned just now: then this raises
+            return None
         stream = self._engine.read_artifact(artifact)
         try:
             first = await anext(stream)
@@ -167,6 +169,11 @@ class LlmVoice:
                 yield piece
 
         return pieces()
+
+
+def shows_artifacts(view: JobView) -> bool:
+    """Whether the job's files are shown: not before its end, as another attempt makes its own."""
+    return view.state is State.COMPLETED
 
 
 def stored_answer(view: JobView) -> StoredAnswer | None:

@@ -11,6 +11,7 @@ from coatcheck.domain.errors import (
     FailJob,
     InvalidInput,
     JobCancelled,
+    JobParked,
     JobSignal,
     RetryLater,
     TargetUnreachable,
@@ -21,6 +22,7 @@ from coatcheck.domain.outcome import (
     Completed,
     Failed,
     Outcome,
+    Parked,
     Retryable,
     Unreachable,
 )
@@ -63,6 +65,8 @@ def outcome_of_error(error: BaseException) -> Outcome:
             return Unreachable(_bounded(str(signal)), _delay(signal.after))
         case JobCancelled():
             return Cancelled()
+        case JobParked():
+            return Parked()
         case other:
             return Retryable(HANDLER_ERROR, _bounded(f"{type(other).__name__}: {other}"))
 

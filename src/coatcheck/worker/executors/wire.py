@@ -21,6 +21,7 @@ from coatcheck.domain.outcome import (
     Failed,
     Interrupted,
     Outcome,
+    Parked,
     Retryable,
     Unreachable,
 )
@@ -125,8 +126,8 @@ def ended(outcome: Outcome, trace: str | None) -> Ended:
             return Ended("unreachable", message=message, after_seconds=after)
         case Cancelled():
             return Ended("cancelled")
-        case Interrupted():
-            raise ValueError("only a worker can say that a job was interrupted")
+        case Interrupted() | Parked():
+            raise ValueError("only a worker can say that a job was interrupted, or parked")
         case _:
             assert_never(outcome)
 

@@ -1,5 +1,5 @@
 -- dispatching, processing, finalizing -> cancel_requested, for tasks of a run that was cancelled.
--- Answers each with its holder, who is to be told. Webhooks tell of tasks' ends, and not of this.
+-- Answers each with its holder, who is to be told; what is done elsewhere is looked at at once. Webhooks tell of tasks' ends, and not of this.
 --
 -- $1 org   $2 run   $3 rows at most
 WITH held AS MATERIALIZED (
@@ -9,6 +9,20 @@ WITH held AS MATERIALIZED (
       AND j.state IN ('dispatching', 'processing', 'finalizing')
     LIMIT $3::integer
     FOR UPDATE SKIP LOCKED
+),
+elsewhere AS MATERIALIZED (
+    SELECT r.org_id, r.job_id
+    FROM held AS h
+    JOIN remote_calls AS r ON r.org_id = h.org_id AND r.job_id = h.id AND r.lease = h.lease
+    WHERE h.lease >> 40 = 0
+    ORDER BY r.org_id, r.job_id
+    FOR UPDATE OF r
+),
+woken AS (
+    UPDATE remote_calls AS r
+    SET due_at = now(), looker = NULL
+    FROM elsewhere AS e
+    WHERE r.org_id = e.org_id AND r.job_id = e.job_id
 )
 UPDATE jobs AS j
 SET state = 'cancel_requested', updated_at = now()

@@ -1,13 +1,16 @@
 -- Make a stored blob an artifact of its job, fenced by the lease. A name attached again replaces the
--- old; answers the replaced blob's key, to be deleted. No row: the lease is lost, drop the blob.
+-- old, whose record is opened; answers the replaced blob, to be deleted. No row: the lease is lost,
+-- drop the blob.
 WITH held AS MATERIALIZED (
-    SELECT j.org_id, j.id FROM jobs AS j
+    SELECT j.org_id, j.id, j.owner, j.endpoint, CASE WHEN j.run_id IS NULL THEN j.flow ELSE '' END AS flow
+    FROM jobs AS j
     WHERE j.org_id = $1 AND j.id = $2 AND j.lease = $3
     FOR SHARE
 ),
-before AS MATERIALIZED (
-    SELECT a.blob_key FROM artifacts AS a JOIN held AS h ON a.org_id = h.org_id AND a.job_id = h.id
-    WHERE a.name = $4
+gone AS MATERIALIZED (
+    SELECT a.*, h.owner, h.endpoint, h.flow, NULL::timestamptz AS deleted_at, 'replaced' AS mechanism
+    FROM artifacts AS a JOIN held AS h ON a.org_id = h.org_id AND a.job_id = h.id
+    WHERE a.name = $4 AND a.blob_key <> $5
 ),
 added AS (
     INSERT INTO artifacts (org_id, job_id, name, blob_key, media_type, bytes, sha256)
@@ -15,6 +18,9 @@ added AS (
     ON CONFLICT (org_id, job_id, name) DO UPDATE
     SET blob_key = excluded.blob_key, media_type = excluded.media_type, bytes = excluded.bytes,
         sha256 = excluded.sha256, created_at = now()
-    RETURNING blob_key
+    RETURNING org_id
+),
+replaced AS (
+    /* include artifacts/open_records.sql */
 )
-SELECT a.blob_key, (SELECT b.blob_key FROM before AS b) AS replaced FROM added AS a
+SELECT r.org_id, r.job_id, r.seq, r.blob_key FROM added LEFT JOIN replaced AS r ON true

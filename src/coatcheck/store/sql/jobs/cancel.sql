@@ -3,6 +3,8 @@
 -- Answers the state before and after, and the holder; no row if there is no such job. A terminal or
 -- already asked job is answered unchanged.
 --
+-- What is done elsewhere is looked at at once.
+--
 -- The lease is written although it stays as it is: PostgreSQL checks a row's constraints before it
 -- sees that the version it began from, without the claim that this waited for, is not the newest.
 --
@@ -38,7 +40,13 @@ asked AS (
     WHERE j.org_id = b.org_id AND j.id = b.id
       AND b.state IN ('dispatching', 'processing', 'finalizing')
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
-              j.run_id, j.webhook, NULL AS error_code, old.state AS previous
+              j.run_id, j.webhook, NULL AS error_code, old.state AS previous, j.lease
+),
+woken AS (
+    UPDATE remote_calls AS r
+    SET due_at = now(), looker = NULL
+    FROM asked AS a
+    WHERE a.lease >> 40 = 0 AND r.org_id = a.org_id AND r.job_id = a.id AND r.lease IS NOT NULL
 ),
 moved AS (
     SELECT c.org_id, c.id, c.state, c.previous, c.endpoint, c.flow, c.attempts, c.run_id, c.webhook,

@@ -4,7 +4,7 @@
 -- A job that waits only because others are before it is not stalled: a live worker serves it, no
 -- limit stands in its way, and the line moves.
 --
---   target_unreachable  its last attempt found its target away
+--   target_unreachable  its last attempt found its target away, or its remote says nothing
 --   no_worker           nobody who was heard of within the lane's time serves its endpoint and lane
 --   concurrency_limit   as many are held as a limit on its endpoint, org, flow or run allows
 --   rate_limit          its run, or its flow of it, has just started as many as its rate allows
@@ -37,6 +37,11 @@ held AS MATERIALIZED (
 SELECT a.org_id, a.id,
        CASE
            WHEN a.lease IS NOT NULL THEN CASE
+               WHEN a.lease >> 40 = 0 THEN (
+                   SELECT 'target_unreachable'
+                   FROM remote_calls AS r
+                   WHERE r.org_id = a.org_id AND r.job_id = a.id AND r.faults > 0
+               )
                WHEN NOT EXISTS (
                    SELECT FROM serving AS w
                    WHERE w.boot = a.lease >> 40

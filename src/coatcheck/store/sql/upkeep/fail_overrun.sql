@@ -3,6 +3,8 @@
 --
 -- retry: running -> retrying while attempts last, else failed; cancel_requested -> cancelled.
 --
+-- Jobs that are done elsewhere (boot 0) are the poller's, which also ends the work.
+--
 -- $1 slack in seconds   $2 seconds to keep by default   $3 rows at most
 WITH overrun AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
@@ -12,7 +14,7 @@ WITH overrun AS MATERIALIZED (
                ELSE 'failed'
            END::job_state AS state
     FROM jobs AS j
-    WHERE j.lease IS NOT NULL
+    WHERE j.lease IS NOT NULL AND j.lease >> 40 > 0
       AND j.run_deadline < now() - $1::double precision * interval '1 second'
     LIMIT $3::integer
     FOR UPDATE SKIP LOCKED

@@ -1,7 +1,8 @@
--- Delete jobs whose retention has ended, a small chunk at a time, with all they left. Answers the
--- keys of their artifacts' blobs, to be deleted next.
+-- Delete jobs whose retention has ended, a small chunk at a time, with all they left, and open the
+-- records of their artifacts. Answers how many jobs, a row for each of their artifacts' blobs, which
+-- are to be deleted next, and one without a blob if there is none.
 WITH old AS MATERIALIZED (
-    SELECT j.org_id, j.id, j.webhook
+    SELECT j.org_id, j.id, j.webhook, j.owner, j.endpoint, j.flow
     FROM jobs AS j
     WHERE j.expires_at < 'infinity' AND j.expires_at <= now()
     ORDER BY j.expires_at
@@ -21,8 +22,20 @@ webhooks_gone AS (
 assignments_gone AS (
     DELETE FROM llm_assignments AS a USING old AS o WHERE a.org_id = o.org_id AND a.job_id = o.id
 ),
-artifacts_gone AS (
+remote_calls_gone AS (
+    DELETE FROM remote_calls AS c USING old AS o WHERE c.org_id = o.org_id AND c.job_id = o.id
+),
+generations_gone AS (
+    DELETE FROM generations AS g USING old AS o WHERE g.org_id = o.org_id AND g.job_id = o.id
+),
+gone AS (
     DELETE FROM artifacts AS a USING old AS o WHERE a.org_id = o.org_id AND a.job_id = o.id
-    RETURNING a.blob_key
+    RETURNING a.*, o.owner, o.endpoint, o.flow, NULL::timestamptz AS deleted_at,
+              'retention' AS mechanism
+),
+doomed AS (
+    /* include artifacts/open_records.sql */
 )
-SELECT (SELECT count(*) FROM jobs_gone) AS jobs, array(SELECT blob_key FROM artifacts_gone) AS blob_keys
+SELECT n.jobs, d.org_id, d.job_id, d.seq, d.blob_key
+FROM (SELECT count(*) AS jobs FROM jobs_gone) AS n
+LEFT JOIN doomed AS d ON true

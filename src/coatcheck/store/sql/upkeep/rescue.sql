@@ -4,6 +4,8 @@
 -- lock and the lease decide against a finish in flight: exactly one of the two wins. The attempt is
 -- taken to have run until its worker was last heard of.
 --
+-- Jobs that are done elsewhere (boot 0) are the poller's.
+--
 -- $1 crashes allowed   $2 seconds to keep by default   $3 rows at most
 WITH lost AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
@@ -16,7 +18,7 @@ WITH lost AS MATERIALIZED (
                ELSE 'failed'
            END::job_state AS state
     FROM jobs AS j
-    WHERE j.lease IS NOT NULL
+    WHERE j.lease IS NOT NULL AND j.lease >> 40 > 0
       AND NOT EXISTS (
           SELECT FROM workers AS w
           WHERE w.boot = j.lease >> 40

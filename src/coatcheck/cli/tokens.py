@@ -1,0 +1,54 @@
+"""``coatcheck token``: a user's token, for trying things as that user."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Final
+
+import jwt
+import typer
+
+from coatcheck.cli import quantities
+from coatcheck.cli.data_dir import DataOption, settings_for
+from coatcheck.cli.errors import Misconfigured, reporting_errors
+from coatcheck.domain.tenants import (
+    DEFAULT_ORG,
+    ORG_ID_ALLOWED,
+    USER_ID_ALLOWED,
+    is_org_id,
+    is_user_id,
+)
+
+_ALGORITHM: Final = "HS256"
+
+
+@reporting_errors
+def token(
+    user: Annotated[str, typer.Option(help="Who calls with it.")],
+    org: Annotated[str, typer.Option(help="Of which organisation.")] = DEFAULT_ORG,
+    expires: Annotated[
+        int,
+        typer.Option(parser=quantities.seconds, metavar="SPAN", help="Such as 30d, 12h, 90m."),
+    ] = "12h",  # type: ignore[assignment]
+    data: DataOption = None,
+) -> None:
+    """Print a user's token, signed with COATCHECK_JWT_SECRET, or with the secret of `up`."""
+    if not is_user_id(user):
+        raise Misconfigured(f"{user!r} cannot be a user's id\nAllowed: {USER_ID_ALLOWED}.")
+    if not is_org_id(org):
+        raise Misconfigured(f"{org!r} cannot be an organisation\nAllowed: {ORG_ID_ALLOWED}.")
+    settings = settings_for(data)
+    if not settings.jwt_secret:
+        raise Misconfigured(
+            "there is nothing to sign a token with: no data folder of `coatcheck up` is here\n"
+            "Name it with --data, or set COATCHECK_JWT_SECRET, COATCHECK_JWT_ISSUER and"
+            " COATCHECK_JWT_AUDIENCE."
+        )
+    claims = {
+        "iss": settings.require("jwt_issuer"),
+        "aud": settings.require("jwt_audience"),
+        "sub": user,
+        "org": org,
+        "exp": int(time.time()) + expires,
+    }
+    typer.echo(jwt.encode(claims, settings.require("jwt_secret"), _ALGORITHM))

@@ -1,0 +1,168 @@
+"""What is said for users, and by which voices: handed in, and read as each user is let see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from coatcheck.blobs.keys import reference_key
+from coatcheck.domain.errors import GenerationNotFound, JobNotFound, VoiceNotFound
+from coatcheck.domain.ids import InvalidId, from_text, new_id
+from coatcheck.domain.job import NewJob
+from coatcheck.domain.speech import (
+    SPEECH_ENDPOINT,
+    Reader,
+    SpeechTask,
+    Voice,
+    generation_of,
+)
+from coatcheck.domain.states import State
+from coatcheck.engine.submission import Preparer, Submission, Ticket
+from coatcheck.engine.submitter import Submitter
+from coatcheck.store import speech as speech_store
+from coatcheck.store.faults import retried
+from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.speech import NewSpeech
+
+
+class SpeechDesk:
+    """Part of the engine. Whatever it reads for a reader, the database would show them nothing
+    else (``store/speech.py``)."""
+
+    def __init__(self, dsn: str, preparer: Preparer, submitter: Submitter) -> None:
+        self._preparer = preparer
+        self._submitter = submitter
+        self._read_line = Line(dsn, name="read speech", server_settings=PINNED_PLANS)
+        self._write_line = Line(dsn, name="speech", server_settings=PINNED_PLANS)
+
+    async def close(self) -> None:
+        await self._read_line.close()
+        await self._write_line.close()
+
+    # What is said
+
+    async def submit(
+        self,
+        reader: Reader,
+        job_id: UUID,
+        payload: bytes,
+        *,
+        voice: UUID,
+        language: str,
+        text: str,
+        **options: Any,
+    ) -> Ticket:
+        """Create the job ``job_id`` together with what it says, or find the one that its key names.
+        ``options`` are the fields of Submission.
+
+        Raises VoiceNotFound if the user has no such voice, unless the key is known.
+        """
+        submission = Submission(SPEECH_ENDPOINT, payload, org=reader.org, **options)
+        job = self._preparer.prepare(submission, job_id)
+        speech = NewSpeech(generation_of(job_id), reader.user, voice, language, text)
+        looked_for_key = False
+
+        async def insert(jobs: Sequence[NewJob]) -> Mapping[UUID, State]:
+            nonlocal looked_for_key
+            (one,) = jobs
+            created = await speech_store.submit(self._write_line, one, speech)
+            if created is None and looked_for_key:
+                raise VoiceNotFound("there is no such voice")
+            looked_for_key = True
+            return created or {}
+
+        return await self._submitter.submit_apart(self._write_line, job, insert)
+
+    async def task(self, reader: Reader, job_id: str) -> SpeechTask:
+        """A task of the reader's. Raises JobNotFound, whatever the reason."""
+        try:
+            uuid = from_text(job_id)
+        except InvalidId as error:
+            raise JobNotFound("there is no such task") from error
+        generation = generation_of(uuid)
+        found = await retried(lambda: speech_store.task(self._read_line, reader, generation))
+        if found is None:
+            raise JobNotFound("there is no such task")
+        return found
+
+    async def generation(self, reader: Reader, generation_id: str) -> SpeechTask:
+        """The task that speaks it. Raises GenerationNotFound, whatever the reason."""
+        try:
+            uuid = from_text(generation_id)
+        except InvalidId as error:
+            raise GenerationNotFound("there is no such generation") from error
+        found = await retried(lambda: speech_store.task(self._read_line, reader, uuid))
+        if found is None:
+            raise GenerationNotFound("there is no such generation")
+        return found
+
+    async def tasks(
+        self,
+        reader: Reader,
+        *,
+        after: UUID | None = None,
+        states: Sequence[State] | None = None,
+        limit: int = 50,
+    ) -> Sequence[SpeechTask]:
+        """The reader's tasks, newest first, texts cut short. ``after`` is a generation's id."""
+        return await retried(
+            lambda: speech_store.tasks(
+                self._read_line, reader, after=after, states=states, limit=limit
+            )
+        )
+
+    # Voices
+
+    async def begin_voice(self, reader: Reader) -> tuple[UUID, str]:
+        """A voice that is about to be uploaded, and the key to put its audio under.
+
+        Call ``finish_voice`` or ``give_up_voice``; if neither is, it is removed after an hour.
+        """
+        uuid = new_id()
+        key = reference_key(reader.user, uuid)
+        await retried(lambda: speech_store.begin_voice(self._write_line, reader, uuid, key))
+        return uuid, key
+
+    async def finish_voice(
+        self, reader: Reader, uuid: UUID, *, size: int, sha256: bytes, seconds: float
+    ) -> Voice | None:
+        """The voice, now that its audio is there in full. None if it was given up meanwhile."""
+        return await retried(
+            lambda: speech_store.finish_voice(
+                self._write_line, reader.org, uuid, size=size, sha256=sha256, seconds=seconds
+            )
+        )
+
+    async def give_up_voice(self, reader: Reader, uuid: UUID) -> None:
+        """Say that nothing came of an upload."""
+        await retried(lambda: speech_store.give_up_voice(self._write_line, reader.org, uuid))
+
+    async def voice(self, reader: Reader, voice_id: str) -> Voice:
+        """A voice of the reader's. Raises VoiceNotFound, whatever the reason."""
+        uuid = _voice_uuid(voice_id)
+        found = await retried(lambda: speech_store.voice(self._read_line, reader, uuid))
+        if found is None:
+            raise VoiceNotFound("there is no such voice")
+        return found
+
+    async def voices(
+        self, reader: Reader, *, after: UUID | None = None, limit: int = 50
+    ) -> Sequence[Voice]:
+        """The reader's voices, newest first."""
+        return await retried(
+            lambda: speech_store.voices(self._read_line, reader, after=after, limit=limit)
+        )
+
+    async def delete_voice(self, reader: Reader, voice_id: str) -> None:
+        """Delete a voice of the reader's; its audio goes soon after. Raises VoiceNotFound."""
+        uuid = _voice_uuid(voice_id)
+        if not await retried(lambda: speech_store.delete_voice(self._write_line, reader, uuid)):
+            raise VoiceNotFound("there is no such voice")
+
+
+def _voice_uuid(voice_id: str) -> UUID:
+    try:
+        return from_text(voice_id)
+    except InvalidId as error:
+        raise VoiceNotFound("there is no such voice") from error

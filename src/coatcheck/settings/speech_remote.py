@@ -1,0 +1,47 @@
+"""Where text is spoken: COATCHECK_SPEECH_REMOTE_URL, or COATCHECK_SPEECH_REMOTE for any adapter."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.domain.remote_work import Destination
+from coatcheck.settings.llm_targets import bearer_token
+from coatcheck.settings.parsers import Refused
+
+_TOKEN: Final = "token"  # noqa: S105 - the name of a secret, not one
+_KIND: Final = {"kind": "remote"}
+
+
+class _Written(msgspec.Struct, forbid_unknown_fields=True):
+    """A remote as the setting spells it."""
+
+    target: dict[str, Any]
+    secrets: dict[str, str] = {}
+
+
+def over_http(url: str, token: str) -> Destination:
+    """A server that knows submit-job, job-status, job-result and job-cancel below ``url``."""
+    target: dict[str, Any] = _KIND | {"adapter": "http", "url": url}
+    if not token:
+        return Destination(target=target)
+    return Destination(target=target | {"secret": _TOKEN}, secrets={_TOKEN: token})
+
+
+def parse_remote(text: str) -> Destination | None:
+    """Read the JSON object, or nothing at all. What is wrong is said without quoting a secret."""
+    if not text:
+        return None
+    try:
+        written = msgspec.json.decode(text.encode(), type=_Written)
+    except msgspec.MsgspecError as error:
+        raise Refused(str(error)) from None
+    if not isinstance(written.target.get("adapter"), str):
+        raise Refused("its target names no adapter")
+    for name, value in written.secrets.items():
+        try:
+            bearer_token(value)
+        except Refused:
+            raise Refused(f"its secret {name!r} cannot be sent in a header") from None
+    return Destination(target=_KIND | written.target, secrets=written.secrets)

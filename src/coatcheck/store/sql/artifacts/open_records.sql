@@ -1,0 +1,14 @@
+-- A fragment, of statements that delete artifacts' rows: what remains known of each that `gone` has.
+-- One whose blob is deleted already comes with when that was; the others are to be closed once
+-- theirs is.
+--
+-- `gone` gives no flow of a run's task: it may end in a word of the payload, which goes with the batch,
+-- and a record is kept for longer.
+INSERT INTO artifact_records (
+    org_id, job_id, name, owner, endpoint, flow, media_type, bytes, sha256, blob_key, stored_at,
+    deleted_at, mechanism
+)
+SELECT g.org_id, g.job_id, g.name, g.owner, g.endpoint, g.flow, g.media_type, g.bytes, g.sha256,
+       g.blob_key, g.created_at, g.deleted_at, g.mechanism
+FROM gone AS g
+RETURNING org_id, job_id, seq, blob_key

@@ -1,0 +1,11 @@
+-- Jobs that are parked, and of whose work nothing is known: no row says what a remote calls it. There
+-- is no way from here to there, so it takes a hand from outside; they are to fail. Included by
+-- strays.sql and stray_one.sql, with their own conditions after it.
+SELECT j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow,
+       j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables, j.request_id, j.lease
+FROM jobs AS j
+WHERE j.lease IS NOT NULL AND j.lease >> 40 = 0
+  AND NOT EXISTS (
+      SELECT FROM remote_calls AS c
+      WHERE c.org_id = j.org_id AND c.job_id = j.id AND c.lease = j.lease
+  )

@@ -1,0 +1,74 @@
+-- Work that is done elsewhere. A worker spawns it and lets go of the job; from then on the row here
+-- says when somebody has to look how it stands, and whoever does so moves the job on.
+
+-- The child execution's id: what the remote calls the work. It stays with the job.
+ALTER TABLE jobs ADD COLUMN execution_id text;
+
+-- A job that no worker holds while it runs elsewhere is held under a lease of boot 0, which no worker
+-- ever has: fenced writes stay what they are, and the rescuer leaves such jobs to the poller.
+CREATE SEQUENCE parked_leases AS bigint MINVALUE 1 MAXVALUE 1099511627775;
+
+CREATE TABLE remote_calls (
+    org_id       text COLLATE "C" NOT NULL,
+    job_id       uuid NOT NULL,
+    -- Which of the job's spawns this is. It makes the token, so it changes only once an earlier spawn
+    -- is known to be over: whoever takes the job over from a dead worker has the same token, and
+    -- finds the same work.
+    spawn        smallint NOT NULL DEFAULT 0,
+    -- How often this spawn was begun. Beyond the first, it may have been made already.
+    tries        smallint NOT NULL DEFAULT 1,
+    begun_by     bigint NOT NULL,
+    endpoint     text COLLATE "C" NOT NULL,
+    -- Calls of one pace key go to one place, and usually take about as long.
+    pace_key     text COLLATE "C" NOT NULL,
+    -- Where to: JSON without the body (domain/remote_work.py). May hold secrets; goes with the row.
+    destination  bytea NOT NULL,
+    begun_at     timestamptz NOT NULL DEFAULT now(),
+    spawned_at   timestamptz,
+    remote_id    text,
+    -- What a callback says the work is called, heard before we knew.
+    told_id      text,
+    -- The lease of the job while it is parked, and of whoever finalizes it. NULL until it is spawned.
+    lease        bigint,
+    -- When somebody has to look; and until when whoever looks is taken to be alive.
+    due_at       timestamptz,
+    looker       uuid,
+    looked_at    timestamptz,
+    polls        integer NOT NULL DEFAULT 0,
+    -- Answers in a row that said nothing.
+    faults       smallint NOT NULL DEFAULT 0,
+    PRIMARY KEY (org_id, job_id),
+
+    CONSTRAINT parked_as_a_whole CHECK (
+        (lease IS NULL) = (due_at IS NULL)
+        AND (lease IS NULL OR (remote_id IS NOT NULL AND spawned_at IS NOT NULL))
+    )
+);
+
+-- What the poller walks: from one organisation to the next, and of each what is due first.
+CREATE INDEX remote_calls_due ON remote_calls (org_id, due_at) WHERE due_at IS NOT NULL;
+
+-- What is looked through for calls that nobody needs any more.
+CREATE INDEX remote_calls_idle ON remote_calls (org_id, job_id) WHERE lease IS NULL;
+
+-- How long work of one kind usually takes, for the pace of polls.
+CREATE TABLE remote_paces (
+    org_id        text COLLATE "C" NOT NULL,
+    pace_key      text COLLATE "C" NOT NULL,
+    usual_seconds real NOT NULL,
+    -- How far from it they usually are.
+    spread_seconds real NOT NULL,
+    samples       integer NOT NULL DEFAULT 1,
+    updated_at    timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (org_id, pace_key)
+);
+
+ALTER TABLE remote_calls SET (
+    fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+-- What callback URLs are signed with: servers and workers alike read it here.
+ALTER TABLE deployment ADD COLUMN callback_key bytea NOT NULL DEFAULT decode(
+    replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex'
+);

@@ -1,0 +1,8 @@
+-- From now on there is no such voice. Its row stays until its blob is gone.
+--
+-- $1 organisation   $2 user   $3 voice
+UPDATE voices AS v
+SET deleted_at = now()
+WHERE v.org_id = $1 AND v.user_id = $2 AND v.id = $3
+  AND v.ready_at IS NOT NULL AND v.deleted_at IS NULL
+RETURNING v.id

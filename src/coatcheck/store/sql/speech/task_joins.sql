@@ -1,0 +1,9 @@
+-- A generation, its job, and the file if that is there: a task has one.
+generations AS g
+JOIN jobs AS j ON j.org_id = g.org_id AND j.id = g.job_id
+LEFT JOIN LATERAL (
+    SELECT a.name, a.blob_key, a.media_type, a.bytes, a.sha256
+    FROM artifacts AS a
+    WHERE a.org_id = g.org_id AND a.job_id = g.job_id AND j.state = 'completed'
+    LIMIT 1
+) AS a ON true

@@ -1,0 +1,2 @@
+-- In the order of Voice.
+v.id, v.blob_key, v.created_at, v.bytes, v.sha256, v.duration_seconds

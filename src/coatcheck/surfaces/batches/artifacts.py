@@ -1,0 +1,61 @@
+"""A task's files."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from coatcheck.control.artifact_answers import Holder, artifact_operations
+from coatcheck.control.call import Call
+from coatcheck.control.operations import Operation
+from coatcheck.control.parts import Parts
+from coatcheck.domain.artifacts import ArtifactRecord
+from coatcheck.domain.errors import JobNotFound
+from coatcheck.domain.identity import Scope
+from coatcheck.surfaces.batches.reading import JOB_ID
+from coatcheck.surfaces.batches.scene import Scene
+from coatcheck.surfaces.batches.showing import poll_url
+from coatcheck.surfaces.batches.tasks import ONE, TASK_ID
+
+
+class TaskFinder:
+    """The task that a path names. Its files go with the batch."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def job(self, call: Call, _: Scope) -> Holder:
+        view = await self._scene.job(call)
+        task = await self._scene.batches.tasks.get(view, call.params["task_id"])
+        return Holder(
+            org=view.org,
+            job=task.uuid,
+            url=f"{poll_url(view.id)}/tasks/{task.id}",
+            terminal=task.state.terminal,
+            expires_at=view.expires_at,
+        )
+
+    async def record(self, call: Call, name: str) -> ArtifactRecord | None:
+        """Of a batch that was removed only its tasks' records are left: those say whose they are,
+        and not which batch they were of."""
+        principal = call.principal
+        try:
+            job = (await self.job(call, Scope.READ)).job
+        except JobNotFound:
+            try:
+                job = UUID(call.params["task_id"])
+            except ValueError:
+                return None
+        record = await self._scene.engine.artifact_desk.record(principal.org, job, name)
+        return record if record is not None and principal.may_see(record.owner) else None
+
+
+def operations(parts: Parts, scene: Scene) -> list[Operation]:
+    return artifact_operations(
+        parts,
+        TaskFinder(scene),
+        path=ONE,
+        name="batch_task",
+        tag="batches",
+        parameters=(JOB_ID, TASK_ID),
+        shown_id=lambda task: task.hex,
+    )

@@ -1,0 +1,72 @@
+"""The payload of a job that a remote does: what it is given, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from coatcheck.domain.catalogue import EndpointSpec
+from coatcheck.domain.errors import InvalidBody
+from coatcheck.domain.remote_work import Destination, encode_work
+from coatcheck.surfaces.gateway.payloads import python_payload
+
+OPERATORS_PREFIX: Final = "remotes."
+"""Before the name of a remote in COATCHECK_REMOTES, in a destination."""
+RETRY_FAILED: Final = "retry_failed"
+"""In a destination's note: what the remote says has failed is tried again, as new work."""
+_ANY_BODY: Final = b"null"
+
+
+def remote_input(
+    spec: EndpointSpec, body: bytes, params: Mapping[str, str], query: Mapping[str, str]
+) -> bytes:
+    """What the remote is given: JSON, made as for a Python function.
+
+    Raises InvalidBody or InvalidParameter.
+    """
+    given = python_payload(spec, body, params, query)
+    if _takes_objects_only(spec) and not given.lstrip().startswith(b"{"):
+        raise InvalidBody("The body must be an object, because the remote is sent more fields.")
+    return given
+
+
+def remote_payload(spec: EndpointSpec, given: bytes) -> bytes:
+    """The job's payload. It holds the target's secrets: they are those of the submission's time."""
+    to = _destination(spec, retry_failed=spec.retries is not None)
+    return encode_work(to, given)
+
+
+def remote_fingerprint(spec: EndpointSpec, given: bytes) -> bytes:
+    """What makes two requests the same: not the target, which may have been registered anew."""
+    return f"{spec.flow}\0".encode() + given
+
+
+def work_frame(spec: EndpointSpec, retries: int | None = None) -> tuple[bytes, bytes]:
+    """What stands before and after the input in the payload of such a job; ``retries`` are those
+    that its batch asks for, if it does."""
+    asked_for = spec.retries if retries is None else retries
+    to = _destination(spec, retry_failed=asked_for is not None)
+    before, _, after = encode_work(to, _ANY_BODY).rpartition(_ANY_BODY)
+    return before, after
+
+
+def _destination(spec: EndpointSpec, *, retry_failed: bool) -> Destination:
+    assert spec.remote is not None
+    definition = spec.remote.definition
+    note = {RETRY_FAILED: True} if retry_failed else {}
+    if definition["adapter"] == "operator":
+        name = OPERATORS_PREFIX + definition["name"]
+        return Destination(operator=name, note=note, run_seconds=spec.timeout_seconds)
+    return Destination(
+        target=dict(definition),
+        secrets=dict(spec.remote.secrets),
+        note=note,
+        run_seconds=spec.timeout_seconds,
+    )
+
+
+def _takes_objects_only(spec: EndpointSpec) -> bool:
+    """Whether something is put among the input's fields: see ``remotes/inputs.py``."""
+    assert spec.remote is not None
+    definition = spec.remote.definition
+    return definition["adapter"] == "http" or bool(definition.get("marks"))

@@ -1,0 +1,184 @@
+"""Collecting: a task, all tasks, a task's events; and asking for a task's end.
+
+To read a task that runs is to look how it stands over there: whoever asks may be the one who
+finalizes it.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+from coatcheck.control.call import Call
+from coatcheck.control.job_answers import (
+    CONDITION_PARAMETERS,
+    EVENTS,
+    NOT_MODIFIED,
+    RESUME_PARAMETERS,
+    RETRY_AFTER_HEADER,
+    WAIT_PARAMETERS,
+    etag,
+)
+from coatcheck.control.operations import ULID, Answer, Operation, Parameter
+from coatcheck.control.preferences import read_preferences
+from coatcheck.control.queries import read_choice, read_whole_number
+from coatcheck.control.reply import Reply, StreamReply, json_reply
+from coatcheck.domain.errors import JobAlreadyEnded
+from coatcheck.domain.identity import Scope
+from coatcheck.domain.speech import generation_of
+from coatcheck.surfaces.speech import words
+from coatcheck.surfaces.speech.scene import PAGE_ROWS, PAGE_ROWS_MAX, Scene, read_cursor
+from coatcheck.surfaces.speech.showing import TASKS, shown_task
+from coatcheck.surfaces.speech.submitting import TAG
+
+TASK: Final = TASKS + "/{id}"
+CANCEL_WAIT_SECONDS: Final = 5.0
+
+
+class Reading:
+    """The routes that show tasks."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def status(self, call: Call) -> Reply:
+        """Poll, and finalize if it is done. Who waits for the end has it looked for by others."""
+        scene = self._scene
+        task = await scene.task(call)
+        if not task.view.terminal and read_preferences(call).wait is None:
+            await scene.remote_calls.look(task.view.org, task.view.uuid)
+            task = await scene.task(call)
+        return await scene.answers.status(call, task.view, scene.voice(call))
+
+    async def events(self, call: Call) -> StreamReply:
+        scene = self._scene
+        task = await scene.task(call)
+        return await scene.answers.events(call, task.view, scene.voice(call))
+
+    async def cancel(self, call: Call) -> Reply:
+        """A task that has ended is answered as it is."""
+        scene = self._scene
+        task = await scene.task(call)
+        if not task.view.terminal:
+            try:
+                await scene.engine.cancel(task.view.id, org=task.view.org)
+            except JobAlreadyEnded:
+                pass  # just now: as it is
+            else:
+                await scene.remote_calls.cancel(task.view.org, task.view.uuid)
+                # Whoever looks at it at this very moment ends it instead.
+                await scene.engine.wait(
+                    task.view.id, org=task.view.org, timeout=CANCEL_WAIT_SECONDS
+                )
+            task = await scene.task(call)
+        status = HTTPStatus.OK if task.view.terminal else HTTPStatus.ACCEPTED
+        body = await shown_task(scene.engine, task)
+        return json_reply(body, status, [(b"etag", etag(task.view))])
+
+    async def page(self, call: Call) -> Reply:
+        """The caller's tasks."""
+        scene, query = self._scene, call.query
+        reader = scene.reader(call)
+        limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
+        choice = read_choice(query, "status", list(words.SpeechStatus))
+        cursor = read_cursor(query.get("cursor"))
+        tasks = await scene.engine.speech.tasks(
+            reader,
+            after=None if cursor is None else generation_of(cursor),
+            states=None if choice is None else words.ENGINE_STATES[words.SpeechStatus(choice)],
+            limit=limit,
+        )
+        items = [await shown_task(scene.engine, task) for task in tasks]
+        return json_reply(
+            words.SpeechTaskPage(items, items[-1].id if len(items) == limit else None)
+        )
+
+
+def operations(scene: Scene) -> list[Operation]:
+    reading = Reading(scene)
+    task_id = Parameter("id", "path", "The task's id.", ULID)
+    return [
+        Operation(
+            methods=("GET",),
+            path=TASKS,
+            name="speech_tasks",
+            summary="The caller's tasks, newest first.",
+            handler=reading.page,
+            access=Scope.READ,
+            tag=TAG,
+            parameters=(*PAGE_PARAMETERS, _STATUS),
+            answers=(Answer(HTTPStatus.OK, "A page of tasks.", words.SpeechTaskPage),),
+        ),
+        Operation(
+            methods=("GET",),
+            path=TASK,
+            name="speech_task",
+            summary="A task as it is, or once it has ended.",
+            description="Asks the remote how it stands, unless somebody just did, and stores the "
+            "audio if it is there.",
+            handler=reading.status,
+            access=Scope.READ,
+            tag=TAG,
+            parameters=(task_id, *WAIT_PARAMETERS, *CONDITION_PARAMETERS),
+            answers=(
+                Answer(HTTPStatus.OK, "The task.", words.SpeechTask, headers=_TASK_HEADERS),
+                Answer(
+                    HTTPStatus.ACCEPTED,
+                    "The task has not ended within the time to wait.",
+                    words.SpeechTask,
+                    headers=_TASK_HEADERS,
+                ),
+                NOT_MODIFIED,
+            ),
+        ),
+        Operation(
+            methods=("GET",),
+            path=f"{TASK}/events",
+            name="speech_task_events",
+            summary="A task's states and progress, as they come.",
+            handler=reading.events,
+            access=Scope.READ,
+            tag=TAG,
+            parameters=(task_id, *RESUME_PARAMETERS),
+            answers=(EVENTS,),
+        ),
+        Operation(
+            methods=("POST",),
+            path=f"{TASK}/cancel",
+            name="cancel_speech_task",
+            summary="Ask for a task's end.",
+            description="At the remote as far as it can be reached. A task that has ended is "
+            "answered as it is.",
+            handler=reading.cancel,
+            access=Scope.SUBMIT,
+            tag=TAG,
+            parameters=(task_id,),
+            answers=(
+                Answer(
+                    HTTPStatus.OK, "The task is cancelled, or had ended before.", words.SpeechTask
+                ),
+                Answer(HTTPStatus.ACCEPTED, "The task was told to stop.", words.SpeechTask),
+            ),
+        ),
+    ]
+
+
+_TASK_HEADERS: Final = RETRY_AFTER_HEADER | {
+    "ETag": "Changes with every state.",
+    "Preference-Applied": "What was made of `Prefer`.",
+}
+_STATUS: Final = Parameter(
+    "status",
+    "query",
+    "Only tasks that stand so.",
+    {"type": "string", "enum": list(words.SpeechStatus)},
+)
+PAGE_PARAMETERS: Final = (
+    Parameter("cursor", "query", "The `next` of the page before.", ULID),
+    Parameter(
+        "limit",
+        "query",
+        "How many to show.",
+        {"type": "integer", "minimum": 1, "maximum": PAGE_ROWS_MAX, "default": PAGE_ROWS},
+    ),
+)

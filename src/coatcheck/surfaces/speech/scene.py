@@ -1,0 +1,101 @@
+"""What every route of the speech surface needs, and for whom it reads."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from coatcheck.control.call import Call
+from coatcheck.control.gate import Gate
+from coatcheck.control.job_answers import JobAnswers
+from coatcheck.control.upload_room import UploadRoom
+from coatcheck.domain.errors import (
+    InvalidParameter,
+    JobNotFound,
+    SpeechNotConfigured,
+    UserRequired,
+)
+from coatcheck.domain.identity import Principal
+from coatcheck.domain.ids import InvalidId, from_text
+from coatcheck.domain.job import JobView
+from coatcheck.domain.speech import SPEECH_ENDPOINT, Reader, SpeechTask
+from coatcheck.egress import Guard
+from coatcheck.engine import Engine
+from coatcheck.engine.remote_calls import RemoteCalls
+from coatcheck.settings import Settings
+from coatcheck.surfaces.speech.showing import TaskVoice
+
+_MARK: Final = "\x1espeech:"
+"""Before the keys of this surface. No caller can spell it: it is not printable."""
+
+PAGE_ROWS: Final = 50
+PAGE_ROWS_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The parts that the routes of this surface work with."""
+
+    settings: Settings
+    engine: Engine
+    gate: Gate
+    answers: JobAnswers
+    remote_calls: RemoteCalls
+    guard: Guard
+    """Of webhooks."""
+    room: UploadRoom = field(default_factory=UploadRoom)
+    """For the audio of voices."""
+
+    def check_configured(self) -> None:
+        """Raises SpeechNotConfigured if there is nobody to speak."""
+        if self.settings.speech_target is None:
+            raise SpeechNotConfigured(
+                "Nothing is spoken here: set COATCHECK_SPEECH_REMOTE_URL to the base URL of a "
+                "remote that speaks, or COATCHECK_SPEECH_REMOTE to another kind of one, for "
+                "servers and workers alike."
+            )
+
+    def reader(self, call: Call) -> Reader:
+        """Who asks. Raises UserRequired if that is no user."""
+        principal = call.principal
+        if principal.user is None:
+            raise UserRequired(
+                "Voices and what they say are each user's own, and this credential names no user: "
+                "send a user's token (a JWT whose `sub` is the user), or an API key, which has one."
+            )
+        return Reader(principal.org, principal.user)
+
+    def voice(self, call: Call) -> TaskVoice:
+        """What tasks look like to whoever asks."""
+        return TaskVoice(self.engine, self.reader(call))
+
+    async def task(self, call: Call) -> SpeechTask:
+        """The task that the path names, if it is the caller's."""
+        task = await self.engine.speech.task(self.reader(call), call.params["id"])
+        view, principal = task.view, call.principal
+        # The first wall. The read above was behind the second.
+        if view.endpoint != SPEECH_ENDPOINT or view.owner != principal.owner:
+            raise JobNotFound("there is no such task")
+        return task
+
+    async def job(self, call: Call) -> JobView:
+        """The job of the task that the path names."""
+        return (await self.task(call)).view
+
+
+def stored_key(principal: Principal, key: str) -> str:
+    """An idempotency key as it is stored: one for each user that says it."""
+    said = "\0".join([principal.owner, key])
+    return _MARK + hashlib.sha256(said.encode()).hexdigest()
+
+
+def read_cursor(given: str | None) -> UUID | None:
+    """The ``next`` of the page before."""
+    if given is None:
+        return None
+    try:
+        return from_text(given)
+    except InvalidId as error:
+        raise InvalidParameter("cursor", "must be the `next` of a page") from error

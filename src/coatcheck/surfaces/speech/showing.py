@@ -1,0 +1,168 @@
+"""Shows tasks, generations and voices as the speech surface does."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from coatcheck.control.artifact_answers import SIGNED_SECONDS, signed_seconds
+from coatcheck.control.job_answers import JobUrls
+from coatcheck.domain.ids import from_text, to_text
+from coatcheck.domain.job import JobView
+from coatcheck.domain.speech import AUDIO_TYPE, Reader, SpeechTask, Voice, generation_of
+from coatcheck.domain.states import WAITING, State
+from coatcheck.engine import Engine
+from coatcheck.surfaces.speech import words
+
+TASKS: Final = "/tasks"
+GENERATIONS: Final = "/generations"
+
+_decode_result: Final = msgspec.json.Decoder(words.StoredResult).decode
+
+
+class TaskVoice:
+    """What tasks look like to one reader. Whatever is shown is read anew for them: nothing that the
+    database would not let them see is ever in an answer."""
+
+    def __init__(self, engine: Engine, reader: Reader) -> None:
+        self._engine = engine
+        self._reader = reader
+
+    def urls(self, job_id: str) -> JobUrls:
+        return task_urls(job_id)
+
+    def ticket(self, job_id: str, state: State, urls: JobUrls) -> words.SpeechTicket:
+        generation = to_text(generation_of(from_text(job_id)))
+        return words.SpeechTicket(
+            task_id=job_id,
+            generation_id=generation,
+            # On its way: whether it waits or runs just now is said where it is read.
+            status=words.STATUSES[state] if state.terminal else words.SpeechStatus.PROCESSING,
+            terminal=state.terminal,
+            urls=_urls(urls, generation),
+        )
+
+    async def job(self, view: JobView) -> words.SpeechTask:
+        """The task as it is now."""
+        return await shown_task(self._engine, await self._engine.speech.task(self._reader, view.id))
+
+
+def task_urls(job_id: str) -> JobUrls:
+    poll = f"{TASKS}/{job_id}"
+    return JobUrls(poll, poll + "/events", poll + "/cancel")
+
+
+async def shown_task(engine: Engine, task: SpeechTask) -> words.SpeechTask:
+    view, spoken = task.view, task.spoken
+    result = None
+    stored = _stored(view)
+    if stored is not None:
+        audio = await _signed(engine, task)
+        result = words.SpeechResult(
+            audio_object_key=stored.audio_object_key,
+            audio_url=audio[0],
+            audio_url_expires_at=audio[1],
+            duration_seconds=stored.duration_seconds,
+        )
+    return words.SpeechTask(
+        id=view.id,
+        type="generate",
+        status=words.STATUSES[view.state],
+        modal_job_id=view.execution_id,
+        metadata=words.SpeechMetadata(
+            spoken.id, to_text(spoken.voice), spoken.language, spoken.text, spoken.characters
+        ),
+        result=result,
+        error=_error(view),
+        error_code=view.error_code if view.state in {State.FAILED, *WAITING} else None,
+        created_at=view.created_at,
+        updated_at=view.updated_at,
+        completed_at=view.finished_at,
+        expires_at=view.expires_at,
+        cancellation_requested=view.state in (State.CANCEL_REQUESTED, State.CANCELLED),
+        terminal=view.terminal,
+        generation_id=spoken.id,
+        urls=_urls(task_urls(view.id), spoken.id),
+    )
+
+
+async def shown_generation(engine: Engine, task: SpeechTask) -> words.Generation:
+    view, spoken, audio = task.view, task.spoken, task.audio
+    stored = _stored(view)
+    url, url_expires_at = await _signed(engine, task)
+    return words.Generation(
+        id=spoken.id,
+        task_id=view.id,
+        voice_id=to_text(spoken.voice),
+        language=spoken.language,
+        text=spoken.text,
+        text_characters=spoken.characters,
+        status=words.STATUSES[view.state],
+        audio_object_key=None if audio is None else audio.blob_key,
+        audio_url=url,
+        audio_url_expires_at=url_expires_at,
+        duration_seconds=None if stored is None else stored.duration_seconds,
+        bytes=None if audio is None else audio.size,
+        sha256=None if audio is None else audio.sha256.hex(),
+        error=_error(view),
+        created_at=spoken.created_at,
+        completed_at=view.finished_at,
+        expires_at=view.expires_at,
+        terminal=view.terminal,
+        urls=_urls(task_urls(view.id), spoken.id),
+    )
+
+
+async def shown_voice(engine: Engine, voice: Voice) -> words.Voice:
+    signed = await engine.signer.signed_get(
+        voice.blob_key, SIGNED_SECONDS, file_name=f"{voice.id}.wav", media_type=AUDIO_TYPE
+    )
+    return words.Voice(
+        voice_id=voice.id,
+        duration_seconds=voice.duration_seconds,
+        bytes=voice.size,
+        sha256=voice.sha256.hex(),
+        created_at=voice.created_at,
+        audio_object_key=voice.blob_key,
+        audio_url=signed.url,
+        audio_url_expires_at=signed.expires_at,
+    )
+
+
+def _urls(urls: JobUrls, generation: str) -> words.SpeechUrls:
+    return words.SpeechUrls(
+        poll=urls.poll,
+        events=urls.events,
+        cancel=urls.cancel,
+        generation=f"{GENERATIONS}/{generation}",
+        artifacts=urls.artifacts,
+    )
+
+
+def _stored(view: JobView) -> words.StoredResult | None:
+    if view.state is not State.COMPLETED or view.result is None:
+        return None
+    return _decode_result(view.result)
+
+
+async def _signed(engine: Engine, task: SpeechTask) -> tuple[str, datetime] | tuple[None, None]:
+    """Where the audio is fetched from, and until when; nothing if it is not there (any more)."""
+    audio = task.audio
+    if audio is None:
+        return None, None
+    signed = await engine.signer.signed_get(
+        audio.blob_key,
+        signed_seconds(task.view.expires_at),
+        file_name=audio.name,
+        media_type=audio.media_type,
+    )
+    return signed.url, signed.expires_at
+
+
+def _error(view: JobView) -> str | None:
+    """Why it failed; or why it is to be tried again, while it waits for that."""
+    if view.state is State.FAILED:
+        return view.error_message or view.error_code or "The task failed."
+    return view.error_message if view.state in WAITING else None

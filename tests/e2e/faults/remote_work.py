@@ -1,0 +1,36 @@
+"""Has the studio's jobs done elsewhere: in a test's process, or in one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from coatcheck import Settings
+from coatcheck.blobs import BlobContainer
+from coatcheck.engine.remote_calls import RemoteCalls
+from coatcheck.store.line import Line
+from coatcheck.upkeep.poller import Poller, RemoteKeeper
+from coatcheck.worker.agent import Worker
+from tests.remote_calls.bureau import ENDPOINT, BlobKeeper, studio
+
+
+def remote_calls(settings: Settings) -> RemoteCalls:
+    """What servers and workers alike look with."""
+    blobs = BlobContainer.open(settings.blob_url)
+    return RemoteCalls(settings, {ENDPOINT: BlobKeeper()}, blobs=lambda: blobs)
+
+
+@asynccontextmanager
+async def remote_worker(settings: Settings, *, polling: bool = True) -> AsyncIterator[Worker]:
+    """A worker that is yet to be run; with ``polling``, who looks after its jobs runs already."""
+    async with remote_calls(settings) as calls:
+        line = Line(settings.database_url, name="poller")
+        loops = (Poller(line, calls), RemoteKeeper(line, calls)) if polling else ()
+        for loop in loops:
+            loop.start()
+        try:
+            yield Worker(settings, [studio()], remote_calls=calls)
+        finally:
+            for loop in loops:
+                await loop.stop()
+            await line.close()

@@ -1,0 +1,23 @@
+"""Jobs that are done by a remote whose work a test ends, on a real database and blob store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from tests.remote_calls.bureau import Bureau
+from tests.remotes.fake_http import FakeHttp
+
+
+@pytest_asyncio.fixture
+async def remote() -> AsyncIterator[FakeHttp]:
+    async with FakeHttp.running() as fake:
+        yield fake
+
+
+@pytest_asyncio.fixture
+async def bureau(dsn: str, tmp_path: Path, remote: FakeHttp) -> AsyncIterator[Bureau]:
+    async with Bureau(dsn, tmp_path, remote) as opened:
+        yield opened

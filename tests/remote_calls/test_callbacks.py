@@ -1,0 +1,65 @@
+"""A remote that calls back is looked at at once; nobody else's word counts."""
+
+from __future__ import annotations
+
+from coatcheck.domain.states import State
+from coatcheck.engine.remote_tokens import CALLBACKS_PATH
+from tests.remote_calls.bureau import SOUND, Bureau
+from tests.remotes.fake_http import FakeHttp
+from tests.store.rows import connected
+
+
+async def spawned(bureau: Bureau, remote: FakeHttp) -> tuple[str, str, str]:
+    """The job, the remote's id, and the callback that the remote was given."""
+    job_id = await bureau.hand_in()
+    remote_id = (await bureau.parked(job_id)).execution_id
+    assert remote_id is not None
+    url = remote.works[remote_id].callback_url
+    assert url is not None
+    assert url.startswith(f"https://coats.example{CALLBACKS_PATH}")
+    return job_id, remote_id, url.rpartition("/")[2]
+
+
+async def test_a_callback_has_its_job_looked_at(bureau: Bureau, remote: FakeHttp) -> None:
+    await bureau.work(polling=False)
+    job_id, remote_id, callback = await spawned(bureau, remote)
+    remote.complete(remote_id, SOUND)
+    assert await bureau.calls.called_back(callback, b"whatever it says")
+    assert (await bureau.ended(job_id)).state is State.COMPLETED
+
+
+async def test_a_callback_that_says_done_is_not_believed(bureau: Bureau, remote: FakeHttp) -> None:
+    await bureau.work(polling=False)
+    job_id, _, callback = await spawned(bureau, remote)
+    assert await bureau.calls.called_back(callback, b'{"status": "completed", "output": "x"}')
+    async with connected(bureau.dsn) as sql:
+        polls = "SELECT polls FROM remote_calls WHERE looker IS NULL"
+        while not await sql.fetchval(polls):
+            pass
+    assert (await bureau.engine.get(job_id)).state is State.PROCESSING
+
+
+async def test_nobody_else_can_make_one(bureau: Bureau, remote: FakeHttp) -> None:
+    await bureau.work(polling=False)
+    _, _, callback = await spawned(bureau, remote)
+    flipped = "B" if callback[0] == "A" else "A"
+    for forged in (flipped + callback[1:], callback[:-4], "", "....", "ü", "A" * 2_000):
+        assert not await bureau.calls.called_back(forged, b"{}")
+
+
+async def test_an_id_that_was_lost_is_learnt_from_a_callback(
+    bureau: Bureau, remote: FakeHttp
+) -> None:
+    await bureau.work(polling=False)
+    job_id, remote_id, callback = await spawned(bureau, remote)
+    async with connected(bureau.dsn) as sql:
+        await sql.execute(
+            "UPDATE remote_calls SET remote_id = NULL, lease = NULL, due_at = NULL, looker = NULL"
+        )
+        assert await bureau.calls.called_back(callback, f'{{"id": "{remote_id}"}}'.encode())
+        spawns = len(remote.calls)
+        await sql.execute(
+            "UPDATE jobs SET state = 'queued', lease = NULL, crashes = 1, execution_id = NULL"
+        )
+    assert (await bureau.parked(job_id)).execution_id == remote_id
+    assert not any(call.path.endswith("submit-job") for call in remote.calls[spawns:])

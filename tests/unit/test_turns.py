@@ -1,0 +1,33 @@
+"""Turns: so many at once, and so many of each."""
+
+from __future__ import annotations
+
+import asyncio
+
+from coatcheck.engine.turns import Turns
+
+
+async def test_one_who_is_slow_holds_up_only_its_own() -> None:
+    turns = Turns(at_once=3, of_one=2)
+    inside: list[str] = []
+    go_on = asyncio.Event()
+
+    async def do(name: str) -> None:
+        async with turns.of(name):
+            inside.append(name)
+            await go_on.wait()
+
+    tasks = [asyncio.create_task(do(name)) for name in ("slow", "slow", "slow", "other")]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert sorted(inside) == ["other", "slow", "slow"]
+    go_on.set()
+    await asyncio.gather(*tasks)
+    assert sorted(inside) == ["other", "slow", "slow", "slow"]
+
+
+async def test_nothing_is_remembered_of_who_is_done() -> None:
+    turns = Turns(at_once=3, of_one=2)
+    async with turns.of("a"):
+        pass
+    assert turns._queues == {}
