@@ -219,7 +219,9 @@ async def test_a_model_that_nobody_has_fails_with_the_targets_words(house: House
 async def test_a_job_between_two_attempts_says_what_went_wrong(
     house: House, upstream: OllamaUpstream
 ) -> None:
-    upstream.plan(Fault("error", status=503, headers={"Retry-After": "600"}, times=1))
+    # Of chats alone: a worker that looks whether the target is there would take it otherwise.
+    wait = {"Retry-After": "600"}
+    upstream.plan(Fault("error", path="/api/chat", status=503, headers=wait, times=1))
     job_id = await queued(house, CHAT)
 
     async def backing_off() -> dict[str, Any] | None:

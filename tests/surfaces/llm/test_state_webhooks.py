@@ -129,7 +129,7 @@ async def test_another_attempt_is_told_with_its_reason(
     talk: Talking, receiver: UpstreamServer
 ) -> None:
     await load(talk, MODEL)
-    talk.upstream.plan(Fault("cut", after_tokens=3, times=1))
+    talk.upstream.plan(Fault("cut", path="/api/chat", after_tokens=3, times=1))
     await queued(talk.house, {**CHAT, "state_webhook_url": receiver.url()})
     bodies = await told(receiver, 4)
     assert steps(bodies) == [
@@ -147,7 +147,9 @@ async def test_a_failure_is_told_with_the_targets_words(
     talk: Talking, receiver: UpstreamServer
 ) -> None:
     await load(talk, MODEL)
-    talk.upstream.plan(Fault("error", status=400, message="that makes no sense", times=1))
+    talk.upstream.plan(
+        Fault("error", path="/api/chat", status=400, message="that makes no sense", times=1)
+    )
     await queued(talk.house, {**CHAT, "state_webhook_url": receiver.url()})
     end = (await told(receiver, 2))[-1]
     assert (end["previous_state"], end["state"], end["type"]) == ("working", "failed", "job.failed")
