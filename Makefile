@@ -14,16 +14,20 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev azurite corpus up tts-remote test lint format types imports check lock bench clean
+.PHONY: help setup setup-dev azurite browser typescript corpus up tts-remote test lint format types imports check docs screenshots lock bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.runtime ## create .venv with what Coatcheck needs to run
 
 setup-dev: $(VENV)/.dev ## create .venv with what its tests and checks need, too
 
 azurite: tests/azurite/node_modules/.installed ## install the Azure Blob server that the tests run against
+
+browser: tests/browser/node_modules/.installed ## install the browser that pages are tried in, and axe-core
+
+typescript: clients/typescript/build/.built ## build the TypeScript client
 
 corpus: .corpus/.fetched ## fetch the real packages that the tests run on into .corpus
 
@@ -33,7 +37,7 @@ up: setup ## start everything on an embedded PostgreSQL; ARGS="--data DIR --port
 tts-remote: $(VENV)/.tts ## start a remote that speaks; ARGS="--port N --folder DIR"
 	@$(BIN)/python -m examples.tts_remote $(ARGS)
 
-test: setup-dev azurite corpus ## run the tests; ARGS="-k name" to choose
+test: setup-dev azurite browser typescript corpus ## run the tests; ARGS="-k name" to choose
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS)
 
 lint: setup-dev ## check style and formatting, and that the two clients agree
@@ -57,6 +61,13 @@ check: lint types imports test ## all of the above checks, then the tests
 bench: ## measure Coatcheck and its peers on this machine; ARGS="--quick --only coatcheck"
 	@PYTHON=$(PYTHON) bench/run $(ARGS)
 
+docs: setup-dev ## build the site of the documentation into build/docs
+	@$(BIN)/python -m scripts.docs_site
+
+screenshots: setup-dev browser ## make the pictures of docs/images anew
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get install --quiet --quiet --yes --no-install-recommends fonts-inter >/dev/null || true
+	FONTCONFIG_FILE=$(CURDIR)/tests/browser/fonts.conf $(BIN)/pytest -q tests/browser/screenshots.py
+
 lock: setup-dev ## compile requirements/*.in again, to the newest versions
 	@cd requirements && export UV_CUSTOM_COMPILE_COMMAND='make lock' && \
 	compile="../$(BIN)/uv pip compile --no-config --system-certs --quiet --upgrade --universal \
@@ -64,11 +75,12 @@ lock: setup-dev ## compile requirements/*.in again, to the newest versions
 	$$compile runtime.in -o runtime.txt && \
 	$$compile build.in -c runtime.txt -o build.txt && \
 	$$compile tts.in -c runtime.txt -o tts.txt && \
-	$$compile dev.in -c runtime.txt -c build.txt -c tts.txt -o dev.txt && \
+	$$compile docs.in -c runtime.txt -o docs.txt && \
+	$$compile dev.in -c runtime.txt -c build.txt -c tts.txt -c docs.txt -o dev.txt && \
 	$$compile bench.in -o bench.txt
 
 clean: ## remove .venv and caches; the data in .coatcheck stays
-	rm -rf $(VENV) bench/.venv .corpus tests/azurite/node_modules .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) bench/.venv .corpus tests/azurite/node_modules tests/browser/node_modules clients/typescript/node_modules clients/typescript/dist clients/typescript/build .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A .venv that was copied or moved here, or whose interpreter is gone, is made again.
@@ -94,14 +106,31 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	@touch $@
 
 tests/azurite/node_modules/.installed: tests/azurite/package.json tests/azurite/package-lock.json
-	@command -v npm >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  echo "==> installing Node.js and npm, for the tests" && \
-	  apt-get update --quiet --quiet && apt-get install --quiet --quiet --yes --no-install-recommends nodejs npm >/dev/null; } || { \
-	  echo "error: the tests need npm, for Azurite and for packages to test on. Install Node.js." >&2; \
-	  exit 1; }
+	$(call have-npm)
 	$(call say,installing Azurite from tests/azurite/package-lock.json)
 	@cd tests/azurite && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
+
+tests/browser/node_modules/.installed: tests/browser/package.json tests/browser/package-lock.json | azurite
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  echo "==> installing Chromium, for the tests of the dashboard" && \
+	  apt-get update --quiet --quiet && apt-get install --quiet --quiet --yes --no-install-recommends chromium >/dev/null; } || { \
+	  echo "error: the tests of the dashboard need a browser. Install Chromium." >&2; \
+	  exit 1; }
+	$(call say,installing axe-core from tests/browser/package-lock.json)
+	@cd tests/browser && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@
+
+clients/typescript/node_modules/.installed: clients/typescript/package.json clients/typescript/package-lock.json
+	$(call have-npm)
+	$(call say,installing TypeScript from clients/typescript/package-lock.json)
+	@cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@
+
+clients/typescript/build/.built: clients/typescript/node_modules/.installed $(wildcard clients/typescript/*.json) $(shell find clients/typescript/src clients/typescript/test -name '*.ts')
+	$(call say,building the TypeScript client)
+	@cd clients/typescript && npm run --silent build
 
 # Without a network the tests that need a package say so; the others can run.
 .corpus/.fetched: tests/corpus.toml | $(VENV)/.dev
@@ -124,3 +153,11 @@ $(VENV)/.python:
 	@echo $(CURDIR) >$@
 
 say = @echo "==> $(1)"
+
+define have-npm
+@command -v npm >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+  echo "==> installing Node.js and npm" && \
+  apt-get update --quiet --quiet && apt-get install --quiet --quiet --yes --no-install-recommends nodejs npm >/dev/null; } || { \
+  echo "error: the TypeScript client and the tests need npm. Install Node.js, 20 or newer." >&2; \
+  exit 1; }
+endef

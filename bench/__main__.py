@@ -14,6 +14,8 @@ from bench.catalogue import Scenario
 from bench.chart import write_chart
 from bench.contenders import CONTENDERS, REFERENCE
 from bench.contenders.contract import Contender, StoreKind
+from bench.dashboard import amounts as dashboard_amounts
+from bench.dashboard.report import dashboard_tables, write_dashboard
 from bench.http import wrk
 from bench.llm import amounts as llm_amounts
 from bench.llm.report import llm_tables, write_llm
@@ -31,7 +33,9 @@ from bench.sizes import FULL, QUICK
 from bench.stores import Stores
 from bench.targets import OURS
 
-OURS_ALONE = {Scenario.HTTP, Scenario.BATCHES, Scenario.LLM, Scenario.REMOTE}
+OURS_ALONE = {
+    *(Scenario.HTTP, Scenario.BATCHES, Scenario.LLM, Scenario.REMOTE, Scenario.DASHBOARD),
+}
 WRK_MISSING = "wrk is not installed and could not be"
 REDIS_MISSING = "redis-server is not installed and could not be"
 
@@ -65,6 +69,7 @@ async def run(options: Options, folder: Path) -> Results:
             _amounts(options),
             _chats(options),
             _calls(options),
+            _visits(options),
             Stores(postgres, redis),
             processes,
             folder,
@@ -96,6 +101,10 @@ def _chats(options: Options) -> llm_amounts.Amounts:
 
 def _calls(options: Options) -> remote_amounts.Amounts:
     return remote_amounts.QUICK if options.quick else remote_amounts.FULL
+
+
+def _visits(options: Options) -> dashboard_amounts.Amounts:
+    return dashboard_amounts.QUICK if options.quick else dashboard_amounts.FULL
 
 
 def _concerned(options: Options) -> tuple[Contender, ...]:
@@ -142,6 +151,9 @@ def write(results: Results, output: Path, options: Options) -> list[str]:
     if results.remote:
         write_remote(output, results, _calls(options))
         written += ["remote.md", "remote.json"]
+    if results.dashboard:
+        write_dashboard(output, results, _visits(options))
+        written += ["dashboard.md", "dashboard.json"]
     if results.rounds or results.http:
         _write_latest(results, output)
         written += ["latest.md", "latest.json", "latest.png"]
@@ -183,6 +195,7 @@ def main() -> int:
         batches_tables(results),
         llm_tables(results),
         remote_tables(results),
+        dashboard_tables(results, _visits(options)),
     ]
     print("\n\n".join(each for each in tables if each))
     if options.output is not None:

@@ -17,6 +17,7 @@ class Scenario(StrEnum):
     BATCHES = "batches"
     LLM = "llm"
     REMOTE = "remote"
+    DASHBOARD = "dashboard"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from bench.batches.scenario import BatchesRound
 from bench.catalogue import Scenario
 from bench.client_process import ClientFailedError, ClientProcess
 from bench.contenders.contract import Ability, Contender
+from bench.dashboard import amounts as dashboard_amounts
+from bench.dashboard.scenario import DashboardRound
 from bench.http.figures import HttpFigure
 from bench.http.paced import NotServedError
 from bench.http.scenario import HttpRound
@@ -60,6 +62,7 @@ class Rounds:
         amounts: Amounts,
         chats: llm_amounts.Amounts,
         calls: remote_amounts.Amounts,
+        visits: dashboard_amounts.Amounts,
         stores: Stores,
         processes: Processes,
         folder: Path,
@@ -71,6 +74,7 @@ class Rounds:
         self._amounts = amounts
         self._chats = chats
         self._calls = calls
+        self._visits = visits
         self._stores = stores
         self._processes = processes
         self._folder = folder
@@ -107,6 +111,9 @@ class Rounds:
                     continue
                 if scenario is Scenario.REMOTE:
                     await self._remote()
+                    continue
+                if scenario is Scenario.DASHBOARD:
+                    await self._dashboard()
                     continue
                 for contender in order:
                     clients[contender.name] = await self._turn(scenario, clients[contender.name])
@@ -180,6 +187,22 @@ class Rounds:
 
     def _add_remote(self, figure: RemoteFigure, value: float) -> None:
         self.results.remote[figure].append(value)
+        self._lines.note(f"    {figure}: {value:,.1f}")
+
+    async def _dashboard(self) -> None:
+        """Once a run: a history of millions is minutes to write; pages are asked for often."""
+        if self.results.dashboard or not any(each.name == OURS for each in self._contenders):
+            return
+        try:
+            await DashboardRound(
+                self._stores.postgres, self._processes, self._visits, self._add_dashboard
+            ).run()
+        except (*CONTENDER_FAULTS, NotServedError) as fault:
+            self.results.failures["dashboard"].append(str(fault))
+            self._lines.fault("dashboard", Scenario.DASHBOARD, fault)
+
+    def _add_dashboard(self, figure: str, value: float) -> None:
+        self.results.dashboard[figure].append(value)
         self._lines.note(f"    {figure}: {value:,.1f}")
 
     async def _turn(self, scenario: Scenario, client: ClientProcess) -> ClientProcess:

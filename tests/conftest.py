@@ -24,6 +24,7 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.store.embedded import EmbeddedPostgres
 from tests.blobs.stores import KINDS, BlobStore, blob_store_of
 from tests.postgres_keeper import Databases
+from tests.rewriting import rewrite_share
 
 SESSION_DIR_VARIABLE = "COATCHECK_TEST_SESSION_DIR"
 KEEPER = Path(__file__).with_name("postgres_keeper.py")
@@ -38,8 +39,10 @@ settings.load_profile("unhurried")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if hasattr(config, "workerinput"):
-        return  # an xdist worker, which inherits the session's folder from its controller
+    if hasattr(config, "workerinput"):  # an xdist worker, which inherits the session's folder
+        name, workers = config.workerinput["workerid"], config.workerinput["workercount"]
+        rewrite_share(config, int(name.removeprefix("gw")), workers)
+        return
     session_dir = make_open_folder()
     os.environ[SESSION_DIR_VARIABLE] = str(session_dir)
     descriptor = os.open(session_dir / "session.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

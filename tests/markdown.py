@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 _NOT_OURS = {"node_modules", "dist", "build"}
-_FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<info>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
+)
 _FILE_NAME = re.compile(r"# (?P<name>[\w/]+\.py)\n")
 _LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING = re.compile(r"^#+ +(?P<title>.+)$", re.MULTILINE)
@@ -45,7 +48,10 @@ class Page:
 
     def blocks(self, info: str | None = None) -> list[Block]:
         """The fenced blocks in order; only those of one kind, if it is named."""
-        found = [Block(match["info"], match["text"]) for match in _FENCE.finditer(self.text)]
+        found = [
+            Block(match["info"], textwrap.dedent(match["text"]))  # those in a list are indented
+            for match in _FENCE.finditer(self.text)
+        ]
         return found if info is None else [block for block in found if block.info == info]
 
     def prose(self) -> str:

@@ -97,11 +97,12 @@ async def control_plane(
         await processes.stop(child)
 
 
-async def admin_key(plane: ControlPlane, processes: Processes) -> str:
-    """A key that may register services."""
+async def admin_key(plane: ControlPlane, processes: Processes, *others: str) -> str:
+    """A key that may register services, and with the scopes ``others`` more."""
+    scopes = [word for scope in ("admin", *others) for word in ("--scope", scope)]
     made = await _command(
         processes,
-        ["keys", "create", "--org", ORG, "--user", "bench", "--scope", "admin", "--json"],
+        ["keys", "create", "--org", ORG, "--user", "bench", *scopes, "--json"],
         plane.environment,
     )
     key: str = json.loads(made)["key"]

@@ -3,20 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from coatcheck.domain.errors import (
-    CoatcheckError,
-    FailJob,
-    JobAlreadyEnded,
-    JobCancelled,
-    JobNotFound,
-    RetryLater,
-    TargetUnreachable,
-)
-from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView
-from coatcheck.domain.lanes import Lane
-from coatcheck.domain.states import State
-from coatcheck.job import Job
-from coatcheck.service import Service
 from coatcheck.version import __version__
 
 if TYPE_CHECKING:
@@ -40,7 +26,21 @@ if TYPE_CHECKING:
         UnexpectedAnswer,
         WaitTimeout,
     )
+    from coatcheck.domain.errors import (
+        CoatcheckError,
+        FailJob,
+        JobAlreadyEnded,
+        JobCancelled,
+        JobNotFound,
+        RetryLater,
+        TargetUnreachable,
+    )
+    from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView
+    from coatcheck.domain.lanes import Lane
+    from coatcheck.domain.states import State
     from coatcheck.engine import Engine, Submission, Ticket
+    from coatcheck.job import Job
+    from coatcheck.service import Service
     from coatcheck.settings import Settings
 
 __all__ = [
@@ -103,6 +103,21 @@ _WHEN_FIRST_USED = {
     "ServerError": "coatcheck.client",
     "UnexpectedAnswer": "coatcheck.client",
     "WaitTimeout": "coatcheck.client",
+    "CoatcheckError": "coatcheck.domain.errors",
+    "FailJob": "coatcheck.domain.errors",
+    "JobAlreadyEnded": "coatcheck.domain.errors",
+    "JobCancelled": "coatcheck.domain.errors",
+    "JobNotFound": "coatcheck.domain.errors",
+    "RetryLater": "coatcheck.domain.errors",
+    "TargetUnreachable": "coatcheck.domain.errors",
+    "Artifact": "coatcheck.domain.job",
+    "ConcurrencyLimit": "coatcheck.domain.job",
+    "JobEvent": "coatcheck.domain.job",
+    "JobView": "coatcheck.domain.job",
+    "Lane": "coatcheck.domain.lanes",
+    "State": "coatcheck.domain.states",
+    "Job": "coatcheck.job",
+    "Service": "coatcheck.service",
     "Engine": "coatcheck.engine",
     "Submission": "coatcheck.engine",
     "Ticket": "coatcheck.engine",
@@ -111,8 +126,9 @@ _WHEN_FIRST_USED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a handler's module does not need, and an isolated handler would pay for, late."""
+    """Import a name when it is used: a handler does not pay for a client, nor a command for all."""
     module = _WHEN_FIRST_USED.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(module), name)
+    found = globals()[name] = getattr(import_module(module), name)
+    return found

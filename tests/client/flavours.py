@@ -70,6 +70,14 @@ class Flavour:
         return PartFlavour(self, self.client.batches)
 
     @property
+    def graphs(self) -> PartFlavour:
+        return PartFlavour(self, self.client.graphs)
+
+    @property
+    def jobs(self) -> PartFlavour:
+        return PartFlavour(self, self.client.jobs)
+
+    @property
     def webhooks(self) -> PartFlavour:
         return PartFlavour(self, self.client.webhooks)
 
@@ -81,7 +89,7 @@ class Flavour:
 
 
 class PartFlavour:
-    """``client.batches`` or ``client.webhooks`` behind the same face."""
+    """``client.batches``, ``client.jobs`` and the like behind the same face."""
 
     def __init__(self, flavour: Flavour, part: Any) -> None:
         self._flavour = flavour

@@ -8,6 +8,8 @@ import pytest
 
 import coatcheck.client
 from coatcheck.client import (
+    ApiKey,
+    ApiKeys,
     Batch,
     BatchArtifact,
     BatchBadLine,
@@ -18,13 +20,32 @@ from coatcheck.client import (
     BatchRun,
     BatchStatus,
     BatchTask,
+    BulkOutcome,
+    BulkOutcomes,
+    Caller,
     DeadLetter,
     Event,
+    FailureCount,
+    FlowBacklog,
+    GraphJob,
+    Graphs,
     Job,
     JobArtifact,
+    JobBlocker,
+    JobDetails,
+    JobDetailsPage,
+    JobEta,
+    JobExplanation,
+    JobLogEntry,
+    Jobs,
     JobUrls,
+    KeyRate,
+    LaneBacklog,
+    Overview,
+    OverviewPoint,
     Page,
     Progress,
+    TimelineEntry,
     UsageDay,
     WebhookDelivery,
     WebhookEndpoint,
@@ -32,6 +53,7 @@ from coatcheck.client import (
     WebhookMessage,
     Webhooks,
     WebhookSecret,
+    WorkerStatus,
 )
 from tests.markdown import REPOSITORY
 
@@ -80,8 +102,29 @@ def test_every_method_for_webhooks_is_in_the_reference_with_its_arguments(name: 
 
 
 @pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        (part, name)
+        for part in (ApiKeys, Graphs, Jobs)
+        for name in vars(part)
+        if not name.startswith("_")
+    ],
+)
+def test_every_method_for_keys_graphs_and_jobs_is_in_the_reference_with_its_arguments(
+    part: type, name: str
+) -> None:
+    attribute = re.sub(r"\B([A-Z])", r"_\1", part.__name__).lower()
+    said = re.search(rf"`{attribute}\.{name}\((.*?)\)`", REFERENCE)
+    assert said is not None
+    names = [argument.partition("=")[0].strip() for argument in said[1].split(",")]
+    taken = [each for each in inspect.signature(getattr(part, name)).parameters if each != "self"]
+    assert [each for each in names if each not in ("*", "")] == taken
+
+
+@pytest.mark.parametrize(
     "kind",
     [
+        ApiKey,
         BatchArtifact,
         BatchBadLine,
         BatchCounts,
@@ -90,13 +133,31 @@ def test_every_method_for_webhooks_is_in_the_reference_with_its_arguments(name: 
         BatchRun,
         BatchStatus,
         BatchTask,
+        BulkOutcome,
+        BulkOutcomes,
+        Caller,
         DeadLetter,
         Event,
+        FailureCount,
+        FlowBacklog,
+        GraphJob,
         JobArtifact,
+        JobBlocker,
+        JobDetails,
+        JobDetailsPage,
+        JobEta,
+        JobExplanation,
+        JobLogEntry,
         JobUrls,
+        KeyRate,
+        LaneBacklog,
+        Overview,
+        OverviewPoint,
         Page,
         Progress,
+        TimelineEntry,
         UsageDay,
+        WorkerStatus,
         WebhookDelivery,
         WebhookEndpoint,
         WebhookEvent,

@@ -1,40 +1,55 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from examples.ollama_upstream import OllamaUpstream
 from tests.contract.chat_estate import CHAT_MODEL, EMBED_MODEL, PICTURE_MODEL
 from tests.contract.estate import Estate
 from tests.egress.upstream_server import upstream_server
+from tests.postgres_keeper import Databases
 from tests.surfaces.house import House
 
 STRIPE_SECRET = "whsec_that_is_only_ever_used_in_tests"
 
 
 @pytest.fixture
-async def models() -> AsyncIterator[OllamaUpstream]:
+async def estate(dsn: str, tmp_path: Path) -> AsyncIterator[Estate]:
+    """An estate of the test's own."""
+    async with an_estate(dsn, tmp_path) as built:
+        yield built
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def standing(
+    databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Estate]:
+    """An estate for all tests of a module, which leave it as it was.
+
+    Such a module runs on one event loop: ``pytestmark = pytest.mark.asyncio(loop_scope="module")``.
+    """
+    folder = tmp_path_factory.mktemp("estate")
+    async with databases.fresh() as dsn, an_estate(dsn, folder) as built:
+        yield built
+
+
+@asynccontextmanager
+async def an_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
+    """On a deployment that serves every route that there is: with billing on, Stripe's as well."""
     served = [CHAT_MODEL, EMBED_MODEL, PICTURE_MODEL]
-    async with OllamaUpstream(served, tokens_per_second=0) as upstream:
-        yield upstream
-
-
-@pytest.fixture
-async def house(dsn: str, tmp_path: Path, models: OllamaUpstream) -> AsyncIterator[House]:
-    """A deployment that serves every route that there is: with billing on, Stripe's as well."""
-    async with House(
-        dsn,
-        tmp_path,
-        stripe_webhook_secret=STRIPE_SECRET,
-        llm_url=models.url,
-        speech_remote_url=models.url,  # which refuses to speak
-    ) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def estate(house: House) -> AsyncIterator[Estate]:
-    async with upstream_server() as upstream:
+    async with (
+        OllamaUpstream(served, tokens_per_second=0) as models,
+        House(
+            dsn,
+            folder,
+            stripe_webhook_secret=STRIPE_SECRET,
+            llm_url=models.url,
+            speech_remote_url=models.url,  # which refuses to speak
+        ) as house,
+        upstream_server() as upstream,
+    ):
         yield await Estate.built(house, upstream.url())

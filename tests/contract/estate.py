@@ -67,6 +67,8 @@ class Estate:
     org: Possession = Possession(OWN, FOREIGN, ABSENT)
     service: Possession = Possession("mine", "theirs", "nothing")
     workspace: Possession = Possession("default", "private", "nowhere")
+    changed: bool = False
+    """Whether a call was let in that may have changed something."""
 
     @classmethod
     async def built(cls, house: House, upstream_url: str) -> Estate:
@@ -157,6 +159,8 @@ class Estate:
 
     async def restore(self) -> None:
         """Put right what calls that were let in have changed."""
+        if not self.changed:
+            return
         await self.register(OWN, self.service.own, self.house.key)
         for name in (self.service.foreign, self.service.absent):
             gone = await self.house.http.delete(HOSTED.format(org=OWN, service=name))
@@ -182,6 +186,7 @@ class Estate:
             dead_letter=letter,
         )
         self.batches = {**self.batches, OWN: own}
+        self.changed = False
 
     def operations(self) -> list[tuple[Operation, str]]:
         """Every operation that is served, with each of its methods."""

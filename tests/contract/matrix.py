@@ -22,6 +22,7 @@ from tests.contract.things_service import WORDS
 from tests.surfaces.graphs.archives import form
 
 NOT_FOUND = 404
+_SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 
 Possessions = Callable[[Estate], Mapping[str, Possession]]
 
@@ -73,6 +74,14 @@ def _job(estate: Estate) -> dict[str, Possession]:
 
 def _waiting_job(estate: Estate) -> dict[str, Possession]:
     return _job(estate) | {"id": estate.waiting_job}
+
+
+def _org_job(estate: Estate) -> dict[str, Possession]:
+    return _org(estate) | {"id": estate.ended_job}
+
+
+def _waiting_org_job(estate: Estate) -> dict[str, Possession]:
+    return _org(estate) | {"id": estate.waiting_job}
 
 
 def _key(estate: Estate) -> dict[str, Possession]:
@@ -141,14 +150,15 @@ def _batch(kind: str = "batch", **others: str) -> Possessions:
 
 
 def _read_batch(kind: str = "batch", **others: str) -> Entry:
-    return Entry(scope=Scope.READ, params=_batch(kind, **others), other_user=NOT_FOUND)
+    """The colleague of the matrix is an admin, and so sees it."""
+    return Entry(scope=Scope.READ, params=_batch(kind, **others))
 
 
 def _steer_batch(own: int, json: Any = None, kind: str = "open_batch") -> Entry:
     return Entry(
         scope=Scope.SUBMIT,
         own=own,
-        other_user=NOT_FOUND,
+        other_user=own,
         params=_batch(kind),
         json=lambda estate: json,
     )
@@ -158,16 +168,21 @@ def _with_file(possessions: Possessions, name: str = WORDS) -> Possessions:
     return lambda estate: {**possessions(estate), "name": fixed(name)}
 
 
-def _file(params: Possessions, own: int = 200, foreign: Mapping[str, int] | None = None) -> Entry:
+def _file(
+    params: Possessions,
+    own: int = 200,
+    foreign: Mapping[str, int] | None = None,
+    other_user: int = NOT_FOUND,
+) -> Entry:
     """A route of a file that a job left."""
     return Entry(
-        scope=Scope.READ, own=own, other_user=NOT_FOUND, params=params, foreign=foreign or {}
+        scope=Scope.READ, own=own, other_user=other_user, params=params, foreign=foreign or {}
     )
 
 
-def _delete_file(params: Possessions, own: int = 409) -> Entry:
+def _delete_file(params: Possessions, own: int = 409, other_user: int = NOT_FOUND) -> Entry:
     """Of a job that goes on none is deleted; whose it is not, is not told that."""
-    return Entry(scope=Scope.SUBMIT, own=own, other_user=NOT_FOUND, params=params)
+    return Entry(scope=Scope.SUBMIT, own=own, other_user=other_user, params=params)
 
 
 def _ask_model(scope: Scope, own: int, json: Any) -> Entry:
@@ -192,12 +207,16 @@ ENTRIES: Mapping[str, Entry] = {
     "openapi": Entry(),
     "docs": Entry(),
     "docs_file": Entry(params=lambda _: {"file": fixed("start.js")}),
+    "me": Entry(),
     "usage": Entry(scope=Scope.READ, params=_org),
+    "overview": Entry(scope=Scope.READ, params=_org),
+    "operator_overview": Entry(scope=Scope.ADMIN, own=403, other_user=403),
     "submit": _SUBMIT,
     "submit_version": _SUBMIT,
     "call": _SUBMIT,
     "call_version": _SUBMIT,
     "job": Entry(scope=Scope.READ, params=_job, other_user=NOT_FOUND),
+    "explain_job": Entry(scope=Scope.READ, params=_waiting_job, other_user=NOT_FOUND),
     "job_events": Entry(scope=Scope.READ, params=_job, other_user=NOT_FOUND),
     "cancel": Entry(scope=Scope.SUBMIT, params=_waiting_job, other_user=NOT_FOUND),
     "job_artifacts": _file(_job),
@@ -212,6 +231,28 @@ ENTRIES: Mapping[str, Entry] = {
         # A service that was taken away has jobs still.
         foreign={"service": 200},
     ),
+    # The colleague of the matrix is an admin, who looks after all jobs.
+    "org_jobs": Entry(scope=Scope.READ, params=_org),
+    "org_job": Entry(scope=Scope.READ, params=_org_job),
+    "explain_org_job": Entry(scope=Scope.READ, params=_waiting_org_job),
+    "org_job_events": Entry(scope=Scope.READ, params=_org_job),
+    "org_job_timeline": Entry(scope=Scope.READ, params=_org_job),
+    "org_job_log": Entry(scope=Scope.READ, params=_org_job),
+    "org_job_input": Entry(scope=Scope.READ, params=_waiting_org_job),
+    "org_job_artifacts": _file(_org_job, other_user=200),
+    "org_job_artifact": _file(_with_file(_org_job), other_user=200),
+    "org_job_artifact_receipt": _file(_with_file(_org_job), other_user=200),
+    "cancel_org_job": Entry(scope=Scope.SUBMIT, params=_waiting_org_job),
+    # It goes on; whose it is not, is not told that.
+    "retry_org_job": Entry(scope=Scope.SUBMIT, own=409, other_user=409, params=_waiting_org_job),
+    "steer_org_jobs": Entry(
+        scope=Scope.SUBMIT,
+        params=_org,
+        json=lambda estate: {"action": "cancel", "ids": [estate.waiting_job.own]},
+    ),
+    # Nobody operates this deployment.
+    "operator_orgs": Entry(scope=Scope.ADMIN, own=403, other_user=403),
+    "services": Entry(scope=Scope.READ, params=_org),
     "service": Entry(scope=Scope.READ, params=_hosted),
     "register_service": Entry(
         scope=Scope.ADMIN,
@@ -267,6 +308,7 @@ ENTRIES: Mapping[str, Entry] = {
     "parse_graph": _GRAPH,
     "supermodel_graph": _GRAPH,
     "graph_job": Entry(scope=Scope.READ, params=_graph_job, other_user=NOT_FOUND),
+    "explain_graph_job": Entry(scope=Scope.READ, params=_waiting_graph_job, other_user=NOT_FOUND),
     "graph_job_events": Entry(scope=Scope.READ, params=_graph_job, other_user=NOT_FOUND),
     "cancel_graph_job": Entry(scope=Scope.SUBMIT, params=_waiting_graph_job, other_user=NOT_FOUND),
     "deletion_receipt": Entry(scope=Scope.READ, params=_graph_job, other_user=NOT_FOUND),
@@ -284,17 +326,24 @@ ENTRIES: Mapping[str, Entry] = {
     "batch_bad_lines": _read_batch(),
     "batch_tasks": _read_batch(),
     "batch_task": _read_batch(task_id="task"),
+    "explain_batch": _read_batch("stuck_batch"),
+    "explain_batch_task": _read_batch(task_id="task"),
     "batch_task_result": _read_batch(task_id="task"),
-    "batch_task_artifacts": _file(_batch(task_id="task")),
-    "batch_task_artifact": _file(_with_file(_batch(task_id="task"))),
+    "batch_failures": _read_batch(),
+    "batch_task_artifacts": _file(_batch(task_id="task"), other_user=200),
+    "batch_task_artifact": _file(_with_file(_batch(task_id="task")), other_user=200),
     # Deleting it again is no error.
-    "delete_batch_task_artifact": _delete_file(_with_file(_batch(task_id="task")), own=200),
+    "delete_batch_task_artifact": _delete_file(
+        _with_file(_batch(task_id="task")), own=200, other_user=200
+    ),
     # A receipt of one's own is there when the batch is not.
-    "batch_task_artifact_receipt": _file(_with_file(_batch(task_id="task")), foreign={"id": 200}),
+    "batch_task_artifact_receipt": _file(
+        _with_file(_batch(task_id="task")), foreign={"id": 200}, other_user=200
+    ),
     "add_batch_tasks": _steer_batch(202, {"tasks": [{}]}),
     "close_batch": _steer_batch(200),
     "cancel_batch": _steer_batch(202),
-    # It goes on; whose it is not, is not told that.
+    # It goes on.
     "rerun_batch": _steer_batch(409),
     "delete_batch": _steer_batch(204),
     "create_upload": Entry(scope=Scope.SUBMIT, own=201, other_user=201),
@@ -318,6 +367,7 @@ ENTRIES: Mapping[str, Entry] = {
     "openai_model": Entry(scope=Scope.READ, params=lambda _: {"model": fixed(CHAT_MODEL)}),
     "chats": Entry(scope=Scope.READ),
     "chat": Entry(scope=Scope.READ, params=_chat, other_user=NOT_FOUND),
+    "explain_chat": Entry(scope=Scope.READ, params=_waiting_chat, other_user=NOT_FOUND),
     "chat_events": Entry(scope=Scope.READ, params=_chat, other_user=NOT_FOUND),
     "chat_artifacts": _file(_chat),
     "chat_artifact": _file(_chat),
@@ -336,6 +386,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "speech_tasks": Entry(scope=Scope.READ),
     "speech_task": Entry(scope=Scope.READ, params=_task, other_user=NOT_FOUND),
+    "explain_speech_task": Entry(scope=Scope.READ, params=_waiting_task, other_user=NOT_FOUND),
     "speech_task_events": Entry(scope=Scope.READ, params=_task, other_user=NOT_FOUND),
     "cancel_speech_task": Entry(scope=Scope.SUBMIT, params=_waiting_task, other_user=NOT_FOUND),
     "generations": Entry(scope=Scope.READ),
@@ -398,7 +449,10 @@ class Target:
         request.headers["X-Request-Id"] = "the-matrix"
         request.headers["Prefer"] = "respond-async"
         request.headers.update(headers)
-        return await client.send(request)
+        answer = await client.send(request)
+        if answer.is_success and self.method not in _SAFE_METHODS:
+            self.estate.changed = True
+        return answer
 
     def _chosen(self, of: Possessions, others: Mapping[str, str]) -> dict[str, str]:
         return {

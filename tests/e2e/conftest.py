@@ -19,6 +19,7 @@ import httpx2
 import psutil
 import pytest
 
+from coatcheck.egress.authorities import trusted_authorities
 from tests.conftest import copy_first_boot, make_open_folder
 from tests.waiting import LIMIT_SECONDS, eventually
 
@@ -99,7 +100,8 @@ class Up:
         """What /readyz answers, or None if nothing does."""
         with suppress(httpx2.HTTPError):
             url = f"http://127.0.0.1:{self.port}/readyz"
-            return httpx2.get(url, timeout=10, trust_env=False).status_code
+            authorities = trusted_authorities(trust_env=False)
+            return httpx2.get(url, timeout=10, verify=authorities, trust_env=False).status_code
         return None
 
     def first_command(self) -> list[str]:

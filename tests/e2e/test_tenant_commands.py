@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from coatcheck import Service
 from coatcheck.cli.app import app
 from coatcheck.control.auth import Authenticator
 from coatcheck.domain.errors import Unauthenticated
 from coatcheck.domain.identity import Principal, RateLimit, Scope
 from coatcheck.settings import Settings
 from coatcheck.store.line import Line
-from coatcheck.store.services import publish
 from tests.e2e.conftest import coatcheck, free_port
 
 PEPPER = "the pepper of these tests, 32 or more"
@@ -76,7 +74,8 @@ async def test_an_organisation_and_its_keys_from_first_to_last(command: Command,
 
     plain = command("keys", "create", "--org", "acme").stdout.strip()
     assert await caller(dsn, plain) is not None
-    listed = answer(command("keys", "list", "--org", "acme", "--json"))
+    lines = command("keys", "list", "--org", "acme", "--json").stdout.splitlines()
+    listed = [json.loads(line) for line in lines]
     assert {key["id"] for key in listed} == {made["id"], plain.split("_")[1]}
     table = command("keys", "list", "--org", "acme").stdout
     assert made["id"] in table
@@ -90,7 +89,7 @@ async def test_an_organisation_and_its_keys_from_first_to_last(command: Command,
     assert await caller(dsn, plain) is None
 
 
-async def test_the_list_of_keys_is_whole_in_80_columns(command: Command) -> None:
+async def test_the_list_of_keys_has_a_line_for_each_in_a_pipe(command: Command) -> None:
     answer(command("orgs", "create", "acme", "--json"))
     made = answer(
         command(
@@ -98,32 +97,12 @@ async def test_the_list_of_keys_is_whole_in_80_columns(command: Command) -> None
             *("--expires", "30d", "--rate", "1000/60", "--scope", "submit", "--json"),
         )
     )
-    table = command("keys", "list", "--org", "acme", COLUMNS="80").stdout
-    assert "…" not in table
+    _, row = command("keys", "list", "--org", "acme", COLUMNS="80").stdout.splitlines()
+    assert "a name of quite some length" in row
     for shown in (made["id"], "1000/60", made["created_at"][:10], made["expires_at"][:10]):
-        assert shown in table
+        assert shown in row
     assert command("keys", "revoke", made["id"], "--org", "acme").returncode == 0
     assert "revoked" in command("keys", "list", "--org", "acme", COLUMNS="80").stdout
-
-
-async def test_a_job_for_an_endpoint_that_nobody_serves_is_taken_with_a_warning(
-    command: Command, dsn: str
-) -> None:
-    demo = Service("demo")
-
-    @demo.post("/echo")
-    def echo() -> None: ...
-
-    line = Line(dsn, name="test")
-    try:
-        await publish(line, {"demo": [demo.spec]})
-    finally:
-        await line.close()
-    typo = command("submit", "demo.post__ecko")
-    assert typo.returncode == 0
-    assert "no worker has served demo.post__ecko" in typo.stderr
-    assert "Did you mean demo.post__echo?" in typo.stderr
-    assert command("submit", "demo.post__echo").stderr == ""
 
 
 async def test_limits_are_set_and_taken_away(command: Command) -> None:
@@ -131,7 +110,7 @@ async def test_limits_are_set_and_taken_away(command: Command) -> None:
     set_to = answer(command("orgs", "limit", "acme", "--rate", "5/1", "--backlog", "100", "--json"))
     assert set_to["rate_limit"] == {"requests": 5, "seconds": 1}
     assert set_to["backlog_max"] == 100
-    assert answer(command("orgs", "list", "--json")) == [set_to]
+    assert answer(command("orgs", "list", "--json")) == set_to
     assert "5/1" in command("orgs", "list").stdout
     taken = answer(command("orgs", "limit", "acme", "--json"))
     assert (taken["rate_limit"], taken["backlog_max"]) == (None, None)
@@ -152,8 +131,6 @@ async def test_limits_are_set_and_taken_away(command: Command) -> None:
         (("keys", "create", "--rate", "10"), 2, "100/60"),
         (("keys", "create", "--rate", "0/1"), 2, "100/60"),
         (("keys", "revoke", "01ARZ3NDEKTSV4RRFFQ69G5FAV"), 1, "there is no key of that id"),
-        (("submit", "a.post__b", "--lane", "express"), 2, "there is no lane 'express'"),
-        (("job", "xyz"), 1, "An id has 26 characters"),
     ],
 )
 def test_what_cannot_be_done_is_said(

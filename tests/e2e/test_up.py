@@ -326,12 +326,6 @@ def test_a_folder_where_nothing_runs_is_said_with_what_to_do(data_root: Path) ->
     assert "Traceback" not in ran.stderr
 
 
-def test_a_payload_that_is_not_json_is_said_with_how_to_quote_it(data_root: Path) -> None:
-    ran = coatcheck("submit", "demo.post__echo", "{oops", cwd=data_root)
-    assert ran.returncode == 2
-    assert "the payload is not JSON" in ran.stderr
-
-
 def test_the_version_is_the_packages(data_root: Path) -> None:
     from coatcheck import __version__
 

@@ -23,10 +23,10 @@ StartUp = Callable[..., Up]
 KEYS = "/api/v1/orgs/default/api-keys"
 
 
-def ask(up: Up, key: str) -> httpx2.Response:
+def ask(up: Up, key: str, path: str = KEYS) -> httpx2.Response:
     """Something that only an admin of the organisation `default` may."""
     return httpx2.get(
-        f"http://127.0.0.1:{up.port}{KEYS}",
+        f"http://127.0.0.1:{up.port}{path}",
         headers={"Authorization": f"Bearer {key}"},
         trust_env=False,
     )
@@ -56,6 +56,8 @@ def test_the_first_start_shows_a_key_and_the_curl_command_beside_it_works(
     assert f"\n  export COATCHECK_URL=http://127.0.0.1:{up.port}\n" in up.said()
 
     assert ask(up, key).status_code == 200
+    operated = ask(up, key, "/api/v1/operator/orgs")
+    assert operated.status_code == 200, "who runs `up` operates it"
     made = coatcheck("keys", "create", "--data", str(up.data), "--scope", "admin", cwd=file.parent)
     assert ask(up, made.stdout.strip()).status_code == 200
     assert stat.S_IMODE((up.data / "jwt-secret").stat().st_mode) == 0o600
@@ -68,6 +70,8 @@ def test_the_first_start_shows_a_key_and_the_curl_command_beside_it_works(
     assert (mine.status_code, mine.json()["items"]) == (200, [])
     revoked = coatcheck("keys", "revoke", key, "--data", str(up.data), cwd=file.parent)
     assert revoked.returncode == 0, revoked.stderr
+    refused = coatcheck("keys", "list", "--data", str(up.data), cwd=file.parent)
+    assert (refused.returncode, f"the key in {file} is refused" in refused.stderr) == (2, True)
     assert up.stop() == 0
 
     again = start_up(port=up.port)
@@ -85,11 +89,12 @@ def test_every_command_of_the_guide_to_keys_works(start_up: StartUp) -> None:
     (guide,) = [page for page in pages("docs/how-to") if page.path.stem == "manage-api-keys"]
     give, see, organise, over_http, pepper = (block.text for block in guide.blocks("sh"))
     script = "\n".join(["set -euo pipefail", give, organise, over_http, see, pepper])
-    dev_key = (up.data / "dev-key").read_text()
+    made = coatcheck("keys", "create", "--data", str(up.data), cwd=up.data.parent)
+    to_be_revoked = made.stdout.strip()
     for shown, meant in (
         (".venv/bin/coatcheck", shlex.join(COMMAND)),
         ("http://127.0.0.1:8080", f"http://127.0.0.1:{up.port}"),
-        ("01ARZ3NDEKTSV4RRFFQ69G5FAV", dev_key.split("_")[1]),
+        ("01ARZ3NDEKTSV4RRFFQ69G5FAV", to_be_revoked.split("_")[1]),
         (".coatcheck", str(up.data)),
         ("curl -s ", "curl -s --fail-with-body "),
     ):
@@ -104,7 +109,7 @@ def test_every_command_of_the_guide_to_keys_works(start_up: StartUp) -> None:
         timeout=LIMIT_SECONDS,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ask(up, dev_key.strip()).status_code == 401, "the guide's last step revoked it"
+    assert ask(up, to_be_revoked).status_code == 401, "the guide's last step revoked it"
 
 
 @pytest.mark.slow

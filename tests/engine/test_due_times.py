@@ -135,6 +135,7 @@ async def test_a_job_that_has_started_may_run_past_its_start_deadline(
 
 
 async def expire(worker: Claimer) -> list[UUID]:
-    return await upkeep.expire_waiting(
+    expired = await upkeep.expire_waiting(
         worker.line, keep_failed_seconds=KEEP_FAILED_SECONDS, rows_max=ROWS_MAX
     )
+    return [job.uuid for job in expired]

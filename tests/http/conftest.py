@@ -19,6 +19,7 @@ from coatcheck.control.operations import Handler, Operation
 from coatcheck.control.parts import open_parts
 from coatcheck.control.reply import RawHeaders
 from coatcheck.control.server import Server, listen
+from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
 from coatcheck.surfaces.served import SURFACES
@@ -61,7 +62,10 @@ async def serving(
     task = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         async with httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30
+            base_url=f"http://127.0.0.1:{port}",
+            verify=trusted_authorities(trust_env=False),
+            trust_env=False,
+            timeout=30,
         ) as client:
             yield client
     finally:

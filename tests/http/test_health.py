@@ -8,6 +8,7 @@ import asyncpg
 import httpx2
 import pytest
 
+from coatcheck.control.routes import metrics as metrics_route
 from coatcheck.control.routes.health import remembered
 from coatcheck.settings import Settings
 from coatcheck.store.embedded import EmbeddedPostgres
@@ -101,6 +102,22 @@ async def test_metrics_show_the_queue_and_the_answers(client: httpx2.AsyncClient
     assert "coatcheck_database_up 1.0" in text
     assert 'method="GET",route="/healthz",status="200"' in text
     assert "/there/is" not in text
+
+
+async def test_a_queue_that_takes_too_long_to_count_does_not_hide_all_else(
+    client: httpx2.AsyncClient, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_route, "COUNT_SECONDS_MAX", 0.1)
+    connection = await asyncpg.connect(dsn)
+    try:
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
+            text = (await client.get("/metrics")).text
+    finally:
+        await connection.close()
+    assert "coatcheck_database_up 1.0" in text
+    assert "coatcheck_queue_depth" not in text
+    assert 'coatcheck_processes{kind="serve"}' in text
 
 
 async def test_the_queues_depth_counts_live_jobs_by_lane_and_state(

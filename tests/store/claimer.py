@@ -63,7 +63,8 @@ class Claimer:
         """End an attempt otherwise. The state it led to, or None if nothing was changed."""
         settlement = Settlement(job, event, code, "it broke", delay, 0.5)
         states = await leases.settle(self.line, [settlement], KEEP_FAILED_SECONDS)
-        return states.get(job.uuid)
+        settled = states.get(job.uuid)
+        return None if settled is None else settled.state
 
 
 @asynccontextmanager

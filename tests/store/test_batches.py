@@ -509,7 +509,7 @@ async def test_a_task_fails_by_the_code_of_what_it_failed_with(
     await worker.settle(claimed, Event.RETRY, code="http_503")
     row = await connection.fetchrow("SELECT state::text, error_code, error_message FROM jobs")
     assert row is not None
-    assert tuple(row) == ("failed", "http_503", "failed 1 times; last: http_503: it broke")
+    assert tuple(row) == ("failed", "http_503", "failed once; last: http_503: it broke")
     assert await connection.fetchval("SELECT count(*) FROM job_events") == 0
 
 

@@ -21,7 +21,7 @@ from tests.store.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Cla
 from tests.store.edge_guard import Connection, unguarded
 from tests.store.events_on_a_database import fall_silent
 from tests.store.plans import Plan, columns, explain
-from tests.store.rows import put_job, put_queue
+from tests.store.rows import ENDPOINT, put_job, put_queue
 
 FINISHED = 1_000_000
 ORGS = 20
@@ -87,8 +87,27 @@ async def statements(
     no_claim = worker.order(0).arguments(limited=False)
     keep = KEEP_FAILED_SECONDS
     n = OF_EACH_KIND
-    reads = Engine(settings)._read_line
+    engine = Engine(settings)
+    reads, looks, asks = engine._read_line, engine.overviews._line, engine.explainer._line
+    waiting = await connection.fetchval(
+        "SELECT id FROM jobs WHERE org_id = 'org 0' AND state = 'queued' ORDER BY id DESC LIMIT 1"
+    )
+    one = ["org 0", waiting]
+    runs = ["org 0", "demo", "", ENDPOINT, None, n]
+    flows = [500, 200, 200_000]
     return {
+        "flows": Statement(looks, sql("overview/flows"), ["org 0", *flows], "jobs_ready", ROOM),
+        "all flows": Statement(looks, sql("overview/flows"), ["*", *flows], "jobs_ready", LIVE),
+        "held": Statement(looks, sql("overview/held"), ["acme"], "jobs_held", n),
+        "postponed": Statement(
+            looks, sql("overview/postponed"), ["acme", 1_000], "jobs_postponed", n
+        ),
+        "all postponed": Statement(looks, sql("overview/postponed_of_all"), [1_000], "jobs_due", n),
+        "workers": Statement(looks, sql("workers/list"), [100], "jobs_held", n),
+        "explain": Statement(asks, sql("jobs/explain"), one, "jobs_pkey", n),
+        "ahead": Statement(asks, sql("jobs/ahead"), [*one, 10_000, 50], "jobs_ready", ROOM),
+        "holders": Statement(asks, sql("jobs/holders"), ["acme", "org", "", 50], "jobs_held", n),
+        "runs of late": Statement(asks, sql("jobs/recent_runs"), runs, "jobs_ended", n),
         "depth": Statement(reads, sql("jobs/depth"), [], "jobs_ready", LIVE),
         "claim": Statement(
             work,

@@ -21,12 +21,15 @@ async def test_a_terminal_row_is_settled(column: str, connection: Connection) ->
             await put_job(connection, state, **{column: None})
 
 
-async def test_a_terminal_row_holds_no_payload(connection: Connection) -> None:
+async def test_a_terminal_row_holds_no_payload_unless_it_may_be_retried(
+    connection: Connection,
+) -> None:
     for state in sorted(TERMINAL):
+        keeps_input = state is State.COMPLETED
         with pytest.raises(
             asyncpg.CheckViolationError, match="terminal_rows_are_settled_and_empty"
         ):
-            await put_job(connection, state, payload=b"{}")
+            await put_job(connection, state, payload=b"{}", keeps_input=keeps_input)
 
 
 async def test_a_held_row_has_a_lease(connection: Connection) -> None:

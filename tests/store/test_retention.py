@@ -27,7 +27,7 @@ def kept_seconds(target: State) -> int:
 
 
 @pytest.mark.parametrize(("state", "event"), ENDINGS)
-async def test_at_its_end_a_job_loses_its_payload_and_is_given_a_day_to_go(
+async def test_at_its_end_a_job_loses_its_payload_unless_it_may_be_retried_and_is_given_a_day_to_go(
     state: State, event: Event, connection: Connection, worker: Claimer
 ) -> None:
     usual = await put_job(connection, state, start_deadline=LONG_AGO)
@@ -37,15 +37,17 @@ async def test_at_its_end_a_job_loses_its_payload_and_is_given_a_day_to_go(
         start_deadline=LONG_AGO,
         keep_completed_seconds=60,
         keep_failed_seconds=120,
+        keeps_input=False,
     )
     for job in (usual, own):
         await happen(event, job, worker)
     target = TRANSITIONS[state, event]
     own_seconds = 60 if target is State.COMPLETED else 120
-    for job, seconds in ((usual, kept_seconds(target)), (own, own_seconds)):
+    left = None if target is State.COMPLETED else b"{}"
+    for job, seconds, payload in ((usual, kept_seconds(target), left), (own, own_seconds, None)):
         row = await row_of(connection, job)
         assert State(row["state"]) is target
-        assert row["payload"] is None
+        assert row["payload"] == payload
         assert row["lease"] is None
         assert row["expires_at"] - row["finished_at"] == timedelta(seconds=seconds)
 

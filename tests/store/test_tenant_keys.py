@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from tests.store.edge_guard import Connection
 
-NOT_OF_A_TENANT = {"workers", "llm_targets", "coatcheck_migrations", "deployment"}
+NOT_OF_A_TENANT = {
+    "workers",
+    "process_metrics",
+    "llm_targets",
+    "coatcheck_migrations",
+    "deployment",
+}
 """Processes, the operator's targets, schema steps and the name of the whole belong to nobody."""
 
 UNIQUE_INDEXES = """

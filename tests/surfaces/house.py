@@ -16,12 +16,13 @@ from typing import Any, Self
 import httpx2
 
 from coatcheck import Engine, Service, Settings
-from coatcheck.control.app import create_app
+from coatcheck.control.app import Pages, create_app
 from coatcheck.control.parts import Parts, open_parts
 from coatcheck.control.server import Server, listen
 from coatcheck.domain.api_keys import mint
 from coatcheck.domain.identity import ALL_SCOPES, RateLimit, Scope
 from coatcheck.domain.tenants import OrgLimits
+from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.settings.egress_allow import parse_allow
 from coatcheck.store import tenants
 from coatcheck.store.line import Line
@@ -59,7 +60,10 @@ class Replica:
 class House:
     """A deployment on ``dsn``. A context manager."""
 
-    def __init__(self, dsn: str, folder: Path, **overrides: Any) -> None:
+    def __init__(
+        self, dsn: str, folder: Path, *, pages: Pages | None = None, **overrides: Any
+    ) -> None:
+        self._pages = pages
         self.settings = Settings(
             **{
                 "database_url": dsn,
@@ -110,13 +114,16 @@ class House:
             )
         )
         server = Server(
-            create_app(parts, SURFACES), drain_seconds=_DRAIN_SECONDS, draining=parts.draining
+            create_app(parts, SURFACES, self._pages),
+            drain_seconds=_DRAIN_SECONDS,
+            draining=parts.draining,
         )
         listening = listen(LOOPBACK, port)
         port = listening.getsockname()[1]
         client = httpx2.AsyncClient(
             base_url=f"http://{LOOPBACK}:{port}",
             headers=bearer(self.key),
+            verify=trusted_authorities(trust_env=False),
             trust_env=False,
             timeout=60,
         )

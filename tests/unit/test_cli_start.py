@@ -15,7 +15,7 @@ import atexit, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))
 """
 
-RUN = SHOW_MODULES + "from coatcheck.cli.app import main; main()"
+RUN = SHOW_MODULES + "from coatcheck.cli.entry import main; main()"
 
 HEAVY = {
     *("asyncpg", "httpx2", "jwt", "networkx", "obstore"),
@@ -40,10 +40,18 @@ def test_what_every_command_can_be_asked_loads_none_of_them(option: str) -> None
 
 
 def test_a_command_on_the_database_loads_no_server_and_no_client() -> None:
-    loaded = loaded_by(RUN, "keys", "list", "--help")
-    assert "coatcheck.cli.keys" in loaded
+    loaded = loaded_by(RUN, "orgs", "list", "--help")
+    assert "coatcheck.cli.orgs" in loaded
     assert not loaded & (HEAVY - {"asyncpg", "psutil"})
     assert not loaded & {"coatcheck.client", "coatcheck.control", "coatcheck.worker"}
+
+
+@pytest.mark.parametrize("command", ["jobs", "keys"])
+def test_a_command_that_asks_a_server_loads_neither_one_nor_a_database(command: str) -> None:
+    loaded = loaded_by(RUN, command, "--help")
+    assert f"coatcheck.cli.{command}" in loaded
+    assert not loaded & (HEAVY - {"httpx2", "psutil"})
+    assert not loaded & {"coatcheck.control", "coatcheck.engine", "coatcheck.worker"}
 
 
 def test_a_worker_loads_neither_an_engine_nor_what_analyses_code() -> None:
@@ -60,3 +68,25 @@ def test_a_command_is_listed_with_the_beginning_of_its_own_help(command: Late) -
     assert (own.help or "").partition("\n\n")[0] == command.help
     assert not own.hidden
     assert not own.deprecated
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == NAME:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from coatcheck.cli.entry import main
+sys.argv[1:] = ["jobs"]
+main()
+"""
+
+
+@pytest.mark.parametrize("loading", ["typer", "coatcheck.cli.late", "coatcheck.cli.jobs", "httpx2"])
+def test_ctrl_c_while_a_command_is_loaded_ends_it_without_a_word(loading: str) -> None:
+    program = f"NAME = {loading!r}\n{INTERRUPTED}"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from coatcheck.domain.durations import BOUNDS_SECONDS, BUCKETS
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from coatcheck.telemetry import metrics
-
-SOURCE = Path(__file__).resolve().parents[2] / "src"
+from coatcheck.telemetry.instruments import BatchHistogram, Bounded
+from coatcheck.telemetry.queue_metrics import Queue, Waiting, queue_snapshot
+from coatcheck.telemetry.snapshots import shown
+from coatcheck.telemetry.tally import Counted, Counts
 
 
 def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -31,11 +29,11 @@ def test_many_values_at_once_count_as_one_by_one() -> None:
     values = [0.0, 0.1, 0.1000001, 1.0, 5.0, 9.0, 1e9]
     buckets = (0.1, 1, 5)
     at_once, one_by_one = CollectorRegistry(), CollectorRegistry()
-    metrics.BatchHistogram("seconds", "", buckets=buckets, registry=at_once).observe_many(values)
+    BatchHistogram("seconds", "", buckets=buckets, registry=at_once).observe_many(values)
     plain = Histogram("seconds", "", buckets=buckets, registry=one_by_one)
     for single in values:
         plain.observe(single)
-    shown = [
+    counted = [
         {
             key: count
             for key, count in samples(generate_latest(registry).decode()).items()
@@ -43,7 +41,29 @@ def test_many_values_at_once_count_as_one_by_one() -> None:
         }
         for registry in (at_once, one_by_one)
     ]
-    assert shown[0] == shown[1]
+    assert counted[0] == counted[1]
+
+
+def test_values_that_were_counted_in_finer_buckets_are_added_to_the_coarser_ones() -> None:
+    registry = CollectorRegistry()
+    coarse = BatchHistogram("seconds", "", buckets=(1.0, 4.0), registry=registry)
+    coarse.add_counts((0.5, 1.0, 2.0, 4.0, 8.0), [1, 2, 4, 8, 16, 32])
+    text = generate_latest(registry).decode()
+    assert value(text, "seconds_bucket", le="1.0") == 3
+    assert value(text, "seconds_bucket", le="4.0") == 15
+    assert value(text, "seconds_bucket", le="+Inf") == value(text, "seconds_count") == 63
+    assert value(text, "seconds_sum") == 0.25 + 2 * 0.75 + 4 * 1.5 + 8 * 3 + 16 * 6 + 32 * 8
+
+
+def test_a_label_whose_values_people_make_up_has_so_many_and_no_more() -> None:
+    bounded = Bounded(2)
+    assert [bounded(word) for word in ("a", "b", "c", "a", "d")] == [
+        "a",
+        "b",
+        "other",
+        "a",
+        "other",
+    ]
 
 
 def test_what_is_recorded_is_what_is_shown() -> None:
@@ -52,7 +72,8 @@ def test_what_is_recorded_is_what_is_shown() -> None:
     metrics.record_attempts("unit.post__metrics", [0.5, 2.0])
     metrics.record_finished("unit.post__metrics", State.COMPLETED, 2)
     metrics.set_running(Lane.URGENT, 4)
-    text = metrics.exposition({(Lane.BULK, State.QUEUED): 11}).decode()
+    metrics.record_request("GET", "/unit", 200, 0.02)
+    text = metrics.exposition().decode()
     endpoint = "unit.post__metrics"
     assert value(text, "coatcheck_jobs_submitted_total", lane="bulk") >= 3
     assert value(text, "coatcheck_submit_flush_rows_count") >= 1
@@ -61,13 +82,50 @@ def test_what_is_recorded_is_what_is_shown() -> None:
     assert value(text, "coatcheck_job_run_seconds_count", endpoint=endpoint) == 2
     assert value(text, "coatcheck_jobs_finished_total", endpoint=endpoint, state="completed") == 2
     assert value(text, "coatcheck_worker_running", lane="urgent") == 4
-    assert value(text, "coatcheck_queue_depth", lane="bulk", state="queued") == 11
-    assert value(text, "coatcheck_database_up") == 1
+    assert value(text, "coatcheck_http_requests_total", method="GET", route="/unit", status="200")
+    assert value(text, "coatcheck_http_request_seconds_sum", method="GET", route="/unit") == 0.02
+    assert value(text, "coatcheck_process_cpu_seconds_total", kind="serve") > 0
+
+
+def test_what_became_of_jobs_is_added_up_over_organisations() -> None:
+    def total(name: str, **labels: str) -> float:
+        return samples(metrics.exposition().decode()).get((name, frozenset(labels.items())), 0.0)
+
+    before = {
+        "claimed": total("coatcheck_jobs_claimed_total", lane="urgent"),
+        "retried": total("coatcheck_jobs_retried_total", lane="urgent"),
+        "waits": total("coatcheck_job_start_seconds_count", lane="urgent"),
+    }
+    waits = [0] * BUCKETS
+    waits[3] = 5
+    metrics.record_tally(
+        Counted(
+            {
+                ("a", "urgent"): Counts(started=5, retried=1, waits=waits),
+                ("b", "urgent"): Counts(started=2, failed=3, rescued=1),
+            },
+            {("a", "unit_code"): 1, ("b", "unit_code"): 2},
+        )
+    )
+    assert total("coatcheck_jobs_claimed_total", lane="urgent") == before["claimed"] + 7
+    assert total("coatcheck_jobs_retried_total", lane="urgent") == before["retried"] + 1
+    assert total("coatcheck_job_start_seconds_count", lane="urgent") == before["waits"] + 5
+    assert total("coatcheck_jobs_failed_total", code="unit_code") == 3
+
+
+def test_the_bounds_of_waits_are_among_those_that_they_are_counted_by() -> None:
+    text = metrics.exposition().decode()
+    bounds = [
+        float(dict(labels)["le"])
+        for name, labels in samples(text)
+        if name == "coatcheck_job_start_seconds_bucket"
+    ]
+    assert set(bounds) - {float("inf")} <= set(BOUNDS_SECONDS)
 
 
 def test_the_workers_of_a_process_are_summed() -> None:
     def running() -> float:
-        return value(metrics.exposition({}).decode(), "coatcheck_worker_running", lane="standard")
+        return value(metrics.exposition().decode(), "coatcheck_worker_running", lane="standard")
 
     metrics.set_running(Lane.STANDARD, 3, worker=11)
     metrics.set_running(Lane.STANDARD, 2, worker=12)
@@ -77,29 +135,30 @@ def test_the_workers_of_a_process_are_summed() -> None:
     metrics.set_running(Lane.STANDARD, 0, worker=12)
 
 
-def test_processes_that_share_a_folder_are_summed_and_the_dead_run_nothing(tmp_path: Path) -> None:
-    def run(script: str) -> str:
-        return subprocess.run(
-            [sys.executable, "-c", f"from coatcheck.telemetry import metrics; {script}"],
-            env=os.environ
-            | {"PYTHONPATH": str(SOURCE), metrics.MULTIPROCESS_DIR_VARIABLE: str(tmp_path)},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-
-    record = (
-        "from coatcheck.domain.lanes import Lane; import os;"
-        "metrics.record_submit_flush({Lane.BULK: 2}); metrics.set_running(Lane.BULK, 3);"
+def test_the_queue_is_shown_with_how_long_its_oldest_job_has_been_due() -> None:
+    queue = Queue(
+        [
+            Waiting(Lane.BULK, State.QUEUED, 11, 90.0),
+            Waiting(Lane.BULK, State.STAGED, 2, -3600.0),
+            Waiting(Lane.URGENT, State.PROCESSING, 1, 5.0),
+        ],
+        7.5,
     )
-    show = "print(metrics.exposition(None).decode())"
-    run(record)
-    text = run(record + show)
-    assert value(text, "coatcheck_jobs_submitted_total", lane="bulk") == 4
-    assert value(text, "coatcheck_worker_running", lane="bulk") == 6
-    assert value(text, "coatcheck_database_up") == 0
-    for pid in {int(path.stem.rpartition("_")[2]) for path in tmp_path.iterdir()}:
-        metrics.forget_process(pid, str(tmp_path))
-    after = run(show)
-    assert value(after, "coatcheck_jobs_submitted_total", lane="bulk") == 4
-    assert value(after, "coatcheck_worker_running", lane="bulk") == 0
+    text = shown(queue_snapshot(queue)).decode()
+    assert value(text, "coatcheck_queue_depth", lane="bulk", state="queued") == 11
+    assert value(text, "coatcheck_queue_oldest_seconds", lane="bulk") == 90
+    assert value(text, "coatcheck_queue_oldest_seconds", lane="urgent") == 0
+    assert value(text, "coatcheck_webhooks_overdue_seconds") == 7.5
+    assert value(text, "coatcheck_database_up") == 1
+
+
+def test_of_a_queue_that_was_not_counted_no_zero_is_shown() -> None:
+    assert list(samples(shown(queue_snapshot(Queue(is_counted=False))).decode()).items()) == [
+        (("coatcheck_database_up", frozenset()), 1.0)
+    ]
+
+
+def test_without_a_database_nothing_is_shown_but_that() -> None:
+    assert list(samples(shown(queue_snapshot(None)).decode()).items()) == [
+        (("coatcheck_database_up", frozenset()), 0.0)
+    ]

@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import pytest
+
 from coatcheck.control.pace import Pace, kind_of
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
+from coatcheck.domain.errors import CoatcheckError, DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.explanation import Eta
 from coatcheck.domain.job import JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
@@ -92,6 +96,41 @@ def test_a_job_that_is_due_later_is_not_asked_for_before() -> None:
     pace = Pace()
     pace.learn(ended(ran=2))
     assert pace.retry_after(ENDPOINT, Lane.STANDARD, queued(age=1, due_in=30)) == 30
+
+
+def test_it_is_known_when_a_job_is_due_although_nothing_is_known_of_others() -> None:
+    postponed = view(State.RETRYING, created_at=NOW, run_at=NOW + timedelta(seconds=300))
+    assert Pace().retry_after(ENDPOINT, Lane.STANDARD, postponed) == 300
+
+
+async def test_only_a_job_that_waits_longer_than_others_did_is_looked_up_and_once_in_a_line() -> (
+    None
+):
+    asked: list[JobView] = []
+
+    async def forecast(job: JobView) -> Eta:
+        asked.append(job)
+        return Eta(50.0, 60.0, 70.0, 80.0)
+
+    pace = Pace(forecast)
+    pace.learn(ended(waited=20, ran=1))
+    assert await pace.foresee(queued(age=15, due_in=-15)) is None
+    assert await pace.foresee(running(age=30, ran=5)) is None
+    assert asked == []
+    for _ in range(5):
+        assert await pace.foresee(queued(age=25, due_in=-25)) == 70.0
+    assert len(asked) == 1
+    assert pace.retry_after(ENDPOINT, Lane.STANDARD, queued(age=25), 70.0) == 35
+
+
+@pytest.mark.parametrize("fault", [DatabaseUnavailable("away"), OutcomeUnknown("it broke")])
+async def test_a_database_that_is_away_is_no_reason_to_refuse_an_answer(
+    fault: CoatcheckError,
+) -> None:
+    async def forecast(_: JobView) -> Eta:
+        raise fault
+
+    assert await Pace(forecast).foresee(queued(age=25, due_in=-25)) is None
 
 
 def test_a_job_that_never_ran_teaches_nothing() -> None:

@@ -26,6 +26,8 @@ GATEWAY = Router(
     [
         route("/"),
         route("/health"),
+        route("/o/{org}/jobs/{id}"),
+        route("/o/{org}/jobs/many", ["POST"]),
         route("/o/{org}/s/{service}/jobs/{id}"),
         route("/o/{org}/s/{service}/jobs/{id}/cancel", ["POST"]),
         route("/o/{org}/s/{service}/async/{path:path}", ["POST"]),
@@ -90,6 +92,7 @@ def test_a_path_is_found(method: str, path: str, operation: str, params: list[st
         ("OPTIONS", "/o/a/s/b/x", {*EVERY_METHOD}),
         ("POST", "/o/a/s/b/jobs/7", {"GET"}),
         ("GET", "/o/a/s/b/jobs/7/cancel", {"POST"}),
+        ("GET", "/o/a/jobs/many", {"POST"}),
         ("GET", "/o/a/s/b/async/x", {"POST"}),
         ("DELETE", "/o/a/s/b/v2/async/x", {"POST"}),
         ("GET", "/nothing", set()),

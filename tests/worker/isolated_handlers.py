@@ -280,3 +280,14 @@ def resist(job: Job) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     job.emit({"process": os.getpid()})
     wait_for_ever()
+
+
+@service.post("/trace", isolated=True)
+def trace() -> list[str | None]:
+    """The trace that this process is a part of, as OpenTelemetry has it and as we do."""
+    from opentelemetry.trace import get_current_span
+
+    from coatcheck.telemetry import context
+
+    about = get_current_span().get_span_context()
+    return [f"{about.trace_id:032x}" if about.is_valid else None, context.traceparent.get()]

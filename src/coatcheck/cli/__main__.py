@@ -1,5 +1,5 @@
 """``python -m coatcheck.cli``: how ``up`` starts its own processes."""
 
-from coatcheck.cli.app import main
+from coatcheck.cli.entry import main
 
 main()

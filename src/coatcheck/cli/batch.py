@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from coatcheck.cli.batch_show import (
-    dead_letter_line,
-    has_succeeded,
-    report,
-    summary,
-    task_line,
-)
-from coatcheck.cli.batch_watch import watch
+from coatcheck.cli.batch_follow import show
+from coatcheck.cli.batch_show import dead_letter_line, summary, task_line
 from coatcheck.cli.console import err, until_nobody_reads
-from coatcheck.cli.data_dir import DataOption
-from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
-from coatcheck.cli.own_command import own_command
-from coatcheck.cli.remote import server
+from coatcheck.cli.errors import Misconfigured
+from coatcheck.cli.remote import Server
+from coatcheck.cli.server_options import on_server
 from coatcheck.cli.task_files import task_file
 from coatcheck.client import Batch
 from coatcheck.encoding import encode
-
-EXIT_INTERRUPTED: Final = 130
 
 app: Final = typer.Typer(
     name="batch",
@@ -53,8 +43,9 @@ def _fields(texts: list[str]) -> dict[str, str]:
 
 
 @app.command()
-@reporting_errors
+@on_server
 def submit(
+    at: Server,
     file: Annotated[
         str | None,
         typer.Argument(metavar="FILE", help="JSON lines, or a JSON array; - for standard input."),
@@ -91,7 +82,6 @@ def submit(
         str | None, typer.Option(help="The same key finds the same batch again.")
     ] = None,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """Hand in a list of tasks, and print the id of the batch.
 
@@ -100,7 +90,7 @@ def submit(
     """
     if file is None and not stays_open:
         raise Misconfigured("FILE is missing\nOnly a batch with --open may begin without tasks.")
-    with server(data) as client:
+    with at.client() as client:
         with _tasks_of(file) as tasks:
             batch = client.batches.submit(
                 service,
@@ -124,47 +114,52 @@ def submit(
         if not as_json:
             typer.echo(batch.id)
         if as_json or watching:
-            _show(batch, data, watching=watching, as_json=as_json)
+            show(batch, at, watching=watching, as_json=as_json)
 
 
 @app.command()
-@reporting_errors
-def add(batch_id: IdArgument, file: FileArgument, data: DataOption = None) -> None:
+@on_server
+def add(at: Server, batch_id: IdArgument, file: FileArgument, as_json: JsonOption = False) -> None:
     """Add the tasks of a file to an open batch."""
-    with server(data) as client, _tasks_of(file) as tasks:
-        typer.echo(summary(client.batches.add(batch_id, **tasks)))
+    with at.client() as client, _tasks_of(file) as tasks:
+        _say(client.batches.add(batch_id, **tasks), as_json)
 
 
 @app.command()
-@reporting_errors
-def close(batch_id: IdArgument, watching: WatchOption = False, data: DataOption = None) -> None:
-    """Say that an open batch gets no more tasks."""
-    with server(data) as client:
-        _show(client.batches.close(batch_id), data, watching=watching)
-
-
-@app.command()
-@reporting_errors
-def status(
+@on_server
+def close(
+    at: Server,
     batch_id: IdArgument,
     watching: WatchOption = False,
     as_json: JsonOption = False,
-    data: DataOption = None,
+) -> None:
+    """Say that an open batch gets no more tasks."""
+    with at.client() as client:
+        show(client.batches.close(batch_id), at, watching=watching, as_json=as_json)
+
+
+@app.command()
+@on_server
+def status(
+    at: Server,
+    batch_id: IdArgument,
+    watching: WatchOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show how a batch is. With --watch, exit 1 if not every task has succeeded."""
-    with server(data) as client:
-        _show(client.batches.get(batch_id), data, watching=watching, as_json=as_json)
+    with at.client() as client:
+        show(client.batches.get(batch_id), at, watching=watching, as_json=as_json)
 
 
 @app.command(name="list")
-@reporting_errors
+@on_server
 def list_command(
+    at: Server,
     limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 20,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """List your batches, newest first."""
-    with server(data) as client, until_nobody_reads():
+    with at.client() as client, until_nobody_reads():
         for number, batch in enumerate(client.batches.list_all()):
             if number >= limit:
                 return
@@ -172,8 +167,9 @@ def list_command(
 
 
 @app.command()
-@reporting_errors
+@on_server
 def tasks(
+    at: Server,
     batch_id: IdArgument,
     task_status: Annotated[
         str | None,
@@ -181,17 +177,17 @@ def tasks(
     ] = None,
     run: RunOption = None,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """Show the tasks of a batch, a line each; with --json as JSON lines."""
-    with server(data) as client, until_nobody_reads():
+    with at.client() as client, until_nobody_reads():
         for task in client.batches.tasks(batch_id, status=task_status, run=run):
             typer.echo(encode(task) if as_json else task_line(task))
 
 
 @app.command()
-@reporting_errors
+@on_server
 def rerun(
+    at: Server,
     batch_id: IdArgument,
     failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
     task_status: Annotated[
@@ -203,68 +199,71 @@ def rerun(
         typer.Option(help="Only those that failed with this code; may be given again."),
     ] = None,
     watching: WatchOption = False,
-    data: DataOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run the tasks of a batch that has ended again, as a new run of it."""
     if failed and task_status:
         raise Misconfigured("--failed is --status failed: give one of them")
     statuses = ["failed"] if failed else task_status
-    with server(data) as client:
+    with at.client() as client:
         batch = client.batches.rerun(batch_id, status=statuses, error_code=error_code)
-        _show(batch, data, watching=watching)
+        show(batch, at, watching=watching, as_json=as_json)
 
 
 @app.command()
-@reporting_errors
+@on_server
 def export(
+    at: Server,
     batch_id: IdArgument,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="By default ID.zip."),
     ] = None,
     run: RunOption = None,
-    data: DataOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Fetch all results of a batch as a zip of JSON lines, and print the file's name."""
     path = Path(f"{batch_id}.zip") if output is None else output
     if path.is_dir():
         raise Misconfigured(f"{path} is a folder; -o names a file")
-    with server(data) as client, _waiting("writing and fetching the results"):
+    with at.client() as client, _waiting("writing and fetching the results"):
         client.batches.export(batch_id, path, run=run)
-    typer.echo(str(path))
+    typer.echo(encode({"id": batch_id, "file": str(path)}) if as_json else str(path))
 
 
 @app.command()
-@reporting_errors
-def cancel(batch_id: IdArgument, data: DataOption = None) -> None:
+@on_server
+def cancel(at: Server, batch_id: IdArgument, as_json: JsonOption = False) -> None:
     """End a batch: tasks that wait are not run, those that run are asked to stop."""
-    with server(data) as client:
-        typer.echo(summary(client.batches.cancel(batch_id)))
+    with at.client() as client:
+        _say(client.batches.cancel(batch_id), as_json)
 
 
 @app.command()
-@reporting_errors
-def delete(batch_id: IdArgument, data: DataOption = None) -> None:
+@on_server
+def delete(at: Server, batch_id: IdArgument, as_json: JsonOption = False) -> None:
     """Remove a batch, with its tasks, results and exports."""
-    with server(data) as client:
+    with at.client() as client:
         client.batches.delete(batch_id)
-    typer.echo(f"{batch_id} is deleted")
+    done = {"id": batch_id, "deleted": True}
+    typer.echo(encode(done) if as_json else f"{batch_id} is deleted")
 
 
 @app.command()
-@reporting_errors
+@on_server
 def dlq(
+    at: Server,
     redrive: Annotated[
         str | None, typer.Option(metavar="ID", help="Try to take this list in once more.")
     ] = None,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """List the lists that could not be taken in, or try one of them again."""
-    with server(data) as client, until_nobody_reads():
+    with at.client() as client, until_nobody_reads():
         if redrive is not None:
             client.batches.redrive(redrive)
-            typer.echo(f"{redrive} is tried again")
+            done = {"id": redrive, "redriven": True}
+            typer.echo(encode(done) if as_json else f"{redrive} is tried again")
             return
         for letter in client.batches.dead_letters():
             typer.echo(encode(letter) if as_json else dead_letter_line(letter))
@@ -280,35 +279,8 @@ def _tasks_of(name: str | None) -> Iterator[dict[str, Any]]:
         yield {"file": found.lines, "tasks": found.tasks}
 
 
-def _show(batch: Batch, data: Path | None, *, watching: bool, as_json: bool = False) -> None:
-    """Show a batch, at its end if it is to be watched; then the exit code says how that was."""
-    if watching:
-        _follow(batch, data)
-    typer.echo(json.dumps(batch.raw) if as_json else report(batch))
-    if not watching or has_succeeded(batch):
-        return
-    if batch.counts.failed:
-        for arguments in (
-            f"tasks {batch.id} --status failed",
-            f"rerun {batch.id} --failed --watch",
-        ):
-            err.print(f"  {_command(arguments, data)}", style="dim", markup=False)
-    raise typer.Exit(EXIT_FAILED)
-
-
-def _follow(batch: Batch, data: Path | None) -> None:
-    try:
-        watch(batch)
-    except KeyboardInterrupt:
-        again = _command(f"status {batch.id} --watch", data)
-        err.print(f"The batch goes on. To look again: {again}", markup=False)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-
-
-def _command(arguments: str, data: Path | None) -> str:
-    """A command that reaches the batch as this one did, to be copied."""
-    folder = "" if data is None else f" --data {shlex.quote(str(data))}"
-    return f"{own_command()} batch {arguments}{folder}"
+def _say(batch: Batch, as_json: bool) -> None:
+    typer.echo(json.dumps(batch.raw) if as_json else summary(batch))
 
 
 def _waiting(text: str) -> contextlib.AbstractContextManager[object]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from coatcheck.cli.batch_pace import Pace
 from coatcheck.cli.console import err
+from coatcheck.cli.job_display import json_line
 from coatcheck.client import Batch
 
 LOOK_SECONDS: Final = 0.5
@@ -21,13 +22,13 @@ LINE_SECONDS: Final = 10.0
 
 
 class _Display(Protocol):
-    def show(self, batch: Batch, pace: Pace, ingest: Pace) -> None: ...
+    def show(self, batch: Batch, pace: Pace, ingest: Pace, /) -> None: ...
 
 
-def watch(batch: Batch) -> Batch:
+def watch(batch: Batch, *, as_json: bool = False) -> Batch:
     """Show how the batch goes until it has ended, and return it as it is then."""
     ended, ingested = Pace(), Pace()
-    with _display() as display:
+    with _display(as_json) as display:
         while True:
             asked_at = time.monotonic()
             ended.look(asked_at, batch.counts.ended)
@@ -42,7 +43,10 @@ def watch(batch: Batch) -> Batch:
 
 
 @contextmanager
-def _display() -> Iterator[_Display]:
+def _display(as_json: bool) -> Iterator[_Display]:
+    if as_json:
+        yield _JsonLines()
+        return
     if not err.is_terminal:
         yield _Lines()
         return
@@ -92,6 +96,18 @@ class _Lines:
             return
         self._status, self._said_at = batch.status, now
         err.print(f"{_heading(batch, ingest)}  {figures(batch, pace)}", markup=False)
+
+
+class _JsonLines:
+    """A line of JSON on stdout at each change, but for that of the end."""
+
+    def __init__(self) -> None:
+        self._said: Mapping[str, Any] | None = None
+
+    def show(self, batch: Batch, _pace: Pace, _ingest: Pace) -> None:
+        if batch.raw != self._said and not batch.terminal:
+            json_line("batch", batch=batch.raw)
+        self._said = batch.raw
 
 
 def figures(batch: Batch, pace: Pace) -> str:

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from rich.console import Console
+from rich.table import Table
+
+_PIPE_COLUMNS: Final = 10_000
 
 
 class NobodyReads(BrokenPipeError):
@@ -25,6 +28,14 @@ out: Final = _Console(soft_wrap=True, highlight=False)
 err: Final = _Console(stderr=True, soft_wrap=True, highlight=False)
 
 
+def show_table(table: Table) -> None:
+    """A table as wide as the terminal; in a pipe with each row on a line, however long."""
+    if out.is_terminal:
+        out.print(table, soft_wrap=False)
+    else:
+        _Console(width=_PIPE_COLUMNS, highlight=False).print(table)
+
+
 def say(text: str) -> None:
     """One line of progress. Without words if the terminal is gone: the work goes on."""
     with contextlib.suppress(OSError):
@@ -37,6 +48,11 @@ def warn(text: str) -> None:
     with contextlib.suppress(OSError):
         err.print("warning:", style="yellow", end=" ")
         err.print(text, markup=False)
+
+
+def plain(text: str) -> str:
+    """What others have named or said, on one line, whatever is in it."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 @contextlib.contextmanager

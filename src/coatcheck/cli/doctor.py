@@ -19,9 +19,11 @@ from rich.text import Text
 from coatcheck.blobs import BlobContainer, Patience
 from coatcheck.cli.console import out
 from coatcheck.cli.data_dir import DataOption, settings_for
-from coatcheck.cli.error_texts import DATABASE_HINT
+from coatcheck.cli.error_texts import IS_IT_RUNNING
 from coatcheck.cli.errors import EXIT_FAILED, reporting_errors
+from coatcheck.cli.job_filters import JsonOption
 from coatcheck.domain.errors import CoatcheckError, SchemaMismatch, SettingsInvalid
+from coatcheck.encoding import encode
 from coatcheck.settings import Settings, likely_typos
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.store.diagnosis import VERSION_MIN, Diagnosis
@@ -32,6 +34,11 @@ CLOCK_SECONDS_MAX: Final = 5.0
 _BLOB_SECONDS_MAX: Final = 10.0
 _NO_WORK: Final = "coatcheck-doctor"
 _IMPATIENT: Final = Patience(retries=0)
+_DATABASE_HINT: Final = (
+    f"{IS_IT_RUNNING} Without that variable it is the one of `coatcheck up`, whose data folder "
+    "--data names."
+)
+
 _LIBRARIES: Final = ("asyncpg", "httptools", "msgspec", "obstore", "uvicorn", "uvloop")
 _POOLER_HINT: Final = (
     "Connect to PostgreSQL directly, or through a pooler in session mode: in transaction mode, "
@@ -59,10 +66,14 @@ class Finding:
 
 
 @reporting_errors
-def doctor(data: DataOption = None) -> None:
+def doctor(as_json: JsonOption = False, data: DataOption = None) -> None:
     """Check settings, database, blob store, clock and versions. Exit code 1 if anything fails."""
     findings = asyncio.run(_examine(data))
-    _show(findings)
+    if as_json:
+        for finding in findings:
+            typer.echo(encode(finding))
+    else:
+        _show(findings)
     if any(finding.verdict is Verdict.FAIL for finding in findings):
         raise typer.Exit(EXIT_FAILED)
 
@@ -112,7 +123,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
             yield await _advisory_locks(diagnosis)
             yield await _clock(diagnosis)
     except CoatcheckError as error:
-        yield Finding("database", Verdict.FAIL, str(error), DATABASE_HINT)
+        yield Finding("database", Verdict.FAIL, str(error), _DATABASE_HINT)
 
 
 async def _server(diagnosis: Diagnosis) -> Finding:

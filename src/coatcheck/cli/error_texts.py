@@ -6,32 +6,32 @@ from http import HTTPStatus
 from typing import Final
 
 from coatcheck.cli.errors import EXIT_FAILED, EXIT_MISCONFIGURED, Misconfigured
-from coatcheck.client.errors import ApiError, AuthenticationError, ConnectionFailed
+from coatcheck.client.errors import (
+    ApiError,
+    AuthenticationError,
+    ConnectionFailed,
+    UnexpectedAnswer,
+)
 from coatcheck.domain.errors import (
     BadRequest,
     CoatcheckError,
     DatabaseUnavailable,
-    JobNotFound,
     SettingsInvalid,
 )
 from coatcheck.store.diagnosis import explain
 from coatcheck.telemetry.redaction import redact
 
-DATABASE_HINT: Final = (
-    "Is it running, and does COATCHECK_DATABASE_URL name it? `coatcheck doctor` looks closer."
-)
+IS_IT_RUNNING: Final = "Is it running, and does COATCHECK_DATABASE_URL name it?"
+
+DATABASE_HINT: Final = f"{IS_IT_RUNNING} `coatcheck doctor` looks closer."
 
 DATABASE_URL_HINT: Final = "`coatcheck up` prints the URL of the database that it runs."
-
-JOB_HINT: Final = (
-    "An id has 26 characters. Jobs of the organisation `default` are shown, and an ended one until "
-    "its time to be kept is over."
-)
 
 _MAY_PASS: Final = frozenset({408, 429})
 
 SERVER_HINT: Final = (
-    "Is it running, and does COATCHECK_URL name it? Without it, http://127.0.0.1:8080 is asked."
+    "Is it running? `coatcheck config show` says who names it; "
+    "--url or COATCHECK_URL names another."
 )
 
 REFUSED_KEY_HINT: Final = (
@@ -49,7 +49,12 @@ FORBIDDEN_URL_HINT: Final = (
 
 MISSING_SCOPE_HINT: Final = "`coatcheck keys create --scope SCOPE` makes a key that has it."
 
-NOT_FOUND_HINT: Final = "An id is known to its own server and organisation only."
+SERVICES_HINT: Final = "The page Services of the dashboard, at /ui/services, lists what there is."
+
+NOT_FOUND_HINT: Final = (
+    "An id is known to its own server and organisation only: `coatcheck config show` says which "
+    "those are."
+)
 
 
 def describe(error: Exception) -> tuple[str, str, int]:
@@ -66,12 +71,12 @@ def describe(error: Exception) -> tuple[str, str, int]:
             return first, rest or DATABASE_HINT, EXIT_FAILED
         case BadRequest():
             return first, rest, EXIT_MISCONFIGURED
-        case JobNotFound():
-            return first, rest or JOB_HINT, EXIT_FAILED
         case ApiError():
             return _refusal(error)
         case ConnectionFailed():
             return first, SERVER_HINT, EXIT_FAILED
+        case UnexpectedAnswer():
+            return first, WRONG_SERVER_HINT, EXIT_FAILED
         case CoatcheckError():
             return first, rest, EXIT_FAILED
         case ExceptionGroup():
@@ -99,6 +104,8 @@ def _refusal(error: ApiError) -> tuple[str, str, int]:
         hints.append(MISSING_SCOPE_HINT)
     elif error.code == "url_forbidden" and "not public" in error.message:
         hints.append(FORBIDDEN_URL_HINT)
+    elif error.message.startswith("There is no such service"):
+        hints.append(SERVICES_HINT)
     elif error.status == HTTPStatus.NOT_FOUND and error.message.startswith("There is no"):
         hints.append(NOT_FOUND_HINT)
     elif error.request_id and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:

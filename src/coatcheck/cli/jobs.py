@@ -1,158 +1,163 @@
-"""``coatcheck submit`` and ``coatcheck job``: the engine, tried from the command line."""
+"""``coatcheck jobs``: the jobs of an organisation, as a list or a live table."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import difflib
 import json
-import shlex
-import sys
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+import time
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
+from rich.cells import cell_len
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from coatcheck.cli.console import err, out
-from coatcheck.cli.data_dir import DataOption, settings_for
-from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
-from coatcheck.cli.own_command import own_command
-from coatcheck.domain.errors import DatabaseUnavailable
-from coatcheck.domain.job import JobView
-from coatcheck.domain.states import State
-from coatcheck.engine import Engine
-from coatcheck.store.line import Line
-from coatcheck.store.services import list_code
-from coatcheck.telemetry.logs import configure_logging
+from coatcheck.cli.console import err, out, plain, until_nobody_reads
+from coatcheck.cli.errors import Misconfigured
+from coatcheck.cli.job_filters import (
+    EndpointOption,
+    ErrorCodeOption,
+    JsonOption,
+    LaneOption,
+    ServiceOption,
+    SinceOption,
+    StateOption,
+    SurfaceOption,
+    UntilOption,
+)
+from coatcheck.cli.job_show import STATE_STYLES, age, brief, line, what
+from coatcheck.cli.remote import Server
+from coatcheck.cli.server_options import on_server
+from coatcheck.client import Client, JobDetails
 
-_WAIT_SECONDS: Final = 60.0
+_PAGE_JOBS: Final = 200
+_LOOK_SECONDS: Final = 2.0
+_HEADING_LINES: Final = 3
+_GAP: Final = 2
+_DOES_CHARACTERS_MAX: Final = 40
 
 
-@reporting_errors
-def submit(
-    endpoint: Annotated[str, typer.Argument(help="Such as demo.post__echo.")],
-    payload: Annotated[str, typer.Argument(help="The arguments, as a JSON object.")] = "{}",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job's end.")] = False,
-    lane: Annotated[str | None, typer.Option(help="urgent, standard or bulk.")] = None,
-    key: Annotated[str | None, typer.Option(help="An idempotency key.")] = None,
-    data: DataOption = None,
+@on_server
+def jobs(
+    at: Server,
+    state: StateOption = None,
+    lane: LaneOption = None,
+    surface: SurfaceOption = None,
+    service: ServiceOption = None,
+    endpoint: EndpointOption = None,
+    owner: Annotated[str | None, typer.Option(help="Of this user.")] = None,
+    error_code: ErrorCodeOption = None,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", "-q", help="An id, an idempotency key or a request's id."),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 20,
+    cursor: Annotated[
+        str | None, typer.Option(help="Where a list before this one had ended.")
+    ] = None,
+    watching: Annotated[
+        bool, typer.Option("--watch", help="Show them anew every two seconds, until Ctrl-C.")
+    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Hand a job in, and show it. Exit code 1 if it was waited for and did not complete."""
-    arguments = _checked_json(payload)
-
-    async def hand_in(engine: Engine) -> JobView:
-        ticket = await engine.submit(endpoint, arguments, lane=lane, idempotency_key=key)
-        await _warn_of_a_name_nobody_serves(data, endpoint)
-        view = await engine.get(ticket.id)
-        return await _ended(engine, view, data) if wait else view
-
-    view = _with_engine(data, hand_in)
-    _show(view)
-    if wait and view.state is not State.COMPLETED:
-        raise typer.Exit(EXIT_FAILED)
-
-
-@reporting_errors
-def job(
-    job_id: Annotated[str, typer.Argument(metavar="ID")],
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job's end.")] = False,
-    data: DataOption = None,
-) -> None:
-    """Show a job."""
-
-    async def look(engine: Engine) -> JobView:
-        view = await engine.get(job_id)
-        return await _ended(engine, view, data) if wait else view
-
-    _show(_with_engine(data, look))
-
-
-async def _ended(engine: Engine, view: JobView, data: Path | None) -> JobView:
-    """The job as it ended. Whoever will not wait so long is told how to come back to it."""
-    try:
-        while not view.terminal:
-            view = await engine.wait(view.id, timeout=_WAIT_SECONDS)
-    except asyncio.CancelledError:  # Ctrl-C
-        again = f"{own_command()} job {view.id} --wait"
-        if data is not None:
-            again += f" --data {shlex.quote(str(data))}"
-        err.print(f"The job goes on. To look again: {again}", markup=False)
-        raise
-    return view
-
-
-def _with_engine(data: Path | None, work: Callable[[Engine], Awaitable[JobView]]) -> JobView:
-    settings = settings_for(data)
-    configure_logging("warning", settings.log_format)
-
-    async def connected() -> JobView:
-        async with await Engine.connect(settings) as engine:
-            return await work(engine)
-
-    try:
-        return asyncio.run(connected())
-    except DatabaseUnavailable as error:
-        raise DatabaseUnavailable(
-            f"{error}\nIs `coatcheck up` running? If it has a folder of its own, name it with "
-            "--data; else set COATCHECK_DATABASE_URL."
-        ) from error
-
-
-async def _warn_of_a_name_nobody_serves(data: Path | None, endpoint: str) -> None:
-    """A job may be handed in before its worker first starts, so a typo is accepted, and waits."""
-    async with contextlib.AsyncExitStack() as closing:
-        line = Line(settings_for(data).database_url, name="submit")
-        closing.push_async_callback(line.close)
-        known = [
-            spec.engine_endpoint
-            for service in await list_code(line)
-            for version in service.versions.values()
-            for spec in version.endpoints
-        ]
-    if endpoint in known:
-        return
-    nearest = difflib.get_close_matches(endpoint, known, n=1)
-    meant = f" Did you mean {nearest[0]}?" if nearest else ""
-    err.print(
-        f"warning: no worker has served {endpoint} yet; the job waits for one.{meant}",
-        style="yellow",
-        markup=False,
+    """List the jobs of an organisation, newest first; with --json a line of JSON each."""
+    if watching and as_json:
+        raise Misconfigured("--watch is for people, --json for programs: give one of them")
+    chosen = _Chosen(
+        {
+            "state": state,
+            "lane": lane,
+            "surface": surface,
+            "service": service,
+            "endpoint": endpoint,
+            "owner": owner if owner is None or ":" in owner else f"user:{owner}",
+            "error_code": error_code,
+            "q": query,
+            "created_after": since,
+            "created_before": until,
+        }
     )
+    with at.client() as client:
+        if watching and out.is_terminal:
+            _watch(client, chosen, limit)
+            return
+        found, after = chosen.some(client, limit, cursor)
+    with until_nobody_reads():
+        if as_json:
+            for job in found:
+                typer.echo(json.dumps(job.raw))
+        elif out.is_terminal and not found:
+            out.print(
+                f"no job is like that in the organisation {at.org}", style="dim", markup=False
+            )
+        elif out.is_terminal:
+            out.print(table(found, out.width), soft_wrap=False)
+        else:
+            for job in found:
+                typer.echo(line(job))
+    if after is not None:
+        err.print(f"There are more: --cursor {after}", style="dim", markup=False)
 
 
-def _checked_json(text: str) -> bytes:
-    """The text as it is, known to be JSON: what a handler gets is what was typed."""
-    raw = text.encode()
+class _Chosen:
+    """The jobs that the options mean."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+
+    def some(
+        self, client: Client, limit: int, cursor: str | None = None
+    ) -> tuple[list[JobDetails], str | None]:
+        """The newest of them, and the cursor of those that come after."""
+        found: list[JobDetails] = []
+        while True:
+            wanted = min(limit - len(found), _PAGE_JOBS)
+            page = client.jobs.list(**self._options, cursor=cursor, limit=wanted)
+            found += page.items
+            cursor = page.next
+            if cursor is None or len(found) >= limit:
+                return found, cursor
+
+
+def _watch(client: Client, chosen: _Chosen, limit: int) -> None:
+    """The list over and over, until Ctrl-C."""
     try:
-        msgspec.json.decode(raw)
-    except msgspec.DecodeError as error:
-        raise Misconfigured(
-            f"the payload is not JSON: {error}\n"
-            """Quote it for the shell, for instance '{"message": "hello"}'."""
-        ) from error
-    return raw
+        with Live(console=out, auto_refresh=False, screen=True) as live:
+            while True:
+                room = max(1, min(limit, out.size.height - _HEADING_LINES))
+                found, _ = chosen.some(client, room)
+                now = f"{datetime.now().astimezone():%H:%M:%S}  Ctrl-C ends this"
+                live.update(Group(table(found, out.width), Text(now, style="dim")), refresh=True)
+                time.sleep(_LOOK_SECONDS)
+    except KeyboardInterrupt:
+        return  # that is how one stops looking
 
 
-def _show(view: JobView) -> None:
-    shown: dict[str, Any] = {
-        "id": view.id,
-        "state": view.state.value,
-        "terminal": view.terminal,
-        "endpoint": view.endpoint,
-        "lane": view.lane.value,
-        "attempts": view.attempts,
-        "created_at": view.created_at.isoformat(),
-        "finished_at": None if view.finished_at is None else view.finished_at.isoformat(),
-        "progress": view.progress,
-        "progress_note": view.progress_note,
-        "result": None if view.result is None else json.loads(view.result),
-        "error": None
-        if view.error_code is None
-        else {"code": view.error_code, "message": view.error_message},
-    }
-    if sys.stdout.isatty():
-        out.print_json(data=shown)
-    else:
-        typer.echo(json.dumps(shown))
+def table(found: Sequence[JobDetails], width: int) -> Table:
+    """Jobs as a table of that width. What does not fit is cut from what is said of each."""
+    shown = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for heading in ("id", "state", "lane"):
+        shown.add_column(heading, no_wrap=True)
+    shown.add_column("age", no_wrap=True, justify="right")
+    for heading in ("does", ""):
+        shown.add_column(heading, no_wrap=True)
+    rows = [
+        [job.id, job.state, job.lane, age(job), plain(what(job)), plain(brief(job))]
+        for job in found
+    ]
+    widths = [max((cell_len(row[at]) for row in rows), default=0) for at in range(5)]
+    widths[4] = min(widths[4], _DOES_CHARACTERS_MAX)
+    room = width - sum(max(one, 5) for one in widths) - _GAP * len(widths) - 1
+    for job, row in zip(found, rows, strict=True):
+        cells = [Text(text) for text in row]
+        cells[1].stylize(STATE_STYLES.get(job.state, ""))
+        cells[4].truncate(widths[4], overflow="ellipsis")
+        cells[5].stylize("dim")
+        cells[5].truncate(max(0, room), overflow="ellipsis")
+        shown.add_row(*cells)
+    return shown

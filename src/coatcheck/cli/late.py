@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 class Late(TyperCommand):
     """What the list of commands shows of one; ``load`` gives the command itself."""
 
-    def __init__(self, name: str, target: str, help: str) -> None:  # noqa: A002 - typer's name
-        """``target`` is where it is declared: ``module:attribute``, a function or a group."""
-        super().__init__(name, help=help)
+    def __init__(self, name: str, target: str, help: str, panel: str) -> None:  # noqa: A002 - typer's name
+        """``target`` is where it is declared: ``module:attribute``, a function or a group.
+
+        ``panel`` is the heading that it is listed below.
+        """
+        super().__init__(name, help=help, rich_help_panel=panel)
         self._target = target
 
     def load(self) -> Command:

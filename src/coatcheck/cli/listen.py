@@ -6,27 +6,25 @@ import asyncio
 import os
 import signal
 import socket
-from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
 
 from coatcheck.cli.console import err, out, say, warn
-from coatcheck.cli.data_dir import DataOption
-from coatcheck.cli.errors import Misconfigured, reporting_errors
+from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.event_names import EventsOption, event_names
 from coatcheck.cli.forwarder import Forwarder
 from coatcheck.cli.listener import Listener
-from coatcheck.cli.remote import address
-from coatcheck.client import AsyncClient
-from coatcheck.domain.tenants import DEFAULT_ORG
+from coatcheck.cli.remote import Server
+from coatcheck.cli.server_options import on_server
 
 _EXIT_FORCED: Final = 130
 
 
-@reporting_errors
+@on_server
 def listen(
+    at: Server,
     forward_to: Annotated[
         str,
         typer.Option(metavar="URL", help="Where they go, such as http://127.0.0.1:9000/hook."),
@@ -35,8 +33,6 @@ def listen(
     print_secret: Annotated[
         bool, typer.Option("--print-secret", help="Print the secret that signs them.")
     ] = False,
-    org: Annotated[str, typer.Option(help="The organisation.")] = DEFAULT_ORG,
-    data: DataOption = None,
 ) -> None:
     """Forward an organisation's webhooks to a URL on this machine, until Ctrl-C.
 
@@ -44,12 +40,10 @@ def listen(
     """
     url = _checked(forward_to)
     with asyncio.Runner() as runner:
-        runner.run(_listen(url, event_names(events), print_secret, org, data))
+        runner.run(_listen(url, event_names(events), print_secret, at))
 
 
-async def _listen(
-    url: str, events: list[str] | None, print_secret: bool, org: str, data: Path | None
-) -> None:
+async def _listen(url: str, events: list[str] | None, print_secret: bool, at: Server) -> None:
     stop = asyncio.Event()
 
     def told_to_stop() -> None:
@@ -60,9 +54,8 @@ async def _listen(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, told_to_stop)
-    server, token = address(data, org)
     async with (
-        AsyncClient(server, token, org=org, retries=0) as client,
+        at.async_client(retries=0) as client,
         Forwarder(url) as forwarder,
     ):
         listener = Listener(

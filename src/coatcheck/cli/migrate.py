@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
+import typer
+
 from coatcheck.cli.console import out, say
 from coatcheck.cli.environment import prepare
 from coatcheck.cli.errors import reporting_errors
+from coatcheck.cli.job_filters import JsonOption
+from coatcheck.encoding import encode
 from coatcheck.settings import Settings
 from coatcheck.store.migrate import migrate as migrate_database
 
 
 @reporting_errors
-def migrate() -> None:
+def migrate(as_json: JsonOption = False) -> None:
     """Bring the database named by COATCHECK_DATABASE_URL to this version's schema.
 
     Safe to run again, and by several at once. Nothing changes if a step fails.
@@ -20,6 +24,9 @@ def migrate() -> None:
     settings = Settings.from_environment()
     prepare(settings)
     applied = asyncio.run(migrate_database(settings.database_url))
+    if as_json:
+        typer.echo(encode({"applied": applied}))
+        return
     for name in applied:
         say(f"applied {name}")
     out.print("The schema is up to date." if applied else "The schema was up to date.")

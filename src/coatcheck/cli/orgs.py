@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck.cli import quantities
-from coatcheck.cli.console import out, say
+from coatcheck.cli.console import say, show_table
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.database import on_database
 from coatcheck.cli.errors import Misconfigured, reporting_errors
@@ -91,7 +91,8 @@ def list_all(json_wanted: JsonOption = False, data: DataOption = None) -> None:
     """List the organisations."""
     orgs = on_database(settings_for(data), tenants.list_orgs)
     if json_wanted:
-        typer.echo(json.dumps([_described(org) for org in orgs]))
+        for org in orgs:
+            typer.echo(json.dumps(_described(org)))
         return
     table = Table("org", "name", "subscription", "rate", "backlog", "created", show_edge=False)
     for org in orgs:
@@ -104,7 +105,7 @@ def list_all(json_wanted: JsonOption = False, data: DataOption = None) -> None:
             f"{org.created_at:%Y-%m-%d %H:%M}",
         )
         table.add_row(*map(Text, cells))
-    out.print(table, soft_wrap=False)
+    show_table(table)
 
 
 def _described(org: Org) -> dict[str, Any]:

@@ -8,15 +8,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
+from coatcheck.engine.process_metrics import ProcessMetrics
 from coatcheck.settings import Settings
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import check_schema
+from coatcheck.telemetry import metrics, tracing
 from coatcheck.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -68,6 +70,24 @@ async def keeping_up(settings: Settings) -> AsyncIterator[None]:
         yield
     finally:
         await upkeep.stop()
+
+
+@contextmanager
+def tracing_as(kind: str) -> Iterator[None]:
+    """Record and export traces meanwhile, if OpenTelemetry's variables say where to."""
+    if tracing.start(kind):
+        _log.info("exporting traces")
+    try:
+        yield
+    finally:
+        tracing.stop()
+
+
+@asynccontextmanager
+async def pushing_metrics(settings: Settings) -> AsyncIterator[None]:
+    """Put a worker's metrics into the database meanwhile; a server does it by itself."""
+    async with ProcessMetrics(settings.database_url, "worker", lambda: metrics.snapshot("worker")):
+        yield
 
 
 @asynccontextmanager

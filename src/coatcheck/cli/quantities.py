@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -13,6 +13,9 @@ from coatcheck.domain.limits import (
     RATE_REQUESTS_MAX,
     RATE_SECONDS_MAX,
 )
+
+if TYPE_CHECKING:
+    from coatcheck.client import KeyRate
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN: Final = re.compile(r"([0-9]{1,10})([smhd])")
@@ -38,5 +41,5 @@ def rate(text: str) -> RateLimit:
     raise typer.BadParameter("requests and seconds, such as 100/60")
 
 
-def shown(limit: RateLimit | None) -> str:
+def shown(limit: RateLimit | KeyRate | None) -> str:
     return "-" if limit is None else f"{limit.requests}/{limit.seconds}"

@@ -13,6 +13,8 @@ from rich.text import Text
 from coatcheck.cli.console import complain, out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.cli.job_filters import JsonOption
+from coatcheck.encoding import encode
 from coatcheck.receipts import (
     ArtifactReceipt,
     Receipt,
@@ -37,6 +39,7 @@ def verify(
         Path,
         typer.Option(metavar="FILE", help="The public key: PEM, a JWK, or a set of them."),
     ],
+    as_json: JsonOption = False,
 ) -> None:
     """Check a receipt, without asking any server: exit 0 if it is true and nothing is left.
 
@@ -53,7 +56,10 @@ def verify(
     except ReceiptRefused as error:
         complain(f"{receipt} is not genuine: {error}")
         raise typer.Exit(EXIT_FAILED) from None
-    _show(verified)
+    if as_json:
+        typer.echo(encode(verified))
+    else:
+        _show(verified)
     if not verified.complete:
         complain(
             "the receipt is genuine, and not complete: copies were left when it was issued",
@@ -65,7 +71,9 @@ def verify(
 @app.command(name="key")
 @reporting_errors
 def key_command(
-    jwk: Annotated[bool, typer.Option("--jwk", help="Print a JSON Web Key instead.")] = False,
+    jwk: Annotated[
+        bool, typer.Option("--jwk", "--json", help="Print a JSON Web Key instead.")
+    ] = False,
     data: DataOption = None,
 ) -> None:
     """Print the public key that receipts of this deployment are verified with, as PEM."""

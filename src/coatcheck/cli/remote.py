@@ -1,62 +1,216 @@
-"""The server that a command talks to over HTTP, and the key that it presents."""
+"""The server that a command talks to over HTTP, and the key that it presents.
+
+What was said closest wins: an option, then the environment, then a profile of the configuration
+file, then the ``coatcheck up`` of this folder. A key is never shown to a server that it was not
+meant for: a profile's goes to the profile's server, the one of ``up`` to this machine. Where
+nothing names an organisation it is the key's own, which the server is asked for.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import shlex
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from coatcheck.cli import data_dir, secret_files
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.client import Client
+from coatcheck.cli.own_command import own_command
+from coatcheck.cli.profiles import PROFILE_VARIABLE, Configuration, Profile, read_configuration
+from coatcheck.client import AsyncClient, Client
+from coatcheck.client._async.client import RETRIES
 from coatcheck.client.addresses import Addresses
-from coatcheck.client.configuration import (
-    TOKEN_VARIABLE,
-    URL_VARIABLE,
-    base_url_or_default,
-    token_or_default,
-)
+from coatcheck.client.configuration import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
 from coatcheck.client.credential import Bearer
+from coatcheck.domain.errors import CoatcheckError
 from coatcheck.domain.tenants import DEFAULT_ORG
 
+ORG_VARIABLE: Final = "COATCHECK_ORG"
+NOBODY: Final = "the default"
+"""Who has named a server, if nobody has."""
+
 KEY_HINT: Final = (
-    f"Set {TOKEN_VARIABLE}. `coatcheck up` keeps a key in the file dev-key of its data folder, "
-    "which --data names; `coatcheck keys create` makes others."
+    f"Set {TOKEN_VARIABLE}, or name a profile. `coatcheck up` keeps a key in the file dev-key of "
+    "its data folder, which --data names; `coatcheck keys create` makes others."
 )
 
 
-@contextmanager
-def server(data: Path | None, org: str = DEFAULT_ORG) -> Iterator[Client]:
-    """A client of the server that ``address`` names."""
-    url, token = address(data, org)
-    with Client(url, token, org=org) as client:
-        yield client
+class NothingStarted(CoatcheckError):
+    """The data folder that was named has never been the one of an ``up``."""
+
+    code = "nothing_started"
 
 
-def address(data: Path | None, org: str = DEFAULT_ORG) -> tuple[str, str]:
-    """The server that COATCHECK_URL names, and COATCHECK_API_KEY.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the options of a command say of the server."""
 
-    Without one, and on this machine only, the key that ``up`` keeps in its data folder: a key of
-    this machine is not for a server elsewhere.
+    url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    org: str | None = None
+    profile: str | None = None
+    data: Path | None = None
+
+    @property
+    def flags(self) -> str:
+        """The same options again, for a command to be copied; without the key, which is secret."""
+        given = {
+            "--url": self.url,
+            "--org": self.org,
+            "--profile": self.profile,
+            "--data": None if self.data is None else str(self.data),
+        }
+        return "".join(f" {name} {shlex.quote(text)}" for name, text in given.items() if text)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server and an organisation, with where each was said; ``token`` is None if nothing has one,
+    ``org`` if it is the key's own and the server was not asked yet.
+
+    ``*_from`` is for people: the option, variable, profile or file.
     """
-    url = base_url_or_default(None)
-    token = token_or_default(None)
-    if token is None and (data is not None or _is_here(url)):
-        folder, _ = data_dir.choose(data)
-        token = secret_files.read(folder / secret_files.DEV_KEY)
-    if token is None:
-        raise Misconfigured(f"there is no API key to present\n{KEY_HINT}")
+
+    url: str
+    url_from: str
+    org: str | None
+    org_from: str
+    token: str | None = field(repr=False)
+    token_from: str
+    flags: str = ""
+
+    def client(self) -> Client:
+        """A client of it, to be closed."""
+        return Client(self.url, self.token, org=self.org or DEFAULT_ORG)
+
+    def async_client(self, retries: int = RETRIES) -> AsyncClient:
+        """The same, for asyncio."""
+        return AsyncClient(self.url, self.token, org=self.org or DEFAULT_ORG, retries=retries)
+
+    def command(self, arguments: str) -> str:
+        """A command that reaches the same server as this one did, to be copied."""
+        return f"{own_command()} {arguments}{self.flags}"
+
+
+def find(place: Place) -> Server:
+    """The server to talk to. Raises Misconfigured if no key is known, or nothing can be asked, and
+    what the client raises if the organisation of the key could not be learnt."""
+    return ready(place, look(place, read_configuration()))
+
+
+def ready(place: Place, server: Server) -> Server:
+    """The same server, known to have a key that can be presented, and an organisation."""
     try:
-        Addresses(url, org)
-        Bearer(token)
+        Addresses(server.url, server.org or DEFAULT_ORG)
     except ValueError as error:
         raise Misconfigured(
-            f"the server cannot be asked: {error}\nLook at {URL_VARIABLE} and {TOKEN_VARIABLE}."
+            f"the server cannot be asked: {str(error).replace('base_url', 'its address')}\n"
+            f"The address is from {server.url_from}; one is written like {DEFAULT_URL}."
         ) from error
-    return url, token
+    if server.token is None:
+        if place.data is not None:
+            raise NothingStarted(
+                f"there is no key in {data_dir.choose(place.data)[0]}\n"
+                f"Has `coatcheck up --data {shlex.quote(str(place.data))}` been started?"
+            )
+        raise Misconfigured(f"there is no API key to present\n{KEY_HINT}")
+    try:
+        Bearer(server.token)
+    except ValueError as error:
+        raise Misconfigured(
+            f"the server cannot be asked: {error}\nThe key is from {server.token_from};"
+            f" {TOKEN_VARIABLE} can set it."
+        ) from error
+    if server.org is not None:
+        return server
+    with server.client() as client:
+        return replace(server, org=client.me().org_id)
+
+
+def look(place: Place, configuration: Configuration) -> Server:
+    """Where everything would come from. A key may be missing."""
+    named = place.profile or os.environ.get(PROFILE_VARIABLE, "").strip() or None
+    profile = configuration.profile(named)
+    url, url_from = _url(place, profile)
+    token, token_from = _token(place, profile, url)
+    org, org_from = _org(place, profile, url, token_from)
+    return Server(url, url_from, org, org_from, token, token_from, place.flags)
+
+
+def _url(place: Place, profile: Profile | None) -> tuple[str, str]:
+    if place.url is not None:
+        return place.url, "--url"
+    if place.profile is not None and profile is not None and profile.url is not None:
+        return profile.url, f"the profile {profile.name}"
+    if place.data is not None:
+        folder, _ = data_dir.choose(place.data)
+        if (address := secret_files.read(folder / secret_files.ADDRESS)) is not None:
+            return address, str(folder / secret_files.ADDRESS)
+    if set_to := os.environ.get(URL_VARIABLE):
+        return set_to, URL_VARIABLE
+    if place.data is None and profile is not None and profile.url is not None:
+        return profile.url, f"the profile {profile.name}"
+    folder, _ = data_dir.choose(place.data)
+    if (address := secret_files.read(folder / secret_files.ADDRESS)) is not None:
+        return address, str(folder / secret_files.ADDRESS)
+    return DEFAULT_URL, NOBODY
+
+
+def _token(place: Place, profile: Profile | None, url: str) -> tuple[str | None, str]:
+    if place.api_key is not None:
+        return place.api_key, "--api-key"
+    of_profile = profile is not None and _is_same(profile.url, url)
+    if place.profile is not None and profile is not None and of_profile:
+        return profile.key(), f"the profile {profile.name}"
+    if place.data is not None and _is_meant(place, url) and (key := _kept_key(place.data)):
+        return key
+    if set_to := os.environ.get(TOKEN_VARIABLE):
+        return set_to, TOKEN_VARIABLE
+    if profile is not None and of_profile and (token := profile.key()) is not None:
+        return token, f"the profile {profile.name}"
+    # A key of this machine is not for a server elsewhere.
+    if _is_here(url) and (key := _kept_key(place.data)) is not None:
+        return key
+    return None, "nowhere"
+
+
+def _org(
+    place: Place, profile: Profile | None, url: str, token_from: str
+) -> tuple[str | None, str]:
+    if place.org is not None:
+        return place.org, "--org"
+    of_profile = profile is not None and _is_same(profile.url, url)
+    if place.profile is None and (set_to := os.environ.get(ORG_VARIABLE)):
+        return set_to, ORG_VARIABLE
+    if profile is not None and of_profile and profile.org is not None:
+        return profile.org, f"the profile {profile.name}"
+    if set_to := os.environ.get(ORG_VARIABLE):
+        return set_to, ORG_VARIABLE
+    if token_from == str(data_dir.choose(place.data)[0] / secret_files.DEV_KEY):
+        return DEFAULT_ORG, "`up`"
+    return None, "the key"
+
+
+def _kept_key(data: Path | None) -> tuple[str, str] | None:
+    folder, _ = data_dir.choose(data)
+    path = folder / secret_files.DEV_KEY
+    key = secret_files.read(path)
+    return None if key is None else (key, str(path))
+
+
+def _is_meant(place: Place, url: str) -> bool:
+    """Whether the key of the folder that was named is for this server: it is the folder's own, is
+    on this machine, or was named along with the folder."""
+    folder, _ = data_dir.choose(place.data)
+    address = secret_files.read(folder / secret_files.ADDRESS)
+    return place.url is not None or _is_here(url) or (address is not None and address == url)
+
+
+def _is_same(named: str | None, url: str) -> bool:
+    return (named or DEFAULT_URL).rstrip("/") == url.rstrip("/")
 
 
 def _is_here(url: str) -> bool:

@@ -10,6 +10,8 @@ from typing import Final
 KEY_PEPPER: Final = "key-pepper"
 DEV_KEY: Final = "dev-key"
 JWT_SECRET: Final = "jwt-secret"  # noqa: S105 - the name of a file
+ADDRESS: Final = "address"
+"""No secret: where the server of this folder listens, for commands that look for it."""
 
 _OWNER_ONLY: Final = 0o600
 

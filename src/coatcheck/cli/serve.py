@@ -17,10 +17,12 @@ from coatcheck.cli.process import (
     end_with_supervisor,
     keeping_up,
     run_until_told,
+    tracing_as,
 )
 from coatcheck.control.app import create_app
 from coatcheck.control.parts import open_parts
 from coatcheck.control.server import Server, listen
+from coatcheck.dashboard import pages
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
 from coatcheck.surfaces.remote_keepers import KEEPERS, operators
@@ -49,7 +51,7 @@ def serve(
     settings.require("key_pepper")
     if supervised:
         end_with_supervisor(settings.drain_seconds)
-    with listen(settings.host, settings.port) as listening:
+    with listen(settings.host, settings.port) as listening, tracing_as("serve"):
         run_until_told(lambda stop: _serve(settings, listening, stop))
 
 
@@ -74,7 +76,7 @@ async def _serve(settings: Settings, listening: socket.socket, stop: asyncio.Eve
         delivering(settings, notices(parts).body),
     ):
         server = Server(
-            create_app(parts, SURFACES),
+            create_app(parts, SURFACES, pages.operations),
             drain_seconds=settings.drain_seconds,
             draining=parts.draining,
         )

@@ -32,12 +32,10 @@ class Child:
         name: str,
         arguments: Sequence[str],
         environment: Callable[[], Mapping[str, str]],
-        on_exit: Callable[[int], None],
     ) -> None:
         self.name = name
         self._arguments = arguments
         self._environment = environment
-        self._on_exit = on_exit
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -93,7 +91,6 @@ class Child:
             self._signal(signal.SIGTERM)
         code = await process.wait()
         self._process = None
-        self._on_exit(process.pid)
         if code == EXIT_MISCONFIGURED:
             self.gave_up.set()
         return f"ended ({_why(code)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import jwt
@@ -11,6 +12,7 @@ import typer
 from coatcheck.cli import quantities
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.errors import Misconfigured, reporting_errors
+from coatcheck.cli.job_filters import JsonOption
 from coatcheck.domain.tenants import (
     DEFAULT_ORG,
     ORG_ID_ALLOWED,
@@ -18,6 +20,7 @@ from coatcheck.domain.tenants import (
     is_org_id,
     is_user_id,
 )
+from coatcheck.encoding import encode
 
 _ALGORITHM: Final = "HS256"
 
@@ -30,6 +33,7 @@ def token(
         int,
         typer.Option(parser=quantities.seconds, metavar="SPAN", help="Such as 30d, 12h, 90m."),
     ] = "12h",  # type: ignore[assignment]
+    as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
     """Print a user's token, signed with COATCHECK_JWT_SECRET, or with the secret of `up`."""
@@ -44,11 +48,18 @@ def token(
             "Name it with --data, or set COATCHECK_JWT_SECRET, COATCHECK_JWT_ISSUER and"
             " COATCHECK_JWT_AUDIENCE."
         )
+    expires_at = int(time.time()) + expires
     claims = {
         "iss": settings.require("jwt_issuer"),
         "aud": settings.require("jwt_audience"),
         "sub": user,
         "org": org,
-        "exp": int(time.time()) + expires,
+        "exp": expires_at,
     }
-    typer.echo(jwt.encode(claims, settings.require("jwt_secret"), _ALGORITHM))
+    signed = jwt.encode(claims, settings.require("jwt_secret"), _ALGORITHM)
+    if as_json:
+        ends = datetime.fromtimestamp(expires_at, UTC)
+        shown = {"token": signed, "org_id": org, "user": user, "expires_at": ends}
+        typer.echo(encode(shown))
+    else:
+        typer.echo(signed)

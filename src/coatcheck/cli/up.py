@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-import shutil
 import signal
 import time
 from collections.abc import Coroutine
@@ -16,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import httpx2
 import typer
 
-from coatcheck.cli import data_dir
+from coatcheck.cli import data_dir, secret_files
 from coatcheck.cli.bootstrap import DevKey, bootstrap, keep_pepper
 from coatcheck.cli.console import out, say, warn
 from coatcheck.cli.environment import overridden, prepare
@@ -33,7 +32,6 @@ from coatcheck.store.embedded import EmbeddedPostgres
 from coatcheck.store.leases import newest_boot
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import migrate
-from coatcheck.telemetry import metrics
 
 DEMO_SERVICE: Final = "coatcheck.cli.demo:demo"
 
@@ -48,6 +46,7 @@ OF_THE_CONTROL_PLANE: Final = frozenset(
 
 _WEBHOOK_LOOPBACK: Final = "COATCHECK_WEBHOOK_LOOPBACK"
 _PUBLIC_URL: Final = "COATCHECK_PUBLIC_URL"
+_OPERATOR_ORG: Final = "COATCHECK_OPERATOR_ORG"
 _LOOPBACK_WARNING: Final = (
     "webhooks may be sent to this machine itself (127.0.0.1, ::1, localhost), for development. "
     f"{_WEBHOOK_LOOPBACK}=off forbids it"
@@ -81,8 +80,8 @@ def up(
     environment |= {
         "COATCHECK_DATABASE_URL": EmbeddedPostgres(folder).dsn,
         "COATCHECK_BLOB_URL": data_dir.blob_url(folder),
-        metrics.MULTIPROCESS_DIR_VARIABLE: str(folder / "metrics"),
     }
+    environment.setdefault(_OPERATOR_ORG, DEFAULT_ORG)
     is_lenient = let_webhooks_in(environment)
     settings = Settings.from_environment(environment)
     environment.pop("COATCHECK_DEV_KEY", None)  # only ours to know
@@ -192,6 +191,8 @@ class _Stack:
         self._environment |= keep_secret(self._folder, self._environment)
         if not self._settings.public_url:
             self._environment[_PUBLIC_URL] = self._url
+        # So that commands in this folder, or with --data, talk to this server.
+        secret_files.write(self._folder / secret_files.ADDRESS, self._url)
         preset = self._settings.dev_key
         self._dev_key = await bootstrap(
             self._postgres.dsn, self._folder, pepper=pepper, preset=preset
@@ -240,17 +241,10 @@ class _Stack:
             whole = self._environment | {"COATCHECK_DATABASE_URL": self._postgres.dsn}
             return {name: value for name, value in whole.items() if name not in without}
 
-        return Child(
-            name,
-            arguments,
-            environment,
-            on_exit=lambda pid: metrics.forget_process(pid, str(self._folder / "metrics")),
-        )
+        return Child(name, arguments, environment)
 
     def _make_folders(self) -> None:
-        shutil.rmtree(self._folder / "metrics", ignore_errors=True)
-        for name in ("metrics", "blobs"):
-            (self._folder / name).mkdir(mode=0o700, exist_ok=True)
+        (self._folder / "blobs").mkdir(mode=0o700, exist_ok=True)
 
     async def _ready(self, line: Line, boot_before: int) -> None:
         """Return when the server answers and the worker has said what it serves."""
@@ -299,6 +293,7 @@ class _Stack:
         working_for = ", ".join(self._services) or "the built-in demo (you named no service)"
         rows = [
             ("API", f"{self._url}  (/docs /openapi.json /healthz /readyz /metrics)"),
+            ("dashboard", f"{self._url}/ui/  (sign in with the API key)"),
             ("API key", _shown_key(self._dev_key)),
             ("services", working_for),
             *self._shown_models(),
@@ -324,10 +319,8 @@ class _Stack:
             f"-H 'Content-Type: application/json' -d {message} '{url}'",
             markup=False,
         )
-        if not self._services:
-            out.print(
-                f"  {command} submit demo.post__echo {message} --wait --data {data}", markup=False
-            )
+        endpoint = "SERVICE/PATH" if self._services else "demo.post__echo"
+        out.print(f"  {command} submit {endpoint} {message} --wait --data {data}", markup=False)
         out.print(f"  curl {self._url}/readyz", markup=False)
         out.print("\nCtrl-C stops everything.\n")
 

@@ -10,14 +10,13 @@ from typing import Annotated, Final
 import typer
 
 from coatcheck.cli.console import err, until_nobody_reads
-from coatcheck.cli.data_dir import DataOption
-from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
 from coatcheck.cli.event_names import EventsOption, event_names
 from coatcheck.cli.moments import moment
-from coatcheck.cli.remote import server
+from coatcheck.cli.remote import Server
+from coatcheck.cli.server_options import on_server
 from coatcheck.cli.webhook_show import delivery_line, endpoint_line, outcome
 from coatcheck.client import Client, WebhookDelivery
-from coatcheck.domain.tenants import DEFAULT_ORG
 from coatcheck.encoding import encode
 
 _TEST_SECONDS_MAX: Final = 30.0
@@ -34,7 +33,6 @@ OptionalIdArgument = Annotated[
     str | None,
     typer.Argument(metavar="ID", help="The endpoint; if left out, URLs that are named with a job."),
 ]
-OrgOption = Annotated[str, typer.Option(help="The organisation.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 EndpointOption = Annotated[
     str | None, typer.Option("--endpoint", metavar="ID", help="To this endpoint only.")
@@ -55,29 +53,26 @@ UntilOption = Annotated[
 
 
 @app.command(name="list")
-@reporting_errors
-def list_all(
-    org: OrgOption = DEFAULT_ORG, as_json: JsonOption = False, data: DataOption = None
-) -> None:
+@on_server
+def list_all(at: Server, as_json: JsonOption = False) -> None:
     """List the endpoints, a line each."""
-    with server(data, org) as client:
+    with at.client() as client:
         for endpoint in client.webhooks.list():
             typer.echo(encode(endpoint) if as_json else endpoint_line(endpoint))
 
 
 @app.command()
-@reporting_errors
+@on_server
 def create(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where it is posted to.")],
+    at: Server,
+    receiver: Annotated[str, typer.Argument(metavar="URL", help="Where it is posted to.")],
     events: EventsOption = None,
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
-    org: OrgOption = DEFAULT_ORG,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """Register an endpoint, and print its id and its secret."""
-    with server(data, org) as client:
-        made = client.webhooks.create(url, events=event_names(events), description=description)
+    with at.client() as client:
+        made = client.webhooks.create(receiver, events=event_names(events), description=description)
     if as_json:
         typer.echo(encode(made))
         return
@@ -87,57 +82,53 @@ def create(
 
 
 @app.command()
-@reporting_errors
+@on_server
 def pause(
+    at: Server,
     endpoint_id: IdArgument,
-    org: OrgOption = DEFAULT_ORG,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """Send nothing to an endpoint for now; what there is to tell is kept."""
-    with server(data, org) as client:
+    with at.client() as client:
         endpoint = client.webhooks.pause(endpoint_id)
     typer.echo(encode(endpoint) if as_json else endpoint_line(endpoint))
 
 
 @app.command()
-@reporting_errors
+@on_server
 def resume(
+    at: Server,
     endpoint_id: IdArgument,
-    org: OrgOption = DEFAULT_ORG,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """Send to an endpoint again, also what was kept."""
-    with server(data, org) as client:
+    with at.client() as client:
         endpoint = client.webhooks.resume(endpoint_id)
     typer.echo(encode(endpoint) if as_json else endpoint_line(endpoint))
 
 
 @app.command()
-@reporting_errors
+@on_server
 def secret(
+    at: Server,
     endpoint_id: OptionalIdArgument = None,
-    org: OrgOption = DEFAULT_ORG,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """Print the secret that signs."""
-    with server(data, org) as client:
+    with at.client() as client:
         found = client.webhooks.secret(endpoint_id)
     typer.echo(encode(found) if as_json else found.secret)
 
 
 @app.command()
-@reporting_errors
+@on_server
 def rotate(
+    at: Server,
     endpoint_id: OptionalIdArgument = None,
-    org: OrgOption = DEFAULT_ORG,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """Replace the secret that signs, and print the new one. For a day both sign."""
-    with server(data, org) as client:
+    with at.client() as client:
         rotated = client.webhooks.rotate(endpoint_id)
     if as_json:
         typer.echo(encode(rotated))
@@ -149,17 +140,19 @@ def rotate(
 
 
 @app.command()
-@reporting_errors
-def delete(endpoint_id: IdArgument, org: OrgOption = DEFAULT_ORG, data: DataOption = None) -> None:
+@on_server
+def delete(at: Server, endpoint_id: IdArgument, as_json: JsonOption = False) -> None:
     """Take an endpoint away; what waits for it is not sent."""
-    with server(data, org) as client:
+    with at.client() as client:
         client.webhooks.delete(endpoint_id)
-    typer.echo(f"{endpoint_id} is deleted")
+    done = {"id": endpoint_id, "deleted": True}
+    typer.echo(encode(done) if as_json else f"{endpoint_id} is deleted")
 
 
 @app.command()
-@reporting_errors
+@on_server
 def deliveries(
+    at: Server,
     endpoint: EndpointOption = None,
     job: Annotated[
         str | None, typer.Option(metavar="ID", help="Of this job, task or batch only.")
@@ -170,12 +163,10 @@ def deliveries(
     since: SinceOption = None,
     until: UntilOption = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 50,
-    org: OrgOption = DEFAULT_ORG,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """Show what was sent and what is to be, newest first, a line each."""
-    with server(data, org) as client, until_nobody_reads():
+    with at.client() as client, until_nobody_reads():
         found = client.webhooks.deliveries(
             endpoint, job_id=job, status=status, since=since, until=until
         )
@@ -184,8 +175,9 @@ def deliveries(
 
 
 @app.command()
-@reporting_errors
+@on_server
 def replay(
+    at: Server,
     message: Annotated[
         str | None, typer.Argument(metavar="MESSAGE", help="The delivery, by its webhook-id.")
     ] = None,
@@ -196,16 +188,14 @@ def replay(
         list[str] | None,
         typer.Option(help="Of this status; may be given again. By default exhausted and disabled."),
     ] = None,
-    org: OrgOption = DEFAULT_ORG,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """Send one delivery again, or with --since all of a span of time."""
     if (message is None) == (since is None):
         raise Misconfigured("name one MESSAGE, or a span of time with --since")
     if since is None and (until, endpoint, status) != (None, None, None):
         raise Misconfigured("--until, --endpoint and --status go with --since")
-    with server(data, org) as client:
+    with at.client() as client:
         if since is None:
             assert message is not None
             sent = client.webhooks.replay(message)
@@ -216,15 +206,14 @@ def replay(
 
 
 @app.command()
-@reporting_errors
+@on_server
 def test(
+    at: Server,
     endpoint_id: IdArgument,
-    org: OrgOption = DEFAULT_ORG,
     as_json: JsonOption = False,
-    data: DataOption = None,
 ) -> None:
     """Send an endpoint a webhook.test, and show what came of it. Exit 1 if it was not taken."""
-    with server(data, org) as client:
+    with at.client() as client:
         sent = _once_tried(client, client.webhooks.test(endpoint_id))
     typer.echo(encode(sent) if as_json else outcome(sent))
     if sent.status != "delivered":

@@ -14,8 +14,10 @@ from coatcheck.cli.errors import Misconfigured, reporting_errors
 from coatcheck.cli.process import (
     end_with_supervisor,
     keeping_up,
+    pushing_metrics,
     require_schema,
     run_until_told,
+    tracing_as,
 )
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.service import Service, load_services
@@ -59,7 +61,8 @@ def worker(
         _log.info("no service was named: running what comes with Coatcheck")
     if supervised:
         end_with_supervisor(settings.drain_seconds)
-    run_until_told(lambda stop: _work(settings, loaded, stop))
+    with tracing_as("worker"):
+        run_until_told(lambda stop: _work(settings, loaded, stop))
 
 
 def _load(targets: list[str]) -> list[Service]:
@@ -106,7 +109,11 @@ async def _work(settings: Settings, services: list[Service], stop: asyncio.Event
 
         stopper = asyncio.create_task(stop_when_told())
         try:
-            async with keeping_up(settings), asyncio.TaskGroup() as working:
+            async with (
+                pushing_metrics(settings),
+                keeping_up(settings),
+                asyncio.TaskGroup() as working,
+            ):
                 working.create_task(first.run())
                 # Who sees any worker of this process registered can already call its services.
                 await _ready_or_stopped(first, stop)

@@ -5,17 +5,24 @@ What waits is written once, in ``_async``; ``_sync`` is made from it by a script
 both.
 """
 
+from coatcheck.client._async.api_keys import AsyncApiKeys
 from coatcheck.client._async.batch import AsyncBatch
 from coatcheck.client._async.batches import AsyncBatches
 from coatcheck.client._async.client import AsyncClient
+from coatcheck.client._async.graphs import AsyncGraphs
 from coatcheck.client._async.job import AsyncJob
+from coatcheck.client._async.jobs import AsyncJobs
 from coatcheck.client._async.webhooks import AsyncWebhooks
+from coatcheck.client._sync.api_keys import ApiKeys
 from coatcheck.client._sync.batch import Batch
 from coatcheck.client._sync.batches import Batches
 from coatcheck.client._sync.client import Client
+from coatcheck.client._sync.graphs import Graphs
 from coatcheck.client._sync.job import Job
+from coatcheck.client._sync.jobs import Jobs
 from coatcheck.client._sync.webhooks import Webhooks
 from coatcheck.client.answers import BatchStatus, Page, UsageDay
+from coatcheck.client.api_key_body import ApiKey, Caller, KeyRate
 from coatcheck.client.artifact_body import JobArtifact
 from coatcheck.client.batch_body import (
     BatchArtifact,
@@ -26,6 +33,17 @@ from coatcheck.client.batch_body import (
     BatchRun,
     BatchTask,
     DeadLetter,
+)
+from coatcheck.client.console_body import (
+    BulkOutcome,
+    BulkOutcomes,
+    JobBlocker,
+    JobDetails,
+    JobDetailsPage,
+    JobEta,
+    JobExplanation,
+    JobLogEntry,
+    TimelineEntry,
 )
 from coatcheck.client.errors import (
     ApiError,
@@ -48,7 +66,16 @@ from coatcheck.client.errors import (
     WaitTimeout,
 )
 from coatcheck.client.events import Event
+from coatcheck.client.graph_body import GraphJob
 from coatcheck.client.job_body import JobError, JobUrls, Progress
+from coatcheck.client.overview_body import (
+    FailureCount,
+    FlowBacklog,
+    LaneBacklog,
+    Overview,
+    OverviewPoint,
+    WorkerStatus,
+)
 from coatcheck.client.webhook_body import (
     WebhookDelivery,
     WebhookEndpoint,
@@ -59,10 +86,15 @@ from coatcheck.client.webhook_signatures import WebhookEvent, verify_webhook
 
 __all__ = [
     "ApiError",
+    "ApiKey",
+    "ApiKeys",
+    "AsyncApiKeys",
     "AsyncBatch",
     "AsyncBatches",
     "AsyncClient",
+    "AsyncGraphs",
     "AsyncJob",
+    "AsyncJobs",
     "AsyncWebhooks",
     "AuthenticationError",
     "Batch",
@@ -76,6 +108,9 @@ __all__ = [
     "BatchStatus",
     "BatchTask",
     "Batches",
+    "BulkOutcome",
+    "BulkOutcomes",
+    "Caller",
     "Client",
     "ClientError",
     "ConflictError",
@@ -84,20 +119,36 @@ __all__ = [
     "ErrorDetail",
     "Event",
     "ExportFailed",
+    "FailureCount",
+    "FlowBacklog",
+    "GraphJob",
+    "Graphs",
     "InvalidRequestError",
     "InvalidWebhook",
     "Job",
     "JobArtifact",
+    "JobBlocker",
+    "JobDetails",
+    "JobDetailsPage",
     "JobError",
+    "JobEta",
+    "JobExplanation",
     "JobFailed",
+    "JobLogEntry",
     "JobUrls",
+    "Jobs",
+    "KeyRate",
+    "LaneBacklog",
     "NotFoundError",
+    "Overview",
+    "OverviewPoint",
     "Page",
     "PaymentRequiredError",
     "PermissionDeniedError",
     "Progress",
     "RateLimitedError",
     "ServerError",
+    "TimelineEntry",
     "UnexpectedAnswer",
     "UsageDay",
     "WaitTimeout",
@@ -107,5 +158,6 @@ __all__ = [
     "WebhookMessage",
     "WebhookSecret",
     "Webhooks",
+    "WorkerStatus",
     "verify_webhook",
 ]

@@ -46,11 +46,44 @@ class Addresses:
         return f"{self._service(service, None)}/jobs/{_segment('job', job_id)}"
 
     def jobs(self, service: str, workspace: str) -> str:
+        return f"{self.hosted_service(service, workspace)}/jobs"
+
+    def hosted_service(self, service: str, workspace: str) -> str:
         workspace, service = _segment("workspace", workspace), _segment("service", service)
-        return f"{self._org_url}/workspaces/{workspace}/hosted-services/{service}/jobs"
+        return f"{self._org_url}/workspaces/{workspace}/hosted-services/{service}"
+
+    def org_jobs(self) -> str:
+        """Every job of the organisation, whichever surface it is of."""
+        return f"{self._org_url}/jobs"
+
+    def org_job(self, job_id: str) -> str:
+        return f"{self.org_jobs()}/{_segment('job', job_id)}"
+
+    def overview(self) -> str:
+        return f"{self._org_url}/overview"
+
+    def operator(self, what: str) -> str:
+        """What is shown of all organisations, to operators."""
+        return f"{self.base_url}/api/v1/operator/{what}"
+
+    def graphs(self, operation: str) -> str:
+        return f"{self.base_url}/v1/graphs/{_segment('operation', operation)}"
+
+    def graph_job(self, job_id: str) -> str:
+        return f"{self.base_url}/v1/graphs/jobs/{_segment('job', job_id)}"
 
     def usage(self) -> str:
         return f"{self._org_url}/usage"
+
+    def me(self) -> str:
+        """Whose credential it is."""
+        return f"{self.base_url}/api/v1/me"
+
+    def api_keys(self) -> str:
+        return f"{self._org_url}/api-keys"
+
+    def api_key(self, key_id: str) -> str:
+        return f"{self.api_keys()}/{_segment('key', key_id)}"
 
     def webhooks(self, kind: str | None = None, name: str | None = None) -> str:
         """What an organisation has of webhooks; of a kind, or the one of that name."""

@@ -34,6 +34,8 @@ from coatcheck.domain.errors import CoatcheckError
 
 if TYPE_CHECKING:
     from coatcheck.client.batch_body import BatchBody, BatchExport
+    from coatcheck.client.console_body import JobDetails
+    from coatcheck.client.graph_body import GraphJob
     from coatcheck.client.job_body import JobBody
 
 
@@ -139,7 +141,7 @@ class JobFailed(ClientError):
     ``cancelled``. ``job`` is the job.
     """
 
-    def __init__(self, job: JobBody) -> None:
+    def __init__(self, job: JobBody | JobDetails | GraphJob) -> None:
         super().__init__(job)
         self.job = job
         self.code = job.error.code if job.error else "job_failed"
@@ -197,7 +199,7 @@ class WaitTimeout(ClientError):
 
     code = "wait_timeout"
 
-    def __init__(self, job: JobBody | BatchBody, seconds: float) -> None:
+    def __init__(self, job: JobBody | JobDetails | BatchBody | GraphJob, seconds: float) -> None:
         super().__init__(job, seconds)
         self.job = job
         self.seconds = seconds

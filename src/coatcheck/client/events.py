@@ -65,7 +65,11 @@ class Reader:
         """Whether this is where the job stood before: a new connection begins by saying so."""
         match name:
             case "state":
-                now = (data.get("status"), data.get("attempt_count"))
+                # A surface's words, or the engine's own.
+                now = (
+                    data.get("status", data.get("state")),
+                    data.get("attempt_count", data.get("attempts")),
+                )
             case "progress":
                 now = (data.get("fraction"), data.get("note"))
             case _:

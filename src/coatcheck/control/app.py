@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from coatcheck.control.asgi import ASGIApp
 from coatcheck.control.dispatch import Dispatcher
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
@@ -12,30 +13,39 @@ from coatcheck.control.routes import (
     blobs,
     docs,
     health,
+    me,
     metrics,
     openapi,
+    overview,
     remote_callbacks,
     stripe,
     usage,
     webhooks,
 )
-from coatcheck.telemetry.metrics import QueueDepth
 from coatcheck.version import __version__
 
 Surface = Callable[[Parts], Sequence[Operation]]
 """Makes a surface's routes on the control plane's parts."""
 
+Pages = Callable[[Parts, ASGIApp], Sequence[Operation]]
+"""Makes pages for people, which ask the application that it is given: the public API."""
 
-def create_app(parts: Parts, surfaces: Sequence[Surface] = ()) -> Dispatcher:
-    """The application that ``coatcheck serve`` runs."""
 
-    async def queue_depth() -> QueueDepth:
-        return (await parts.engine.health()).depth
+def create_app(
+    parts: Parts, surfaces: Sequence[Surface] = (), pages: Pages | None = None
+) -> Dispatcher:
+    """The application that ``coatcheck serve`` runs.
+
+    ``pages`` stand before the API, call it, and are no part of it: the OpenAPI document has none of
+    them, and they cannot be reached through the application that they are given.
+    """
 
     operations = [
         *health.operations(parts.readiness.checks()),
-        *metrics.operations(queue_depth),
+        *metrics.operations(parts.engine.overviews.queue, parts.process_metrics),
+        *me.operations(parts.gate),
         *usage.operations(parts.engine),
+        *overview.operations(parts.engine),
         *api_keys.operations(parts.settings, parts.tenants),
         *stripe.operations(parts.settings, parts.tenants),
         *webhooks.operations(parts.engine.webhooks, parts.receivers, parts.tenants),
@@ -46,4 +56,7 @@ def create_app(parts: Parts, surfaces: Sequence[Surface] = ()) -> Dispatcher:
         operations += surface(parts)
     operations += docs.operations()
     operations.append(openapi.operation(operations, version=__version__))
-    return Dispatcher(operations, parts.gate.admit)
+    api = Dispatcher(operations, parts.gate.admit, parts.gate.holds)
+    if pages is None:
+        return api
+    return Dispatcher([*operations, *pages(parts, api)], parts.gate.admit, parts.gate.holds)

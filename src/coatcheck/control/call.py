@@ -98,6 +98,11 @@ class Call:
         self._principal = principal
 
     @property
+    def caller(self) -> Principal | None:
+        """Who calls, where a credential is not needed; None if none was looked at."""
+        return self._principal
+
+    @property
     def query(self) -> Mapping[str, str]:
         """The query's fields. One that comes twice is refused: which one was meant?"""
         if self._query is None:

@@ -8,11 +8,20 @@ ceiling of the hot routes (docs/adr/0013).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Sequence,
+)
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -26,11 +35,12 @@ from coatcheck.control.router import Match, Router
 from coatcheck.control.whole_answers import write_whole
 from coatcheck.domain import ids
 from coatcheck.domain.errors import ClientGone, CoatcheckError
-from coatcheck.telemetry import context, metrics
+from coatcheck.telemetry import context, metrics, traceparents, tracing
 
 _log = logging.getLogger(__name__)
 
 REQUEST_ID_HEADER: Final = b"x-request-id"
+_TRACEPARENT_HEADER: Final = traceparents.HEADER.encode()
 
 # Printable, no spaces: what can neither break a log line nor a header.
 _FIT: Final = re.compile(rb"[!-~]{1,128}")
@@ -42,15 +52,25 @@ _COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DEL
 
 Admit = Callable[[Call, Operation], Awaitable[RawHeaders]]
 """Lets a call in, or raises. Gives the headers that its answer shall carry."""
+Holds = Callable[[Call], Awaitable[bool]]
+"""Whether what a call was let in with still counts."""
+_EVENT_STREAM: Final = (b"content-type", b"text/event-stream")
+
+
+async def _always(_: Call) -> bool:
+    return True
 
 
 class Dispatcher:
     """An ASGI application of operations."""
 
-    def __init__(self, operations: Sequence[Operation], admit: Admit) -> None:
+    def __init__(
+        self, operations: Sequence[Operation], admit: Admit, holds: Holds = _always
+    ) -> None:
         self.operations = tuple(operations)
         self._router = Router(operations)
         self._admit = admit
+        self._holds = holds
         self._ids = _request_ids()
         self._to_be_shown = False
 
@@ -64,7 +84,7 @@ class Dispatcher:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        request_id = self._request_id(scope)
+        request_id, traceparent = self._named(scope)
         call = Call(scope, receive, request_id)
         token = context.request_id.set(request_id)
         method = call.method
@@ -74,7 +94,10 @@ class Dispatcher:
             found = self._router.find(method, call.raw_path)
             if isinstance(found, Match):
                 route = found.operation.path
-                reply = await self._run(call, found)
+                if traceparent is None and not tracing.is_on():
+                    reply = await self._run(call, found)
+                else:
+                    reply = await self._run_traced(call, found, traceparent)
             else:
                 reply = _not_served(call, found)
             status = reply.status
@@ -87,7 +110,7 @@ class Dispatcher:
             raise
         finally:
             counted = method if method in _COUNTED_METHODS else "other"
-            metrics.record_request(counted, route, status)
+            metrics.record_request(counted, route, status, time.perf_counter() - began)
             if not self._to_be_shown:
                 self._to_be_shown = True
                 asyncio.get_running_loop().call_later(_SHOWN_SECONDS, self._show_requests)
@@ -115,12 +138,39 @@ class Dispatcher:
             _log.exception("unexpected error in %s %s", call.method, operation.path)
             return internal_error(call)
 
+    async def _run_traced(
+        self, call: Call, match: Match, traceparent: str | None
+    ) -> Reply | StreamReply:
+        """Run it as a part of the trace that it came with."""
+        operation = match.operation
+        if operation.access is Access.OPEN or not tracing.is_on():
+            with contextlib.nullcontext() if traceparent is None else tracing.passing(traceparent):
+                return await self._run(call, match)
+        with tracing.span(
+            f"{call.method} {operation.path}",
+            "server",
+            # A page of ours that asks the API does so as a part of its own trace.
+            traceparent or tracing.current(),
+            {
+                "http.request.method": call.method,
+                "http.route": operation.path,
+                "coatcheck.request_id": call.request_id,
+            },
+        ) as part:
+            reply = await self._run(call, match)
+            part.note({"http.response.status_code": int(reply.status)})
+            if reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                part.failed(str(int(reply.status)))
+            return reply
+
     async def _send(self, reply: Reply | StreamReply, call: Call, send: Send) -> None:
         extra = [(REQUEST_ID_HEADER, call.request_id.encode("latin-1")), *call.reply_headers]
         if isinstance(reply, Reply) and reply.is_our_own:
             cycle = call.scope.get(ARRIVING)
             if cycle is not None and write_whole(cycle, reply, extra):
                 return
+        if isinstance(reply, StreamReply) and _EVENT_STREAM in reply.headers:
+            reply.pieces = _while_it_holds(reply.pieces, call, self._holds)
         sending = reply.send(send, extra, head=call.method == "HEAD")
         if isinstance(reply, StreamReply):
             await _unless_gone(call, sending)
@@ -139,11 +189,30 @@ class Dispatcher:
         self._to_be_shown = False
         metrics.show_requests()
 
-    def _request_id(self, scope: Scope) -> str:
+    def _named(self, scope: Scope) -> tuple[str, str | None]:
+        """What the caller calls the request, or what we do, and the trace that it is a part of."""
+        request_id = traceparent = None
         for name, value in scope["headers"]:
-            if name == REQUEST_ID_HEADER and _FIT.fullmatch(value):
-                return str(value, "latin-1")
-        return next(self._ids)
+            if name == REQUEST_ID_HEADER:
+                if request_id is None and _FIT.fullmatch(value):
+                    request_id = str(value, "latin-1")
+            elif name == _TRACEPARENT_HEADER:
+                traceparent = str(value, "latin-1")
+        return next(self._ids) if request_id is None else request_id, traceparent
+
+
+async def _while_it_holds(
+    pieces: AsyncIterator[bytes], call: Call, holds: Holds
+) -> AsyncIterator[bytes]:
+    """A stream that may go on for days says nothing more once its caller's key is revoked."""
+    try:
+        async for piece in pieces:
+            if not await holds(call):
+                return
+            yield piece
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
 
 
 async def _unless_gone(call: Call, sending: Coroutine[Any, Any, None]) -> None:

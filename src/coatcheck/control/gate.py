@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from coatcheck.control.auth import Authenticator
 from coatcheck.control.backlog import Backlog
@@ -11,7 +12,9 @@ from coatcheck.control.call import Call
 from coatcheck.control.operations import Access, Operation
 from coatcheck.control.rates import RateLimiter
 from coatcheck.control.reply import RawHeaders
+from coatcheck.domain import api_keys
 from coatcheck.domain.errors import (
+    DatabaseUnavailable,
     MissingScope,
     NotFound,
     QueueFull,
@@ -19,6 +22,7 @@ from coatcheck.domain.errors import (
     Unauthenticated,
 )
 from coatcheck.domain.identity import Principal, Scope
+from coatcheck.domain.tenants import is_org_id
 
 
 class Gate:
@@ -30,11 +34,15 @@ class Gate:
         limiter: RateLimiter,
         subscriptions: Subscriptions,
         backlog: Backlog,
+        *,
+        operator_org: str = "",
     ) -> None:
+        """The admins of ``operator_org`` operate the deployment; if it is empty nobody does."""
         self._authenticator = authenticator
         self._limiter = limiter
         self._subscriptions = subscriptions
         self._backlog = backlog
+        self._operator_org = operator_org
 
     async def admit(self, call: Call, operation: Operation) -> RawHeaders:
         """Let in a call to an operation that names its scope; for the dispatcher."""
@@ -44,11 +52,33 @@ class Gate:
         principal = await self.caller(call)
         if principal is None:
             raise Unauthenticated
-        call.principal = principal
         check_scope(principal, operation.access)
-        if principal.org != call.params.get("org", principal.org):
-            raise NotFound
+        call.principal = self._acting(principal, call, operation)
         return await self.count(principal)
+
+    def _acting(self, principal: Principal, call: Call, operation: Operation) -> Principal:
+        """The caller as one of the organisation that the path names. Raises NotFound; and
+        MissingScope where only operators may come in."""
+        org = call.params.get("org", principal.org)
+        if operation.operable or operation.operators_only:
+            if self.operates(principal):
+                if not is_org_id(org):
+                    raise NotFound
+                own = org == principal.org
+                most = principal.org_backlog_max if own else None
+                return replace(principal, org=org, org_backlog_max=most, is_operator=True)
+            if operation.operators_only:
+                raise MissingScope(
+                    "Only the deployment's operators may call this: the admins of the organisation "
+                    "that COATCHECK_OPERATOR_ORG names."
+                )
+        if principal.org != org:
+            raise NotFound
+        return principal
+
+    def operates(self, principal: Principal) -> bool:
+        """Whether the caller operates the deployment."""
+        return principal.org == self._operator_org and Scope.ADMIN in principal.scopes
 
     async def caller(self, call: Call) -> Principal | None:
         """Who calls; None if no credential was given. Raises Unauthenticated for a bad one."""
@@ -57,6 +87,22 @@ class Gate:
             return None
         known = self._authenticator.known(credential)
         return known if known is not None else await self._authenticator.check(credential)
+
+    async def holds(self, call: Call) -> bool:
+        """Whether the API key that a call was let in with still counts, for answers without end.
+
+        A token holds for whatever it has begun: it cannot be revoked, and ends soon by itself.
+        """
+        credential = _credential(call)
+        if credential is None or not credential.startswith(api_keys.PREFIX):
+            return True
+        try:
+            await self.caller(call)
+        except Unauthenticated:
+            return False
+        except DatabaseUnavailable:
+            return True  # there is nothing to tell then, and the stream says so itself
+        return True
 
     async def anonymous(self, org: str) -> Principal:
         """A caller without a credential, for what is open to anyone."""

@@ -10,6 +10,8 @@ from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
 
 _NAMES: Final = (b"idempotency-key", b"x-idempotency-key")
 _STRANGERS: Final = "\x1f"
+_MADE: Final = "\x1e"
+"""How keys begin that we have made of what a caller said: they tell a reader nothing."""
 
 
 def read_idempotency_key(call: Call) -> str | None:
@@ -39,8 +41,10 @@ def of_strangers(key: str) -> str:
 
 
 def shown_key(stored: str | None) -> str | None:
-    """The key as its caller spelt it."""
-    return None if stored is None else stored.removeprefix(_STRANGERS)
+    """The key as its caller spelt it; None if nobody did so."""
+    if stored is None or stored.startswith(_MADE):
+        return None
+    return stored.removeprefix(_STRANGERS)
 
 
 def _bare(raw: bytes) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
@@ -15,12 +16,14 @@ from uuid import UUID
 from coatcheck.control.call import Call
 from coatcheck.control.draining import Draining
 from coatcheck.control.event_stream import EventStream
+from coatcheck.control.explanations import shown
 from coatcheck.control.operations import Answer, Parameter
 from coatcheck.control.pace import Pace, kind_of
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply, json_reply
 from coatcheck.domain.errors import IdempotencyMismatch, InvalidParameter
-from coatcheck.domain.identity import ANYONE, Principal
+from coatcheck.domain.explanation import Explanation, Holder
+from coatcheck.domain.identity import ANYONE, Principal, Scope
 from coatcheck.domain.job import JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
@@ -62,6 +65,8 @@ class Look(NamedTuple):
     headers: RawHeaders
     is_known: bool
     waited: bool
+    foreseen: float | None = None
+    """In how many seconds it may end, if it was worth while to find out."""
 
     @property
     def status(self) -> HTTPStatus:
@@ -137,7 +142,7 @@ class JobAnswers:
         if view.terminal:
             return look.headers
         kind = kind_of(view.org, view.endpoint, view.flow)
-        seconds = self._pace.retry_after(kind, view.lane, view)
+        seconds = self._pace.retry_after(kind, view.lane, view, look.foreseen)
         return [*look.headers, (b"retry-after", b"%d" % seconds)]
 
     async def look(self, call: Call, view: JobView) -> Look:
@@ -154,7 +159,38 @@ class JobAnswers:
             [(b"etag", etag(view)), *preferences.headers],
             is_known=known is not None and _matches(known, view),
             waited=preferences.wait is not None,
+            foreseen=None if view.terminal else await self._pace.foresee(view),
         )
+
+    async def explained(self, call: Call, view: JobView) -> Reply:
+        """Why the job waits or what it does; the same document on every surface."""
+        explanation = await self._engine.explainer.explain(view)
+        return self.explanation(call, view.org, explanation, unknown=self.paced(view))
+
+    def paced(self, view: JobView) -> int:
+        """When to ask again about a job, by what others like it took."""
+        kind = kind_of(view.org, view.endpoint, view.flow)
+        return self._pace.retry_after(kind, view.lane, view)
+
+    def explanation(self, call: Call, org: str, explanation: Explanation, *, unknown: int) -> Reply:
+        """An explanation as the caller may see it; ``unknown`` is when to ask again if it does not
+        say."""
+        if not explanation.retry_after and not explanation.terminal:
+            explanation = replace(explanation, retry_after=unknown)
+        caller = call.caller
+
+        def is_seen(holder: Holder) -> bool:
+            if caller is None or caller.org != org:
+                # What is anyone's is opened by its id, which strangers learn from nobody but us.
+                return False
+            return Scope.ADMIN in caller.scopes or caller.may_see(holder.owner)
+
+        for_operator = caller is not None and caller.is_operator
+        body = shown(explanation, is_seen, for_operator=for_operator)
+        headers = [(b"cache-control", b"no-store")]
+        if not explanation.terminal:
+            headers.append((b"retry-after", b"%d" % explanation.retry_after))
+        return json_reply(body, headers=headers)
 
     async def cancel(
         self, view: JobView, voice: JobShow, *, elsewhere: CancelElsewhere | None = None

@@ -96,6 +96,10 @@ class Operation:
     """Whether the query may have fields besides those of ``parameters``: somebody else's."""
     problem_style: ProblemStyle = "plain"
     """What its problems hold besides what all of them do, whoever raises them."""
+    operable: bool = False
+    """Whether the operators of the deployment may name any organisation in its path."""
+    operators_only: bool = False
+    """Whether nobody else may call it: others lack the scope, whatever theirs are."""
     parameter_names: Sequence[str] = field(init=False)
     """Of the path, in its order."""
     query_names: Sequence[str] = field(init=False)

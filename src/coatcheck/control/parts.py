@@ -21,12 +21,14 @@ from coatcheck.domain.remote_work import Destination
 from coatcheck.egress import Guard, receiver_guard
 from coatcheck.engine import Engine
 from coatcheck.engine.catalogue import Catalogue
+from coatcheck.engine.process_metrics import ProcessMetrics
 from coatcheck.engine.remote_calls import RemoteCalls
 from coatcheck.engine.remote_keeping import Keeper
 from coatcheck.settings import Settings
 from coatcheck.store.channels import KEYS, SERVICES
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.listen import Listener
+from coatcheck.telemetry import metrics
 
 _PING_SECONDS: Final = 0.4
 """If nothing was heard of the database for twice this, no cache is trusted: a revoked key is
@@ -51,6 +53,8 @@ class Parts:
     draining: Draining
     remote_calls: RemoteCalls
     """Jobs that are done elsewhere."""
+    process_metrics: ProcessMetrics
+    """What all processes say about themselves."""
 
 
 @asynccontextmanager
@@ -116,12 +120,21 @@ async def open_parts(
         remote_calls = await closing.enter_async_context(
             RemoteCalls(settings, keepers, blobs=lambda: engine.blobs, operators=operators)
         )
+        process_metrics = await closing.enter_async_context(
+            ProcessMetrics(settings.database_url, "serve", lambda: metrics.snapshot("serve"))
+        )
         yield Parts(
             settings=settings,
             engine=engine,
             catalogue=catalogue,
-            gate=Gate(authenticator, limiter, subscriptions, Backlog(waiting)),
-            answers=JobAnswers(engine, Pace(), draining),
+            gate=Gate(
+                authenticator,
+                limiter,
+                subscriptions,
+                Backlog(waiting),
+                operator_org=settings.operator_org,
+            ),
+            answers=JobAnswers(engine, Pace(engine.explainer.forecasts.eta_in_queue), draining),
             guard=Guard(settings.egress_allow),
             receivers=receiver_guard(settings),
             readiness=readiness,
@@ -129,4 +142,5 @@ async def open_parts(
             tenants=tenants,
             draining=draining,
             remote_calls=remote_calls,
+            process_metrics=process_metrics,
         )

@@ -30,6 +30,7 @@ from coatcheck.domain.errors import (
     EndpointNotFound,
     GenerationNotFound,
     IdempotencyMismatch,
+    InputNotKept,
     InvalidInput,
     InvalidParameter,
     JobAlreadyEnded,
@@ -38,6 +39,7 @@ from coatcheck.domain.errors import (
     LlmNotConfigured,
     MissingScope,
     NotFound,
+    NotRetryable,
     OutcomeUnknown,
     QueueFull,
     RateLimited,
@@ -88,6 +90,8 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     JobNotFound: HTTPStatus.NOT_FOUND,
     JobAlreadyEnded: HTTPStatus.CONFLICT,
     JobNotEnded: HTTPStatus.CONFLICT,
+    InputNotKept: HTTPStatus.CONFLICT,
+    NotRetryable: HTTPStatus.CONFLICT,
     BatchConflict: HTTPStatus.CONFLICT,
     WebhookConflict: HTTPStatus.CONFLICT,
     ServiceNameTaken: HTTPStatus.CONFLICT,
@@ -233,6 +237,12 @@ def problem_of(call: Call, error: CoatcheckError) -> Reply:
         details=_details(error),
         headers=_headers(error, status),
     )
+
+
+def said_of(error: CoatcheckError) -> str:
+    """What a caller is told of an error: nothing of the inside."""
+    kind = next((kind for kind in type(error).__mro__ if kind in _STATUSES), None)
+    return str(error) if kind is None else _DETAILS.get(kind, str(error))
 
 
 def method_not_allowed(call: Call, methods: Collection[str]) -> Reply:

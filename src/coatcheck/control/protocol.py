@@ -334,7 +334,7 @@ class BoundedProtocol(HttpToolsProtocol):
             (b"content-length", b"%d" % len(reply.body)),
             (b"connection", b"close"),
         ]
-        metrics.record_request("other", "none", status)
+        metrics.record_request("other", "none", status, 0.0)
         lines = [b"%s: %s\r\n" % field for field in fields]
         return b"".join([STATUS_LINE[status], *lines, b"\r\n", reply.body])
 

@@ -3,7 +3,7 @@
 A path template is made of fixed segments, ``{name}`` for one segment, ``v{version}`` for a version
 number, and as its last segment ``{name:path}`` for all that is left, slashes included. They are
 tried in this order: fixed, version, parameter, rest. A path that is found, but not with that
-method, is not taken for the rest of another.
+method, is not taken for a parameter or the rest of another.
 
 The path is split as it came, still percent-encoded, so that an encoded slash parts nothing. Single
 segments are decoded then; the rest of a path is left to whoever asked for it.
@@ -100,7 +100,7 @@ def _find(
         found = _find(node.version, segments, at + 1, [*values, segment[1:]], method, allowed)
         if found is not None:
             return found
-    if node.parameter is not None and segment:
+    if node.parameter is not None and segment and not allowed:
         value = unquote(segment) if "%" in segment else segment
         found = _find(node.parameter, segments, at + 1, [*values, value], method, allowed)
         if found is not None:

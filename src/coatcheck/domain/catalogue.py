@@ -102,6 +102,7 @@ class EndpointSpec:
     auth: Auth = "platform"
     keep_completed_seconds: float | None = None
     keep_failed_seconds: float | None = None
+    keep_input: bool = True
     parameters: Mapping[str, ParameterKind] = field(default_factory=dict)
     target: HttpTarget | None = None
     remote: RemoteTarget | None = None
@@ -221,6 +222,7 @@ def _shown(spec: EndpointSpec) -> EndpointDefinition:
         sync_timeout=spec.sync_timeout_seconds,
         keep_completed=spec.keep_completed_seconds,
         keep_failed=spec.keep_failed_seconds,
+        keep_input=spec.keep_input,
     )
 
 

@@ -30,6 +30,9 @@ CoatcheckError
 │   ├── GenerationNotFound    no such generation of the caller's
 │   └── JobNotFound           no such job in this organisation
 ├── JobAlreadyEnded           a terminal job cannot be cancelled
+├── JobNotEnded               what is done with jobs that have ended was asked of one that goes on
+├── InputNotKept              what a job was handed in with is gone
+├── NotRetryable              a job of a kind that is not retried; says what to do instead
 ├── WebhookConflict           what is there of webhooks does not allow that
 ├── ServiceNameTaken          another service of that name is there already
 ├── SignedUrlExpired          a URL that was signed for a time, and the time is up
@@ -267,9 +270,21 @@ class JobAlreadyEnded(CoatcheckError):
 
 
 class JobNotEnded(CoatcheckError):
-    """Of a job that goes on no artifact can be deleted: it may yet replace it."""
+    """Of a job that goes on no artifact is deleted, as it may yet replace it; nor is it retried."""
 
     code = "job_not_ended"
+
+
+class InputNotKept(CoatcheckError):
+    """What a job was handed in with is gone."""
+
+    code = "input_not_kept"
+
+
+class NotRetryable(CoatcheckError):
+    """A job of a kind that is not retried. Its text says what to do instead."""
+
+    code = "not_retryable"
 
 
 class BatchConflict(CoatcheckError):

@@ -51,6 +51,9 @@ class Principal:
     key_rate: RateLimit | None = None
     org_rate: RateLimit | None = None
     org_backlog_max: int | None = None
+    is_operator: bool = False
+    """Whether they operate the deployment, and asked for what operators may look after: ``org`` is
+    then the organisation that they look after just now."""
 
     def may_see(self, owner: str) -> bool:
         """Whether a job of this owner is theirs to read and cancel."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import datetime
 from uuid import UUID
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -37,6 +38,12 @@ def new_id() -> UUID:
 def newest_possible() -> UUID:
     """An id that comes after every job's so far, however the clocks of machines differ."""
     return UUID(int=(time.time_ns() // 1_000_000 + _CLOCKS_DIFFER_BY) << _RANDOM_BITS)
+
+
+def at_moment(moment: datetime) -> UUID:
+    """The first of all ids that are made at a moment, by a clock that is right."""
+    milliseconds = max(0, int(moment.timestamp() * 1_000))
+    return UUID(int=milliseconds << _RANDOM_BITS)
 
 
 def _noise() -> bytes:

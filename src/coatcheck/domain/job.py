@@ -79,6 +79,10 @@ class ClaimedJob:
     timeout_seconds: float | None
     request_id: str | None
     lease: int
+    traceparent: str | None = None
+    """The trace that its submission belongs to, if that was traced."""
+    waited_seconds: float = 0.0
+    """How long it had been due when it was claimed."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Final
 
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
@@ -57,6 +58,11 @@ RUN_FLOWS_SCANNED_MAX: Final = 200
 RATE_BURST_SECONDS: Final = 0.05
 """How far the starts under a rate may be ahead of it: so a claim that comes late catches up, and
 within any ``s`` seconds there are at most ``1 + rate * (s + RATE_BURST_SECONDS)`` of them."""
+
+ROLL_UPS_KEPT_SECONDS: Final = MappingProxyType(
+    {60: 4 * 3_600, 900: 3 * 86_400, 3_600: 31 * 86_400}
+)
+"""How long statistics are kept, by the step that they are counted in, in seconds."""
 
 API_KEY_NAME_CHARACTERS_MAX: Final = 100
 KEY_LIFE_SECONDS_MAX: Final = 10 * 365 * 86_400

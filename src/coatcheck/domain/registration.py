@@ -162,6 +162,7 @@ def _spec(service: str, version: int, given: EndpointDefinition, secrets: _Secre
         auth=given.auth,
         keep_completed_seconds=given.keep_completed,
         keep_failed_seconds=given.keep_failed,
+        keep_input=given.keep_input,
         target=target,
         remote=remote,
     )

@@ -160,6 +160,7 @@ class EndpointDefinition(Struct, frozen=True, forbid_unknown_fields=True):
     sync_timeout: _SyncSeconds = SYNC_TIMEOUT_SECONDS
     keep_completed: _Retention | None = None
     keep_failed: _Retention | None = None
+    keep_input: bool = True
 
     @property
     def timeout_seconds(self) -> float:

@@ -17,6 +17,7 @@ import httpcore2
 import httpx2
 
 from coatcheck.egress.addresses import Address
+from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.egress.resolver import NameNotFound
 from coatcheck.egress.streams import Connection
 from coatcheck.egress.urls import Scheme, Target, target_of
@@ -34,8 +35,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     def __init__(
         self, checker: Checker, *, limits: httpx2.Limits, verify: SSLContext | None = None
     ) -> None:
+        authorities = trusted_authorities() if verify is None else verify
         self._pools: dict[str, _PoolTransport] = {
-            "https": _PoolTransport(_CheckedConnector(checker, "https"), limits, verify),
+            "https": _PoolTransport(_CheckedConnector(checker, "https"), limits, authorities),
             "http": _PoolTransport(_CheckedConnector(checker, "http"), limits, None),
         }
 
@@ -76,7 +78,7 @@ class _PoolTransport(httpx2.AsyncHTTPTransport):
         self, connector: _CheckedConnector, limits: httpx2.Limits, verify: SSLContext | None
     ) -> None:
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=httpcore2.default_ssl_context() if verify is None else verify,
+            ssl_context=verify,
             max_connections=limits.max_connections,
             max_keepalive_connections=limits.max_keepalive_connections,
             keepalive_expiry=limits.keepalive_expiry,

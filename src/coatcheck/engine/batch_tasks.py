@@ -22,10 +22,13 @@ from coatcheck.domain.errors import InvalidParameter, InvalidSubmission, JobNotF
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.store import batch_tasks as task_store
-from coatcheck.store.batch_tasks import QueuePlace
+from coatcheck.store.batch_tasks import Failures, QueuePlace
 from coatcheck.store.faults import retried
 from coatcheck.store.line import Line
 
+FAILURES_COUNTED_MAX: Final = 20_000
+"""Of a run with more failed tasks than these, the first are counted by their codes."""
+_CODES_MAX: Final = 50
 _PAGE_ROWS_MAX: Final = 200
 _ID_CHARACTERS: Final = 32
 _HEXADECIMAL: Final = frozenset("0123456789abcdefABCDEF")
@@ -105,6 +108,18 @@ class BatchTasks:
             )
         )
         return _cut(found, limit)
+
+    async def failures(self, view: BatchView, run: RunView) -> Failures:
+        """The codes that tasks of a run failed with, the commonest first."""
+        return await retried(
+            lambda: task_store.failures(
+                self._line,
+                view.org,
+                run.uuid,
+                tasks_max=FAILURES_COUNTED_MAX,
+                codes_max=_CODES_MAX,
+            )
+        )
 
     async def get(self, view: BatchView, task_id: str) -> TaskView:
         """A task of any run of the batch, with its whole result, and its payload as ``input``.

@@ -20,6 +20,7 @@ from coatcheck.domain.batches import (
 )
 from coatcheck.domain.errors import InvalidParameter, JobNotFound
 from coatcheck.domain.ids import InvalidId, from_text, new_id
+from coatcheck.domain.lanes import Lane
 from coatcheck.engine.batch_exports import BatchExports
 from coatcheck.engine.batch_tasks import BatchTasks
 from coatcheck.engine.dead_letters import DeadLetters
@@ -29,6 +30,7 @@ from coatcheck.store.channels import CHANGED, READY
 from coatcheck.store.faults import retried
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
+from coatcheck.telemetry.tally import tally_of
 
 _PAGE_ROWS_MAX: Final = 200
 
@@ -44,6 +46,7 @@ class Batches:
         self._line = line
         self._read_line = read_line
         self._notifier = notifier
+        self._tally = tally_of(line.database_url)
         self.tasks = BatchTasks(read_line)
         self.exports = BatchExports(read_line, notifier)
         self.dead_letters = DeadLetters(line, notifier)
@@ -60,6 +63,7 @@ class Batches:
         )
         crash_point("submit.committed_not_answered")
         if inserted.created:
+            self._tally.submitted({(new.org, new.lane): len(tasks)})
             self._ready(new)
         return _created(inserted, new.fingerprint)
 
@@ -85,11 +89,12 @@ class Batches:
         tasks: Sequence[NewTask] | None,
         *,
         endpoint: str,
+        lane: str = Lane.STANDARD,
         request_id: str | None = None,
     ) -> Created:
         """Give an open batch more tasks: these, or what a worker takes in of the part.
 
-        Raises BatchNotOpen, JobNotFound, UploadMissing. ``endpoint`` is the batch's.
+        Raises BatchNotOpen, JobNotFound, UploadMissing. ``endpoint`` and ``lane`` are the batch's.
         """
         ingest = _ingest(org, part.uuid, request_id) if tasks is None else None
         inserted = await retried(
@@ -98,6 +103,8 @@ class Batches:
         if inserted is None:
             raise JobNotFound("there is no such batch")
         if inserted.created:
+            if tasks is not None:
+                self._tally.submitted({(org, lane): len(tasks)})
             self._notifier.say(READY, [INGEST_ENDPOINT if tasks is None else endpoint])
             self._changed(batch)
         return _created(inserted, part.fingerprint)

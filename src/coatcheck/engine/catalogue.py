@@ -83,14 +83,26 @@ class Catalogue:
             return None  # nothing is called so, and the cache is not for guesses
         return await self._reader.ask((org, service))
 
-    async def list(self, org: str, workspace: str | None = None) -> Sequence[ServiceSpec]:
+    async def list(
+        self,
+        org: str,
+        workspace: str | None = None,
+        *,
+        after: str = "",
+        limit: int | None = None,
+    ) -> Sequence[ServiceSpec]:
         """The services that the organisation can call, by name; of one workspace, if it is given.
 
-        Those of code are in the workspace ``default``. Asks the database.
+        Those of code are in the workspace ``default``. With a ``limit`` so many at most, of those
+        whose names come after ``after``. Asks the database.
         """
         if workspace is not None and "\0" in workspace:
             return []
-        return await retried(lambda: service_store.list_services(self._line, org, workspace))
+        return await retried(
+            lambda: service_store.list_services(
+                self._line, org, workspace, after=after, limit=limit
+            )
+        )
 
     # Registering
 

@@ -29,13 +29,17 @@ from coatcheck.domain.states import State
 from coatcheck.domain.usage import UsageRow
 from coatcheck.engine.artifacts import ArtifactDesk
 from coatcheck.engine.batches import Batches
+from coatcheck.engine.console import Console
 from coatcheck.engine.declarations import Declarations
+from coatcheck.engine.explain import Explainer
 from coatcheck.engine.llm import LlmDesk
 from coatcheck.engine.output import OutputReader
+from coatcheck.engine.overview import Overviews
 from coatcheck.engine.speech import SpeechDesk
 from coatcheck.engine.stalls import Stalls
 from coatcheck.engine.submission import Preparer, Submission, Ticket
 from coatcheck.engine.submitter import Submitter
+from coatcheck.engine.tally_keeper import TallyKeeper
 from coatcheck.engine.uploads import Uploads
 from coatcheck.engine.watcher import Watch, Watcher
 from coatcheck.engine.webhooks import Webhooks
@@ -53,6 +57,8 @@ from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.listen import Listener
 from coatcheck.store.migrate import check_schema
 from coatcheck.store.notify import Notifier
+from coatcheck.telemetry import metrics, tracing
+from coatcheck.telemetry.tally import tally_of
 
 _SUBMIT_FLIGHTS = 2
 """One statement waits for the disk while the next is parsed, and the last one's callers wake."""
@@ -106,6 +112,8 @@ class Engine:
         self._batch_read_line = Line(dsn, name="read batches", server_settings=PINNED_PLANS)
         self._notify_line = Line(dsn, name="notify")
         self._notifier = Notifier(self._notify_line)
+        self._tally = tally_of(dsn)
+        self._tally_keeper = TallyKeeper(self._batch_read_line)
         self.llm = LlmDesk(self._read_line)
         self.artifact_desk = ArtifactDesk(self._page_line, lambda: self.blobs)
         self.batches = Batches(self._batch_line, self._batch_read_line, self._notifier)
@@ -118,6 +126,7 @@ class Engine:
         self.webhooks = Webhooks(settings, self._page_line, self._list_line)
         self._submitter = Submitter(self._submit_lines, self._bulk_line, self._notifier)
         self.speech = SpeechDesk(dsn, self._preparer, self._submitter)
+        self.console = Console(dsn, self._submitter)
         self._reader: Coalescer[tuple[str, UUID], JobView | None] = Coalescer(
             self._read, rows_max=_READ_ROWS_MAX
         )
@@ -125,6 +134,8 @@ class Engine:
         self._declarations = Declarations(self._page_line, self._preparer.learn)
         self._stalls = Stalls(settings)
         self.output = OutputReader(dsn)
+        self.overviews = Overviews(dsn)
+        self.explainer = Explainer(settings, self.llm)
         self._listener = Listener(
             dsn,
             {CHANGED: self._watcher.heard, SERVICES: self._declarations.heard},
@@ -148,6 +159,7 @@ class Engine:
             await self._page_line.run(check_schema)
             await self._listener.start()
             await self._declarations.start()
+            self._tally_keeper.start()
             self._started = True
         except BaseException:
             await self.close()
@@ -156,6 +168,7 @@ class Engine:
     async def close(self) -> None:
         """Answer what was asked, then close every connection."""
         await self._submitter.drain()
+        await self._tally_keeper.stop()
         await self._reader.drain()
         await self.llm.drain()
         await self._notifier.drain()
@@ -163,7 +176,10 @@ class Engine:
         await self._declarations.close()
         await self._stalls.close()
         await self.output.close()
+        await self.overviews.close()
+        await self.explainer.close()
         await self.speech.close()
+        await self.console.close()
         for line in (
             *self._submit_lines,
             self._bulk_line,
@@ -202,7 +218,7 @@ class Engine:
         if not submissions:
             return []
         ids = new_ids(len(submissions))
-        if all(map(self._preparer.is_plain, submissions)):
+        if tracing.current() is None and all(map(self._preparer.is_plain, submissions)):
             return await self._submitter.copy(lambda: self._preparer.plain(submissions), ids)
         uuids = [UUID(bytes=job_id) for job_id in ids]
         return await self._submitter.submit_many([*map(self._preparer.prepare, submissions, uuids)])
@@ -238,7 +254,9 @@ class Engine:
         idempotency key from another is the input's hash.
         """
         life = float(self.settings.archive_ttl_seconds)
-        submission = Submission(endpoint, payload, **{"fingerprint_of": stored.sha256, **options})
+        # What is deleted with the job's end is of no use to a retry: what names it goes as well.
+        given = {"fingerprint_of": stored.sha256, **options, "keep_input": False}
+        submission = Submission(endpoint, payload, **given)
         new = self._preparer.prepare_to_start_within(
             submission, job_id, max(0.0, life - stored.age_seconds)
         )
@@ -489,7 +507,10 @@ class Engine:
         self._notifier.say(CHANGED, [uuid.hex])
         if after is State.CANCEL_REQUESTED:
             self._notifier.say(CANCEL, [f"{boot}:{uuid.hex}"])
-        return await self.get(job_id, org=org)
+        view = await self.get(job_id, org=org)
+        if after is State.CANCELLED and not before.terminal:
+            self._tally.moved(org, view.lane, after)
+        return view
 
     async def set_limit(self, limit: ConcurrencyLimit) -> None:
         """Cap how many jobs of an endpoint, an organisation or a flow are held at once."""
@@ -536,6 +557,7 @@ class Engine:
         self._declarations.read_soon()
 
     async def _read(self, keys: Sequence[tuple[str, UUID]]) -> Sequence[JobView | None]:
+        metrics.record_read_flush(len(keys))
         found = await retried(lambda: job_store.get(self._read_line, [*set(keys)]))
         return [found.get(key) for key in keys]
 

@@ -39,10 +39,14 @@ class Endings:
         delay = JOB_BACKOFF.delay(call.failures, random.random())
         settlement = Settlement(call.held(), event, code, message, delay, call.ran_seconds)
         keep = self._office.settings.keep_failed_seconds
-        states = await retried(lambda: leases.settle(self._office.line, [settlement], keep))
-        state = states.get(call.job)
-        if state is None:
+        settled = await retried(lambda: leases.settle(self._office.line, [settlement], keep))
+        now = settled.get(call.job)
+        if now is None:
             return  # it is somebody else's by now
+        state = now.state
+        self._office.tally.moved(
+            call.org, call.lane, state, code=now.error_code, ran_seconds=call.ran_seconds
+        )
         crash_point("remote.settled")
         self._office.tell([call.job])
         if state.terminal:
@@ -106,4 +110,5 @@ class Endings:
         if await retried(lambda: leases.settle(self._office.line, [settlement], keep)):
             _log.error("a parked job had no remote id", extra={"job_id": to_text(stray.uuid)})
             metrics.record_finished(stray.endpoint, State.FAILED)
+            self._office.tally.moved(stray.org, stray.lane, State.FAILED, code=missing.code)
             self._office.tell([stray.uuid])

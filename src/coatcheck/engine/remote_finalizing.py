@@ -112,6 +112,7 @@ class Finalizer:
             return
         crash_point("remote.completed")
         metrics.record_finished(call.endpoint, State.COMPLETED)
+        self._office.tally.moved(call.org, call.lane, State.COMPLETED, ran_seconds=call.ran_seconds)
         self._office.tell([call.job])
 
     async def _discard(self, call: TakenCall, kept: Kept) -> None:

@@ -23,6 +23,7 @@ from coatcheck.store.faults import retried
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.notify import Notifier
 from coatcheck.store.remote_calls import IdleCall, TakenCall
+from coatcheck.telemetry.tally import tally_of
 
 _log = logging.getLogger(__name__)
 _CANCEL_SECONDS_MAX: Final = 5.0
@@ -45,6 +46,7 @@ class RemoteOffice:
         self.blobs = blobs
         self.destinations = Destinations(remotes, operators)
         self.line = Line(settings.database_url, name="remote calls", server_settings=PINNED_PLANS)
+        self.tally = tally_of(settings.database_url)
         self._remotes = remotes
         self._notify_line = Line(settings.database_url, name="remote calls notify")
         self._notifier = Notifier(self._notify_line)

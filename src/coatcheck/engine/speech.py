@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from coatcheck.domain.states import State
 from coatcheck.engine.submission import Preparer, Submission, Ticket
 from coatcheck.engine.submitter import Submitter
 from coatcheck.store import speech as speech_store
+from coatcheck.store.console import Retried
 from coatcheck.store.faults import retried
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.speech import NewSpeech
@@ -73,6 +75,24 @@ class SpeechDesk:
             return created or {}
 
         return await self._submitter.submit_apart(self._write_line, job, insert)
+
+    def retrying(
+        self, reader: Reader, job: UUID, voice: UUID, payload: bytes
+    ) -> Callable[[NewJob], Awaitable[Retried | None]]:
+        """How a task is done again: as a new generation of what ``job`` was to say, with a payload
+        of its own. What it gives raises VoiceNotFound if the voice is gone."""
+
+        async def send(new: NewJob) -> Retried | None:
+            return await speech_store.retry(
+                self._write_line,
+                job,
+                replace(new, payload=payload),
+                user=reader.user,
+                voice=voice,
+                generation=generation_of(new.uuid),
+            )
+
+        return send
 
     async def task(self, reader: Reader, job_id: str) -> SpeechTask:
         """A task of the reader's. Raises JobNotFound, whatever the reason."""

@@ -24,6 +24,7 @@ from coatcheck.domain.webhooks import Told, target_id
 from coatcheck.egress.urls import read_target
 from coatcheck.encoding import encode
 from coatcheck.service import Endpoint
+from coatcheck.telemetry import tracing
 
 _NAME_CHARACTERS_MAX = 255
 _OWNER_CHARACTERS_MAX: Final = _NAME_CHARACTERS_MAX + len("claims:")
@@ -42,7 +43,8 @@ class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     ``payload`` is any JSON value, or bytes that already are JSON. ``flow`` names the line the job
     stands in: an organisation's jobs share one unless they say otherwise. ``run_at`` or ``delay``
     (seconds) make it wait; it fails if it has not started by ``start_deadline``. ``timeout``,
-    ``retries`` and the times it is kept override its endpoint's. ``owner`` is who may read it over
+    ``retries``, the times it is kept, and whether its input is if it comes to nothing
+    (``keep_input``) override its endpoint's. ``owner`` is who may read it over
     HTTP: a user, ``*`` for anyone, or if empty its organisation's admins.
     ``fingerprint_of`` is what tells one use of an idempotency key from another: the payload, unless
     it is given. ``payload_bytes_max`` is for surfaces whose payloads are larger than most.
@@ -63,6 +65,7 @@ class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     retries: int | None = None
     keep_completed: float | None = None
     keep_failed: float | None = None
+    keep_input: bool | None = None
     request_id: str | None = None
     owner: str = ""
     fingerprint_of: bytes | None = None
@@ -121,6 +124,7 @@ class _Defaults:
     retries: int | None
     keep_completed: float | None = None
     keep_failed: float | None = None
+    keep_input: bool = True
 
 
 class Preparer:
@@ -135,6 +139,7 @@ class Preparer:
                 endpoint.retries,
                 endpoint.keep_completed_seconds,
                 endpoint.keep_failed_seconds,
+                endpoint.keep_input,
             )
             for name, endpoint in endpoints.items()
         }
@@ -150,6 +155,7 @@ class Preparer:
                 spec.retries,
                 spec.keep_completed_seconds,
                 spec.keep_failed_seconds,
+                spec.keep_input,
             )
             for spec in endpoints
         }
@@ -160,7 +166,8 @@ class Preparer:
     def is_plain(self, submission: Submission) -> bool:
         """Whether nothing can stand in the job's way: no key, no option, not even its endpoint's.
 
-        Kept in step with ``prepare``, whose answer says the same (``NewJob.is_plain``).
+        Kept in step with ``prepare``, whose answer says the same (``NewJob.is_plain``) outside of a
+        trace.
         """
         if (
             submission.idempotency_key is not None
@@ -170,12 +177,15 @@ class Preparer:
             or submission.timeout is not None
             or submission.keep_completed is not None
             or submission.keep_failed is not None
+            or submission.keep_input is not None
             or submission.webhook_url is not None
             or submission.state_webhook_url is not None
         ):
             return False
         defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
-        return defaults.keep_completed is None and defaults.keep_failed is None
+        return (
+            defaults.keep_completed is None and defaults.keep_failed is None and defaults.keep_input
+        )
 
     def plain(self, submissions: Iterable[Submission]) -> Iterator[PlainJob]:
         """The rows of plain submissions, one by one. Raises as ``prepare`` does."""
@@ -223,7 +233,7 @@ class Preparer:
             key,
             fingerprint,
             request_id,
-            None if self.is_plain(submission) else self._options(submission),
+            self._options(submission),
             kind.owner,
             is_told_of=submission.webhook_url is not None
             or submission.state_webhook_url is not None,
@@ -278,11 +288,17 @@ class Preparer:
         return kind
 
     def _options(self, submission: Submission) -> str | None:
+        traceparent = tracing.current()
+        if traceparent is None and self.is_plain(submission):
+            return None
         defaults = self._defaults.get(submission.endpoint, self._unknown_endpoint)
-        return _options(submission, defaults)
+        options = _options(submission, defaults)
+        if traceparent is not None:
+            options["traceparent"] = traceparent
+        return encode(options).decode() if options else None
 
 
-def _options(submission: Submission, defaults: _Defaults) -> str | None:
+def _options(submission: Submission, defaults: _Defaults) -> dict[str, object]:
     options: dict[str, object] = {}
     keep_completed = submission.keep_completed
     if keep_completed is None:
@@ -294,6 +310,9 @@ def _options(submission: Submission, defaults: _Defaults) -> str | None:
         options["keep_completed_seconds"] = _retention("keep_completed", keep_completed)
     if keep_failed is not None:
         options["keep_failed_seconds"] = _retention("keep_failed", keep_failed)
+    keeps_input = submission.keep_input
+    if not (defaults.keep_input if keeps_input is None else keeps_input):
+        options["keeps_input"] = False
     if submission.run_at is not None:
         options["run_at"] = _moment("run_at", submission.run_at)
     if submission.delay is not None:
@@ -304,7 +323,7 @@ def _options(submission: Submission, defaults: _Defaults) -> str | None:
         options["timeout_seconds"] = _seconds("timeout", submission.timeout, above_zero=True)
     if submission.webhook_url is not None or submission.state_webhook_url is not None:
         options |= _webhooks(submission)
-    return encode(options).decode() if options else None
+    return options
 
 
 def _webhooks(submission: Submission) -> dict[str, object]:

@@ -24,6 +24,7 @@ from coatcheck.store.group_commit import Coalescer
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
 from coatcheck.telemetry import metrics
+from coatcheck.telemetry.tally import tally_of
 
 _ROUNDS_MAX = 3
 _FEW_JOBS = 8
@@ -37,6 +38,7 @@ class Submitter:
         self._idle_lines = list(lines)
         self._bulk_line = bulk_line
         self._notifier = notifier
+        self._tally = tally_of(bulk_line.database_url)
         self._told_at = 0.0
         self._coalescer: Coalescer[NewJob, Ticket] = Coalescer(
             self._flush, rows_max=SUBMIT_ROWS_MAX, flights=len(lines)
@@ -51,7 +53,7 @@ class Submitter:
         created = await retried(
             lambda: job_store.submit_atomically(self._bulk_line, jobs, SUBMIT_ROWS_MAX)
         )
-        self._count(Tally(job.lane for job in jobs))
+        self._count(Tally((job.org, job.lane) for job in jobs if job.uuid in created))
         self._notifier.say(READY, {job.endpoint for job in jobs})
         return await self._tickets(self._bulk_line, jobs, created)
 
@@ -77,7 +79,7 @@ class Submitter:
         created = await retried(lambda: insert([job]))
         crash_point("submit.committed_not_answered")
         if created:
-            self._count({job.lane: 1})
+            self._count({(job.org, job.lane): 1})
             self._notifier.say(READY, [job.endpoint])
         (ticket,) = await self._tickets(line, [job], created, insert)
         return ticket
@@ -88,10 +90,10 @@ class Submitter:
         """Create plain jobs, all or none. ``jobs`` gives the same ones each time it is called."""
         created: Tally[JobKind] = Tally()
         await retried(lambda: job_store.copy(self._bulk_line, jobs, ids, created))
-        lanes: Tally[str] = Tally()
+        kinds: Tally[tuple[str, str]] = Tally()
         for kind, rows in created.items():
-            lanes[kind.lane] += rows
-        self._count(lanes)
+            kinds[kind.org, kind.lane] += rows
+        self._count(kinds)
         self._notifier.say(READY, {kind.endpoint for kind in created})
         return NewTickets(ids)
 
@@ -105,7 +107,7 @@ class Submitter:
             tell = self._told_at_once(jobs)
             created = await retried(lambda: job_store.submit(line, jobs, tell))
             crash_point("submit.committed_not_answered")
-            self._count(Tally(job.lane for job in jobs))
+            self._count(Tally((job.org, job.lane) for job in jobs if job.uuid in created))
             if tell is None:
                 self._notifier.say(READY, {job.endpoint for job in jobs})
             return await self._tickets(line, jobs, created)
@@ -127,9 +129,13 @@ class Submitter:
         endpoints = ",".join({job.endpoint for job in jobs})
         return READY, endpoints if endpoints.isascii() else ""
 
-    @staticmethod
-    def _count(lanes: Mapping[str, int]) -> None:
-        metrics.record_submit_flush({Lane(lane): rows for lane, rows in lanes.items()})
+    def _count(self, created: Mapping[tuple[str, str], int]) -> None:
+        """One statement created so many jobs, by organisation and lane."""
+        self._tally.submitted(created)
+        lanes: Tally[Lane] = Tally()
+        for (_, lane), rows in created.items():
+            lanes[Lane(lane)] += rows
+        metrics.record_submit_flush(lanes)
 
     async def _tickets(
         self,

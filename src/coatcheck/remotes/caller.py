@@ -22,6 +22,7 @@ from coatcheck.egress.retry_after import asked_seconds
 from coatcheck.remotes.errors import RemoteError, RemoteFaulty, RemoteRefused, RemoteUnreachable
 from coatcheck.remotes.patience import Patience
 from coatcheck.remotes.texts import said, shown
+from coatcheck.telemetry import traceparents, tracing
 from coatcheck.version import __version__
 
 Decoded = TypeVar("Decoded")
@@ -178,6 +179,9 @@ class Caller:
         }
         if content is not None:
             all_headers["content-type"] = "application/json"
+        traceparent = tracing.current()
+        if traceparent is not None:
+            all_headers[traceparents.HEADER] = traceparent
         if self.address.authorization is not None:
             all_headers["authorization"] = self.address.authorization
         base = str(self.address.url).rstrip("/")

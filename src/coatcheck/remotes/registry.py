@@ -17,6 +17,7 @@ import httpx2
 
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress import Guard
+from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.egress.urls import read_target
 from coatcheck.remotes.caller import Address, Caller
 from coatcheck.remotes.definitions import (
@@ -64,7 +65,7 @@ class Remotes:
         self._guarded = guard.client(limits=limits, verify=tls)
         self._trusting = httpx2.AsyncClient(
             limits=limits,
-            verify=True if tls is None else tls,
+            verify=trusted_authorities(trust_env=False) if tls is None else tls,
             trust_env=False,
             follow_redirects=False,
             cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),

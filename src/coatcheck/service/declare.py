@@ -69,6 +69,9 @@ class EndpointOptions(TypedDict, total=False):
     """Seconds for which a completed job is kept; None for the deployment's setting."""
     keep_failed: float | None
     """Seconds for which a failed or cancelled job is kept; None for the deployment's setting."""
+    keep_input: bool
+    """Whether a failed or cancelled job keeps its input for as long, so that it can be retried;
+    True by default."""
     async_eligible: bool
     """Whether the endpoint may be called asynchronously over HTTP; True by default."""
     auth: Auth
@@ -106,6 +109,7 @@ class Endpoint:
     concurrency: int | None
     keep_completed_seconds: float | None
     keep_failed_seconds: float | None
+    keep_input: bool
     async_eligible: bool
     auth: Auth
     sync_timeout_seconds: float
@@ -263,6 +267,7 @@ def _endpoint(
         auth=_auth(options.get("auth", "platform")),
         keep_completed_seconds=_retention("keep_completed", options.get("keep_completed")),
         keep_failed_seconds=_retention("keep_failed", options.get("keep_failed")),
+        keep_input=bool(options.get("keep_input", True)),
         parameters=signature.kinds,
     )
     return Endpoint(
@@ -280,6 +285,7 @@ def _endpoint(
         concurrency=_whole("concurrency", options.get("concurrency"), at_least=1),
         keep_completed_seconds=spec.keep_completed_seconds,
         keep_failed_seconds=spec.keep_failed_seconds,
+        keep_input=spec.keep_input,
         async_eligible=spec.async_eligible,
         auth=spec.auth,
         sync_timeout_seconds=spec.sync_timeout_seconds,

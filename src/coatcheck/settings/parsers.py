@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from coatcheck.domain import api_keys
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.tenants import is_org_id
 from coatcheck.settings.issuers import TokenIssuer, read_issuers
 
 Value = TypeVar("Value")
@@ -156,6 +157,12 @@ def non_empty(text: str) -> str:
 def optional(parse: Callable[[str], str]) -> Callable[[str], str]:
     """What ``parse`` takes, or nothing at all."""
     return lambda text: parse(text) if text else ""
+
+
+def org_id(text: str) -> str:
+    if not is_org_id(text):
+        raise Refused
+    return text
 
 
 def long_secret(characters_min: int) -> Callable[[str], str]:

@@ -21,6 +21,7 @@ from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.graphs import GRAPH_OPERATIONS
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.domain.remote_work import Destination
+from coatcheck.domain.tenants import ORG_ID_ALLOWED
 from coatcheck.settings import parsers
 from coatcheck.settings.declaration import PREFIX, Setting, setting
 from coatcheck.settings.egress_allow import AllowRule, parse_allow
@@ -38,9 +39,12 @@ from coatcheck.settings.speech_remote import over_http, parse_remote
 from coatcheck.telemetry.logs import LogFormat
 
 NOT_SETTINGS: Final = frozenset(
-    {"COATCHECK_API_KEY", "COATCHECK_CRASH_AT", "COATCHECK_TEST_DSN", "COATCHECK_URL"}
+    {
+        *("COATCHECK_API_KEY", "COATCHECK_CONFIG", "COATCHECK_ORG", "COATCHECK_PROFILE"),
+        *("COATCHECK_CRASH_AT", "COATCHECK_TEST_DSN", "COATCHECK_URL"),
+    }
 )
-"""Variables that clients read and tests set; no typo of a setting."""
+"""Variables that clients and commands read, and tests set; no typo of a setting."""
 
 _TYPO_SIMILARITY_MIN: Final = 0.7
 _DAY_SECONDS: Final = 86_400
@@ -270,6 +274,16 @@ class Settings:
         default="[]",
         shown_default="none",
         secret=True,
+    )
+    operator_org: str = setting(
+        "OPERATOR_ORG",
+        "The organisation whose admins operate this deployment: they may look after the jobs, "
+        "webhooks, keys and usage of every organisation, and see the workers. `coatcheck up` takes "
+        "`default`.",
+        allowed=ORG_ID_ALLOWED,
+        parse=parsers.optional(parsers.org_id),
+        default="",
+        shown_default="none: nobody sees more than one organisation",
     )
     stripe_webhook_secret: str = setting(
         "STRIPE_WEBHOOK_SECRET",

@@ -73,13 +73,14 @@ async def end_intake(line: Line, run: CancellingRun) -> None:
     await line.fetch(sql("batch_removal/end_intake"), run.org, run.uuid)
 
 
-async def cancel_waiting(line: Line, run: CancellingRun, rows_max: int) -> int:
-    """Cancel tasks that wait: up to ``rows_max`` in the queue, and as many others. How many."""
+async def cancel_waiting(line: Line, run: CancellingRun, rows_max: int) -> tuple[int, str | None]:
+    """Cancel tasks that wait: up to ``rows_max`` in the queue, and as many others. How many, and
+    in which lane they were."""
     rows = await line.fetch(
         sql("batch_removal/cancel_waiting"), run.org, run.uuid, run.batch, rows_max
     )
-    tasks: int = rows[0]["tasks"]
-    return tasks
+    tasks, lane = rows[0]
+    return tasks, lane
 
 
 async def ask_to_stop(line: Line, run: CancellingRun, rows_max: int) -> list[HeldTask]:

@@ -18,6 +18,13 @@ from coatcheck.store.sql import sql
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class Failures(NamedTuple):
+    """How many tasks failed with which code, the commonest first, and of how many that was read."""
+
+    by_code: Sequence[tuple[str, int]]
+    counted: int
+
+
 class QueuePlace(NamedTuple):
     """Where a task stands in the queue."""
 
@@ -68,6 +75,14 @@ async def postponed(line: Line, org: str, run: UUID, *, after: int, limit: int) 
         sql("batch_tasks/postponed"), org, run, TASK_PAGE_RESULT_BYTES_MAX, after, limit
     )
     return [_view(row) for row in rows]
+
+
+async def failures(line: Line, org: str, run: UUID, *, tasks_max: int, codes_max: int) -> Failures:
+    """The codes that a run's tasks failed with, of the first ``tasks_max`` that did."""
+    rows = await line.fetch(sql("batch_tasks/failures"), org, run, tasks_max, codes_max)
+    return Failures(
+        [(row["code"], row["tasks"]) for row in rows], int(rows[0]["counted"]) if rows else 0
+    )
 
 
 async def get(line: Line, org: str, batch: UUID, task: UUID) -> TaskView | None:

@@ -20,6 +20,7 @@ from coatcheck.store import copy_format
 from coatcheck.store.crashing import fetch_or_die
 from coatcheck.store.line import Connection, Line
 from coatcheck.store.sql import sql
+from coatcheck.telemetry.queue_metrics import Waiting
 
 LISTING: Final = {
     "plan_cache_mode": "force_custom_plan",
@@ -229,7 +230,7 @@ async def page(
     if sparse:
         arguments += [wanted.services, offset + limit]
     name = "jobs/page_of_services" if sparse else "jobs/page"
-    rows = await _in_time(line, name, *arguments, offset, limit)
+    rows = await fetch_in_time(line, name, *arguments, offset, limit)
     return [read_view(row) for row in rows]
 
 
@@ -237,16 +238,18 @@ async def page_total(line: Line, wanted: Wanted, most: int, *, sparse: bool) -> 
     """How many jobs there are, counting no further than ``most``."""
     if sparse:
         arguments = [*wanted.arguments(), None, wanted.services, most]
-        rows = await _in_time(line, "jobs/page_of_services_total", *arguments)
+        rows = await fetch_in_time(line, "jobs/page_of_services_total", *arguments)
     else:
-        rows = await _in_time(line, "jobs/page_total", *wanted.arguments(), most, newest_possible())
+        rows = await fetch_in_time(
+            line, "jobs/page_total", *wanted.arguments(), most, newest_possible()
+        )
     total: int = rows[0][0]
     return total
 
 
 async def owners(line: Line, org: str, services: Sequence[str], most: int) -> int:
     """How many owners have ended jobs of these services, counting no further than ``most``."""
-    rows = await _in_time(line, "jobs/owners", org, services, most)
+    rows = await fetch_in_time(line, "jobs/owners", org, services, most)
     count: int = rows[0][0]
     return count
 
@@ -271,11 +274,19 @@ async def cancel(
 
 async def depth(line: Line) -> dict[tuple[Lane, State], int]:
     """How many live jobs there are, by lane and state."""
+    return {(lane, state): jobs for lane, state, jobs, _ in await waiting(line)}
+
+
+async def waiting(line: Line) -> list[Waiting]:
+    """The same, with for how long the first of them has been due."""
     rows = await line.fetch(sql("jobs/depth"))
-    return {(Lane(row["lane"]), State(row["state"])): row["jobs"] for row in rows}
+    return [
+        Waiting(Lane(row["lane"]), State(row["state"]), row["jobs"], row["oldest_seconds"])
+        for row in rows
+    ]
 
 
-async def _in_time(line: Line, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+async def fetch_in_time(line: Line, statement: str, *arguments: Any) -> list[asyncpg.Record]:
     """Run a statement that the server breaks off if it takes too long (see LISTING)."""
     try:
         return await line.fetch(sql(statement), *arguments)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -53,6 +53,13 @@ class Settlement:
     error_message: str | None
     delay_seconds: float
     ran_seconds: float
+
+
+class Settled(NamedTuple):
+    """What a job went to, and the error that it shows now."""
+
+    state: State
+    error_code: str | None
 
 
 @dataclass(slots=True)
@@ -132,8 +139,8 @@ async def claim_limited(line: Line, order: ClaimOrder) -> list[ClaimedJob]:
 
 async def settle(
     line: Line, settlements: Sequence[Settlement], keep_failed_seconds: int
-) -> dict[UUID, State]:
-    """End attempts that did not complete. The state each job went to; a lost lease is left out."""
+) -> dict[UUID, Settled]:
+    """End attempts that did not complete. What each job went to; a lost lease is left out."""
     rows = await line.fetch(
         sql("jobs/settle"),
         [each.job.org for each in settlements],
@@ -146,7 +153,7 @@ async def settle(
         [each.ran_seconds for each in settlements],
         keep_failed_seconds,
     )
-    return {row["id"]: State(row["state"]) for row in rows}
+    return {row["id"]: Settled(State(row["state"]), row["error_code"]) for row in rows}
 
 
 async def release_claim(line: Line, lease: int, keep_failed_seconds: int) -> list[UUID]:
@@ -184,6 +191,7 @@ async def register(
         lanes[Lane.BULK].ack_seconds,
         list(endpoints),
         [lane.value for lane, policy in lanes.items() if policy.concurrency > 0],
+        [policy.concurrency for policy in lanes.values() if policy.concurrency > 0],
     )
     boot: int = rows[0]["boot"]
     return boot
@@ -232,6 +240,8 @@ def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) ->
             timeout,
             req,
             _,
+            traceparent,
+            waited,
         ) = row
         if uuid is None:
             order.cursors[_cursor_name(lane, limited)] = (endpoint, f"{org}{_NUL}{flow}")
@@ -250,6 +260,8 @@ def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) ->
                 timeout,
                 req,
                 lease,
+                traceparent,
+                waited,
             )
         )
     return claimed

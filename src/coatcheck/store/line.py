@@ -51,7 +51,7 @@ class Line:
         server_settings: Mapping[str, str] | None = None,
         statement_seconds_max: float = _STATEMENT_SECONDS_MAX,
     ) -> None:
-        self._dsn = dsn
+        self.database_url = dsn
         self._settings = {
             "application_name": f"coatcheck {name}",
             "idle_in_transaction_session_timeout": f"{_IDLE_IN_TRANSACTION_SECONDS_MAX * 1e3:.0f}",
@@ -100,7 +100,7 @@ class Line:
             return self._connection
         try:
             self._connection = await asyncpg.connect(
-                self._dsn,
+                self.database_url,
                 timeout=_CONNECT_SECONDS_MAX,
                 command_timeout=self._statement_seconds_max,
                 server_settings=dict(self._settings),

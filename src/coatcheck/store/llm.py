@@ -375,6 +375,8 @@ def _assigned(row: asyncpg.Record, lease: int) -> Assigned:
         row["timeout_seconds"],
         row["request_id"],
         lease,
+        row["traceparent"],
+        row["waited"],
     )
     return Assigned(job, row["target"], row["loading"], row["had_output"])
 

@@ -48,9 +48,12 @@ async def find(line: Line, keys: Sequence[ServiceKey]) -> dict[ServiceKey, Servi
     return found
 
 
-async def list_services(line: Line, org: str, workspace: str | None) -> list[ServiceSpec]:
-    """The services that an organisation can call, by name."""
-    return [_spec(row) for row in await line.fetch(sql("services/list"), org, workspace)]
+async def list_services(
+    line: Line, org: str, workspace: str | None, *, after: str = "", limit: int | None = None
+) -> list[ServiceSpec]:
+    """The services that an organisation can call, by name, those after ``after``."""
+    rows = await line.fetch(sql("services/list"), org, workspace, after, limit)
+    return [_spec(row) for row in rows]
 
 
 async def list_code(line: Line) -> list[ServiceSpec]:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import asyncpg
 
+from coatcheck.domain.errors import VoiceNotFound
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.speech import (
@@ -23,6 +24,7 @@ from coatcheck.domain.speech import (
     Voice,
 )
 from coatcheck.domain.states import State
+from coatcheck.store import console as console_store
 from coatcheck.store import jobs as job_store
 from coatcheck.store.line import Connection, Line
 from coatcheck.store.sql import sql
@@ -67,6 +69,25 @@ async def submit(line: Line, job: NewJob, speech: NewSpeech) -> dict[UUID, State
                 return None
             rows = await connection.fetch(sql("speech/submit"), *job_store.columns([job]), *speech)
         return job_store.created(rows)
+
+    return await line.run(insert)
+
+
+async def retry(
+    line: Line, old: UUID, new: NewJob, *, user: str, voice: UUID, generation: UUID
+) -> console_store.Retried | None:
+    """Create ``new``, which says again what ``old`` was to say. None if there is no such job.
+
+    Raises VoiceNotFound if the user has no such voice (any more).
+    """
+
+    async def insert(connection: Connection) -> console_store.Retried | None:
+        async with connection.transaction():
+            if not await connection.fetch(sql("speech/hold_voice"), new.org, user, voice):
+                raise VoiceNotFound("there is no such voice")
+            arguments = console_store.retry_arguments(old, new)
+            rows = await connection.fetch(sql("speech/retry"), *arguments, generation)
+        return console_store.retry_answer(rows)
 
     return await line.run(insert)
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+import asyncpg
+
 from coatcheck.domain.artifacts import DoomedBlob
 from coatcheck.domain.states import State
 from coatcheck.store.crashing import fetch_or_die
@@ -15,11 +17,25 @@ from coatcheck.store.sql import sql
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """A job that was taken from its worker, and the state it went to."""
+    """A job that was taken from its worker, or whose time was up, and what it went to."""
 
     uuid: UUID
     endpoint: str
     state: State
+    org: str
+    lane: str
+    error_code: str | None
+
+    @classmethod
+    def of(cls, row: asyncpg.Record) -> Rescued:
+        return cls(
+            row["id"],
+            row["endpoint"],
+            State(row["state"]),
+            row["org_id"],
+            row["lane"],
+            row["error_code"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +75,7 @@ async def rescue(
         keep_failed_seconds,
         rows_max,
     )
-    return [Rescued(row["id"], row["endpoint"], State(row["state"])) for row in rows]
+    return [*map(Rescued.of, rows)]
 
 
 async def forget_workers(line: Line) -> None:
@@ -67,7 +83,7 @@ async def forget_workers(line: Line) -> None:
     await line.fetch(sql("upkeep/forget_workers"))
 
 
-async def expire_waiting(line: Line, *, keep_failed_seconds: int, rows_max: int) -> list[UUID]:
+async def expire_waiting(line: Line, *, keep_failed_seconds: int, rows_max: int) -> list[Rescued]:
     """Fail jobs that did not start before their deadline."""
     rows = await fetch_or_die(
         line,
@@ -76,7 +92,7 @@ async def expire_waiting(line: Line, *, keep_failed_seconds: int, rows_max: int)
         keep_failed_seconds,
         rows_max,
     )
-    return [row["id"] for row in rows]
+    return [*map(Rescued.of, rows)]
 
 
 async def fail_overrun(
@@ -86,7 +102,7 @@ async def fail_overrun(
     rows = await line.fetch(
         sql("upkeep/fail_overrun"), slack_seconds, keep_failed_seconds, rows_max
     )
-    return [Rescued(row["id"], row["endpoint"], State(row["state"])) for row in rows]
+    return [*map(Rescued.of, rows)]
 
 
 async def clock(line: Line) -> datetime:

@@ -68,6 +68,10 @@ class Claimed:
     to_endpoint: bool
     """Whether those secrets are its target's own, which is an endpoint; or the organisation's."""
     lease: UUID
+    waited_seconds: float | None = None
+    """How long ago it was noted, if this is its first try of all."""
+    traceparent: str | None = None
+    """The trace of the job that it tells of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,13 @@ async def claim(
     ends = [(row["org_id"], row["target_id"]) for row in rows if row["id"] is None]
     claimed = [as_claimed(row, lease) for row in rows if row["id"] is not None]
     return claimed, ends[0] if ends else FIRST
+
+
+async def overdue_seconds(line: Line) -> float | None:
+    """For how long the delivery that is due longest, and is to be posted, has been."""
+    rows = await line.fetch(sql("webhooks/overdue"))
+    seconds: float | None = rows[0][0]
+    return seconds
 
 
 async def next_due_seconds(line: Line) -> float | None:
@@ -282,6 +293,8 @@ def as_claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
         row["failing"],
         row["to_endpoint"],
         lease,
+        (row["claimed_at"] - row["created_at"]).total_seconds() if row["is_first_try"] else None,
+        row["traceparent"],
     )
 
 

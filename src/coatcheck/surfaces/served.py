@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from coatcheck.control.app import Surface
+from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
 from coatcheck.control.routes import webhook_messages
@@ -16,6 +17,7 @@ from coatcheck.domain.llm import LLM_KINDS
 from coatcheck.domain.speech import SPEECH_ENDPOINT
 from coatcheck.engine.notices import Notices
 from coatcheck.surfaces.batches import surface as batches
+from coatcheck.surfaces.console import surface as console
 from coatcheck.surfaces.gateway import surface as gateway
 from coatcheck.surfaces.graphs import surface as graphs
 from coatcheck.surfaces.llm import surface as llm
@@ -28,6 +30,11 @@ def _webhook_messages(parts: Parts) -> list[Operation]:
     return webhook_messages.operations(parts.engine.webhooks, render, parts.draining)
 
 
+def _console(parts: Parts) -> list[Operation]:
+    """All jobs; each surface speaks for its own."""
+    return console.operations(parts, desks(parts))
+
+
 SURFACES: Final[Sequence[Surface]] = (
     gateway.operations,
     graphs.operations,
@@ -35,6 +42,7 @@ SURFACES: Final[Sequence[Surface]] = (
     llm.operations,
     speech.operations,
     _webhook_messages,
+    _console,
 )
 
 OWN_ENDPOINTS: Final[Sequence[str]] = (
@@ -42,6 +50,17 @@ OWN_ENDPOINTS: Final[Sequence[str]] = (
     SPEECH_ENDPOINT,
 )
 """The endpoints of surfaces that have services of their own, which no catalogue lists."""
+
+
+def desks(parts: Parts) -> Sequence[JobDesk]:
+    """Who speaks for the jobs of each surface."""
+    return (
+        gateway.desk(parts),
+        graphs.desk(parts),
+        batches.desk(parts),
+        llm.desk(parts),
+        speech.desk(parts),
+    )
 
 
 def notices(parts: Parts) -> Notices:

@@ -1,4 +1,4 @@
-"""Which request and which job the running code works for; every log line carries both."""
+"""Which request, job and trace the running code works for; every log line carries them."""
 
 from __future__ import annotations
 
@@ -10,3 +10,6 @@ request_id: Final[ContextVar[str | None]] = ContextVar("coatcheck_request_id", d
 
 job_id: Final[ContextVar[UUID | None]] = ContextVar("coatcheck_job_id", default=None)
 """Kept as the UUID: a job that logs nothing never pays for its id's spelling."""
+
+traceparent: Final[ContextVar[str | None]] = ContextVar("coatcheck_traceparent", default=None)
+"""Set while the running code is part of a trace (``tracing.py``)."""

@@ -15,6 +15,7 @@ import msgspec
 from coatcheck.domain import ids
 from coatcheck.telemetry import context
 from coatcheck.telemetry.redaction import redact
+from coatcheck.telemetry.traceparents import trace_id_of
 
 LogFormat = Literal["auto", "json", "pretty"]
 
@@ -67,7 +68,8 @@ def configure_logging(
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, request_id, job_id and the extras."""
+    """One JSON object a line: time, level, logger, message, request_id, job_id and the extras; in a
+    trace also its id."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -114,10 +116,14 @@ class PrettyFormatter(logging.Formatter):
 
 def _context_fields() -> dict[str, object]:
     job_id = context.job_id.get()
-    return {
+    fields: dict[str, object] = {
         "request_id": context.request_id.get(),
         "job_id": None if job_id is None else ids.to_text(job_id),
     }
+    traceparent = context.traceparent.get()
+    if traceparent is not None:
+        fields["trace_id"] = trace_id_of(traceparent)
+    return fields
 
 
 def _extra_fields(record: logging.LogRecord) -> dict[str, object]:

@@ -1,171 +1,257 @@
 """The product's Prometheus metrics, and the few functions that set them.
 
-A worker listens on no socket. Processes that share a folder named by ``PROMETHEUS_MULTIPROC_DIR``
-keep their numbers there (prometheus-client's own multi-process mode), and the ``/metrics`` of any
-``coatcheck serve`` among them shows the sum; ``coatcheck up`` sets that up by itself.
+Each process keeps its own. They are put into the database every few seconds, and the ``/metrics``
+of any ``coatcheck serve`` shows the sum of all processes (``engine/process_metrics.py``): a worker
+listens on no socket. What only the database knows is in ``queue_metrics.py``.
 
 Everything here is called once a batch, not once a job: at tens of thousands of jobs a second even a
-microsecond each would show.
+microsecond each would show. Labels whose values people make up are bounded.
+
+docs/reference/metrics.md is made from this module (``reference.py``).
 """
 
 from __future__ import annotations
 
-import os
-from bisect import bisect_left
-from collections import Counter as Tally
-from collections.abc import Iterable, Mapping, Sequence
+import resource
+import time
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-    generate_latest,
-    multiprocess,
-)
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Counter, PlatformCollector, ProcessCollector
 
+from coatcheck.domain.durations import BOUNDS_SECONDS
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
-
-MULTIPROCESS_DIR_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
-
-QueueDepth = Mapping[tuple[Lane, State], int]
+from coatcheck.telemetry.instruments import (
+    ACROSS,
+    REGISTRY,
+    BatchHistogram,
+    Bounded,
+    counter,
+    gauge,
+    histogram,
+)
+from coatcheck.telemetry.snapshots import Snapshot, shown, taken
+from coatcheck.telemetry.tally import Counted
+from coatcheck.version import __version__
 
 _ROWS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _STATEMENT_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _RUN_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)
-
 _POST_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15)
+_REQUEST_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 60)
+_LAG_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600)
+_WAIT_BUCKETS: Final = BOUNDS_SECONDS[0:-1:2]
+"""Every second of the roll-ups' bounds: a millisecond, doubled until 18 hours."""
 
-_REGISTRY: Final = CollectorRegistry()
+# Jobs
 
-
-class BatchHistogram(Histogram):
-    """A histogram that takes many values for little more than the price of one."""
-
-    def observe_many(self, values: Sequence[float]) -> None:
-        touched = Tally(bisect_left(self._upper_bounds, value) for value in values)
-        for bucket, count in touched.items():
-            self._buckets[bucket].inc(count)
-        self._sum.inc(sum(values))
-
-
-_submitted = Counter(
-    "coatcheck_jobs_submitted_total", "Jobs stored, by lane.", ["lane"], registry=_REGISTRY
+_submitted = counter("coatcheck_jobs_submitted_total", "Jobs stored, by lane.", "lane")
+_claimed = counter(
+    "coatcheck_jobs_claimed_total", "Jobs that workers took out of the queue, by lane.", "lane"
 )
-_submit_flush_rows = Histogram(
-    "coatcheck_submit_flush_rows",
-    "Submissions that shared one statement.",
+_started = counter(
+    "coatcheck_jobs_started_total", "Attempts whose handler was begun, by lane.", "lane"
+)
+_finished = counter(
+    "coatcheck_jobs_finished_total",
+    "Jobs that a worker brought to their end, by endpoint and final state.",
+    "endpoint",
+    "state",
+)
+_ended = counter(
+    "coatcheck_jobs_ended_total",
+    "Jobs that ended, whoever ended them, by lane and final state.",
+    "lane",
+    "state",
+)
+_failures = counter(
+    "coatcheck_jobs_failed_total", "Jobs that ended as failed, by error code.", "code"
+)
+_retried = counter(
+    "coatcheck_jobs_retried_total",
+    "Attempts that failed and are made again, by lane.",
+    "lane",
+)
+_rescued = counter(
+    "coatcheck_jobs_rescued_total",
+    "Jobs taken back from workers that fell silent, by lane.",
+    "lane",
+)
+_refused = counter(
+    "coatcheck_results_refused_total",
+    "Results that came too late, and changed nothing: their job had been taken from its worker.",
+)
+_alerts = counter(
+    "coatcheck_alerts_total", "Jobs that failed with no attempt left, by endpoint.", "endpoint"
+)
+_start_seconds = histogram(
+    "coatcheck_job_start_seconds",
+    "Time from when a job was due until a worker took it, by lane. Its sum is read off the "
+    "buckets.",
+    "lane",
+    buckets=_WAIT_BUCKETS,
+)
+_run_seconds = histogram(
+    "coatcheck_job_run_seconds",
+    "Time in the handler of attempts that completed, by endpoint.",
+    "endpoint",
+    buckets=_RUN_BUCKETS,
+)
+_attempt_seconds = histogram(
+    "coatcheck_job_attempt_seconds",
+    "Time in the handler of attempts that completed or failed, by lane. Its sum is read off the "
+    "buckets.",
+    "lane",
+    buckets=_WAIT_BUCKETS,
+)
+
+# Statements that many share
+
+_submit_flush_rows = histogram(
+    "coatcheck_submit_flush_rows", "Submissions that shared one statement.", buckets=_ROWS_BUCKETS
+)
+_finish_flush_rows = histogram(
+    "coatcheck_finish_flush_rows",
+    "Completions that shared one statement.",
     buckets=_ROWS_BUCKETS,
-    registry=_REGISTRY,
 )
-_claim_seconds = Histogram(
-    "coatcheck_claim_seconds",
-    "Time of one claim's round trip.",
-    buckets=_STATEMENT_BUCKETS,
-    registry=_REGISTRY,
+_read_flush_rows = histogram(
+    "coatcheck_read_flush_rows",
+    "Readings of jobs that shared one statement.",
+    buckets=_ROWS_BUCKETS,
 )
-_claimed_jobs = Histogram(
+_claim_seconds = histogram(
+    "coatcheck_claim_seconds", "Time of one claim's round trip.", buckets=_STATEMENT_BUCKETS
+)
+_claimed_jobs = histogram(
     "coatcheck_claimed_jobs",
     "Jobs that one claim brought; 0 is a look in vain.",
     buckets=(0, *_ROWS_BUCKETS),
-    registry=_REGISTRY,
-)
-_finished = Counter(
-    "coatcheck_jobs_finished_total",
-    "Jobs that a worker brought to their end, by endpoint and final state.",
-    ["endpoint", "state"],
-    registry=_REGISTRY,
-)
-_alerts = Counter(
-    "coatcheck_alerts_total",
-    "Jobs that failed with no attempt left, by endpoint.",
-    ["endpoint"],
-    registry=_REGISTRY,
-)
-_run_seconds = BatchHistogram(
-    "coatcheck_job_run_seconds",
-    "Time in the handler, one value an attempt, by endpoint.",
-    ["endpoint"],
-    buckets=_RUN_BUCKETS,
-    registry=_REGISTRY,
-)
-_running = Gauge(
-    "coatcheck_worker_running",
-    "Jobs that the workers run now, by lane.",
-    ["lane"],
-    multiprocess_mode="livesum",
-    registry=_REGISTRY,
-)
-_requests = Counter(
-    "coatcheck_http_requests_total",
-    "Answered HTTP requests, by method, route and status.",
-    ["method", "route", "status"],
-    registry=_REGISTRY,
 )
 
-_webhook_posts = Counter(
+# Processes
+
+_processes = gauge("coatcheck_processes", "Processes that are there, by kind.", "kind")
+_version = gauge(
+    "coatcheck_version_info", "Processes that are there, by the version they run.", "version"
+)
+_resident_bytes = gauge(
+    "coatcheck_process_resident_bytes_max",
+    "The most memory that a process of the kind has had, of the largest that is there.",
+    "kind",
+    across="max",
+)
+_cpu_seconds = counter(
+    "coatcheck_process_cpu_seconds_total", "Processor time of all processes, by kind.", "kind"
+)
+_running = gauge("coatcheck_worker_running", "Jobs that the workers run now, by lane.", "lane")
+_poll_seconds = gauge(
+    "coatcheck_worker_poll_seconds",
+    "How often a worker looks for work that nobody told it of; the longest. It grows while the "
+    "database is away.",
+    across="max",
+)
+
+# HTTP
+
+_requests = counter(
+    "coatcheck_http_requests_total",
+    "Answered HTTP requests, by method, route and status.",
+    "method",
+    "route",
+    "status",
+)
+_request_seconds = histogram(
+    "coatcheck_http_request_seconds",
+    "Time from a request's head to the end of its answer, by method and route.",
+    "method",
+    "route",
+    buckets=_REQUEST_BUCKETS,
+)
+
+# Webhooks
+
+_webhook_posts = counter(
     "coatcheck_webhook_posts_total",
     "Posts of webhooks, by what became of the delivery: delivered, retried, exhausted, disabled, "
     "or lost, if another server took it over meanwhile.",
-    ["outcome"],
-    registry=_REGISTRY,
+    "outcome",
 )
-_webhook_post_seconds = Histogram(
+_webhook_post_seconds = histogram(
     "coatcheck_webhook_post_seconds",
     "Time of one post, from its connection to the end of its answer.",
     buckets=_POST_BUCKETS,
-    registry=_REGISTRY,
 )
-_webhooks_posting = Gauge(
-    "coatcheck_webhooks_posting",
-    "Webhooks that are being posted now.",
-    multiprocess_mode="livesum",
-    registry=_REGISTRY,
+_webhook_lag_seconds = histogram(
+    "coatcheck_webhook_lag_seconds",
+    "Time from what a webhook tells of until it is posted for the first time.",
+    buckets=_LAG_BUCKETS,
+)
+_webhooks_posting = gauge("coatcheck_webhooks_posting", "Webhooks that are being posted now.")
+
+# Blobs
+
+_sweeps = counter(
+    "coatcheck_blob_sweeps_total",
+    "Looks at all blobs of a kind for those that no row knows.",
+    "kind",
+)
+_swept = counter(
+    "coatcheck_blobs_swept_total", "Blobs deleted because no row knows them, by kind.", "kind"
 )
 
-_remote_looks = Counter(
+# Upkeep
+
+_upkeep_failures = counter(
+    "coatcheck_upkeep_failures_total",
+    "Ticks of upkeep loops that ended with an error, by loop.",
+    "loop",
+)
+
+# Remotes and language models
+
+_remote_looks = counter(
     "coatcheck_remote_looks_total",
     "Questions about work that is done elsewhere, by what the remote said: running, completed, "
     "failed, unknown, or unclear.",
-    ["outcome"],
-    registry=_REGISTRY,
+    "outcome",
 )
-
-_llm_running = Gauge(
+_llm_running = gauge(
     "coatcheck_llm_running",
     "Chats that were sent to a target and have not been answered whole, by target.",
-    ["target"],
-    multiprocess_mode="livesum",
-    registry=_REGISTRY,
+    "target",
 )
-_llm_target_up = Gauge(
+_llm_target_up = gauge(
     "coatcheck_llm_target_up",
     "0 while a target is known to be away, by target.",
-    ["target"],
-    multiprocess_mode="livemin",
-    registry=_REGISTRY,
+    "target",
+    across="min",
 )
-_llm_first_seconds = Histogram(
+_llm_first_seconds = histogram(
     "coatcheck_llm_first_object_seconds",
     "Time from sending a chat to the first object of its answer, the loading of its model "
     "included, by target.",
-    ["target"],
+    "target",
     buckets=_RUN_BUCKETS,
-    registry=_REGISTRY,
 )
 
-_requests_to_show: Final[dict[tuple[str, str, int], int]] = {}
+_bounded_endpoint: Final = Bounded()
+_bounded_code: Final = Bounded()
+_requests_to_show: Final[dict[tuple[str, str, int], list[float]]] = {}
 _submitted_by_lane: Final = {lane: _submitted.labels(lane.value) for lane in Lane}
+_started_by_lane: Final = {lane: _started.labels(lane.value) for lane in Lane}
 _running_by_lane: Final = {lane: _running.labels(lane.value) for lane in Lane}
 _running_by_worker: dict[Lane, dict[int, int]] = {lane: {} for lane in Lane}
+_poll_by_worker: Final[dict[int, float]] = {}
 _finished_children: Final[dict[tuple[str, State], Counter]] = {}
 _run_seconds_children: Final[dict[str, BatchHistogram]] = {}
+_cpu_seconds_shown: float = 0.0
+
+for _lane in Lane:
+    # From the start: what is not there yet has no rate.
+    for _by_lane in (_claimed, _retried, _rescued, _start_seconds, _attempt_seconds):
+        _by_lane.labels(_lane.value)
 
 
 def record_submit_flush(rows_by_lane: Mapping[Lane, int]) -> None:
@@ -181,11 +267,27 @@ def record_claim(seconds: float, jobs: int) -> None:
     _claimed_jobs.observe(jobs)
 
 
+def record_finish_flush(rows: int) -> None:
+    """So many completions shared one statement."""
+    _finish_flush_rows.observe(rows)
+
+
+def record_read_flush(rows: int) -> None:
+    """So many readings of jobs shared one statement."""
+    _read_flush_rows.observe(rows)
+
+
+def record_started(lane: Lane, attempts: int) -> None:
+    """So many handlers were begun."""
+    _started_by_lane[lane].inc(attempts)
+
+
 def record_attempts(endpoint: str, run_seconds: Sequence[float]) -> None:
     """Handlers of one endpoint ran for these times."""
     child = _run_seconds_children.get(endpoint)
     if child is None:
-        child = _run_seconds_children[endpoint] = _run_seconds.labels(endpoint)
+        child = _run_seconds.labels(_bounded_endpoint(endpoint))
+        _run_seconds_children[endpoint] = child
     child.observe_many(run_seconds)
 
 
@@ -193,14 +295,38 @@ def record_finished(endpoint: str, state: State, jobs: int = 1) -> None:
     """So many jobs of an endpoint reached a terminal state."""
     child = _finished_children.get((endpoint, state))
     if child is None:
-        child = _finished.labels(endpoint, state.value)
+        child = _finished.labels(_bounded_endpoint(endpoint), state.value)
         _finished_children[endpoint, state] = child
     child.inc(jobs)
 
 
+def record_tally(counted: Counted) -> None:
+    """What became of jobs since the last time, of all organisations together."""
+    for (_, lane), counts in counted.jobs.items():
+        for total, jobs in (
+            (_claimed.labels(lane), counts.started),
+            (_ended.labels(lane, State.COMPLETED.value), counts.completed),
+            (_ended.labels(lane, State.FAILED.value), counts.failed),
+            (_ended.labels(lane, State.CANCELLED.value), counts.cancelled),
+            (_retried.labels(lane), counts.retried),
+            (_rescued.labels(lane), counts.rescued),
+        ):
+            if jobs:
+                total.inc(jobs)
+        _start_seconds.labels(lane).add_counts(BOUNDS_SECONDS, counts.waits)
+        _attempt_seconds.labels(lane).add_counts(BOUNDS_SECONDS, counts.runs)
+    for (_, code), jobs in counted.failures.items():
+        _failures.labels(_bounded_code(code)).inc(jobs)
+
+
+def record_refused_result() -> None:
+    """A result came too late, and was refused."""
+    _refused.inc()
+
+
 def record_alert(endpoint: str) -> None:
     """A job of an endpoint failed with no attempt left."""
-    _alerts.labels(endpoint).inc()
+    _alerts.labels(_bounded_endpoint(endpoint)).inc()
 
 
 def record_webhook_post(outcome: str, seconds: float) -> None:
@@ -209,9 +335,25 @@ def record_webhook_post(outcome: str, seconds: float) -> None:
     _webhook_post_seconds.observe(seconds)
 
 
+def record_webhook_lag(seconds: float) -> None:
+    """A webhook is posted for the first time, so long after what it tells of."""
+    _webhook_lag_seconds.observe(max(0.0, seconds))
+
+
 def set_webhooks_posting(posts: int) -> None:
     """This process posts so many webhooks now."""
     _webhooks_posting.set(posts)
+
+
+def record_sweep(kind: str, blobs: int) -> None:
+    """All blobs of a kind were looked at, and so many deleted that nobody knew."""
+    _sweeps.labels(kind).inc()
+    _swept.labels(kind).inc(blobs)
+
+
+def record_upkeep_failure(loop: str) -> None:
+    """A tick of an upkeep loop ended with an error."""
+    _upkeep_failures.labels(loop).inc()
 
 
 def record_remote_look(outcome: str) -> None:
@@ -241,63 +383,51 @@ def set_running(lane: Lane, jobs: int, *, worker: int = 0) -> None:
     _running_by_lane[lane].set(sum(running.values()))
 
 
-def record_request(method: str, route: str, status: int) -> None:
+def set_poll_seconds(seconds: float, *, worker: int = 0) -> None:
+    """One of the process's workers looks for work so often."""
+    _poll_by_worker[worker] = seconds
+    _poll_seconds.set(max(_poll_by_worker.values()))
+
+
+def record_request(method: str, route: str, status: int, seconds: float) -> None:
     """One HTTP request was answered. ``route`` is the template, never the path: it has ids.
 
-    It is counted here and shown after ``show_requests``: writing each into the file that the
-    processes share would be a twentieth of what a request costs.
+    It is counted here and shown after ``show_requests``: many at once cost much less.
     """
     key = (method, route, status)
-    _requests_to_show[key] = _requests_to_show.get(key, 0) + 1
+    times = _requests_to_show.get(key)
+    if times is None:
+        _requests_to_show[key] = [seconds]
+    else:
+        times.append(seconds)
 
 
 def show_requests() -> None:
     """Add the requests that were recorded since the last time."""
     while _requests_to_show:
-        (method, route, status), requests = _requests_to_show.popitem()
-        _requests.labels(method, route, status).inc(requests)
+        (method, route, status), times = _requests_to_show.popitem()
+        _requests.labels(method, route, status).inc(len(times))
+        _request_seconds.labels(method, route).observe_many(times)
 
 
-def exposition(depth: QueueDepth | None) -> bytes:
-    """Everything as Prometheus text. ``depth`` is None while the database cannot be asked."""
+def snapshot(kind: str) -> Snapshot:
+    """All that this process, of this kind, says of itself now."""
+    global _cpu_seconds_shown
     show_requests()
-    scraped = CollectorRegistry()
-    scraped.register(_DatabaseCollector(depth))
-    if MULTIPROCESS_DIR_VARIABLE in os.environ:
-        multiprocess.MultiProcessCollector(scraped)  # type: ignore[no-untyped-call]
-        return generate_latest(scraped)
-    return generate_latest(scraped) + generate_latest(_REGISTRY)
+    _processes.labels(kind).set(1)
+    _version.labels(__version__).set(1)
+    # In kilobytes, on Linux.
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    _resident_bytes.labels(kind).set(peak)
+    used = time.process_time()
+    _cpu_seconds.labels(kind).inc(max(0.0, used - _cpu_seconds_shown))
+    _cpu_seconds_shown = used
+    return taken(REGISTRY, ACROSS)
 
 
-def forget_process(pid: int, folder: str) -> None:
-    """Drop what a dead process said of the present; its counts stay."""
-    multiprocess.mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]
-
-
-class _DatabaseCollector(Collector):
-    """What only the database knows, as of this scrape."""
-
-    def __init__(self, depth: QueueDepth | None) -> None:
-        self._depth = depth
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        yield GaugeMetricFamily(
-            "coatcheck_database_up",
-            "1 if the database answered this scrape.",
-            value=0 if self._depth is None else 1,
-        )
-        if self._depth is None:
-            return
-        depth = GaugeMetricFamily(
-            "coatcheck_queue_depth",
-            "Jobs that have not ended, by lane and state.",
-            labels=["lane", "state"],
-        )
-        for (lane, state), jobs in self._depth.items():
-            depth.add_metric([lane.value, state.value], jobs)
-        yield depth
-
-
-if MULTIPROCESS_DIR_VARIABLE not in os.environ:
-    ProcessCollector(registry=_REGISTRY)
-    PlatformCollector(registry=_REGISTRY)
+def exposition(kind: str = "serve") -> bytes:
+    """What this process alone says, as Prometheus text, with what Python says of every process."""
+    python = CollectorRegistry()
+    ProcessCollector(registry=python)
+    PlatformCollector(registry=python)
+    return shown(snapshot(kind), taken(python, {}))

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from coatcheck.domain.states import State
 from coatcheck.store import batch_removal
 from coatcheck.store.batch_removal import CancellingRun
 from coatcheck.store.channels import CANCEL, CHANGED
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
+from coatcheck.telemetry.tally import tally_of
 from coatcheck.upkeep.loop import Loop
 
 _RUNS_MAX: Final = 20
@@ -28,6 +30,7 @@ class BatchCanceller(Loop):
     def __init__(self, line: Line, notifier: Notifier) -> None:
         super().__init__(line)
         self._notifier = notifier
+        self._tally = tally_of(line.database_url)
         self._after: CancellingRun | None = None
 
     async def tick(self) -> float:
@@ -39,7 +42,9 @@ class BatchCanceller(Loop):
 
     async def _end_tasks(self, run: CancellingRun) -> int:
         await batch_removal.end_intake(self._line, run)
-        cancelled = await batch_removal.cancel_waiting(self._line, run, _TASKS_MAX)
+        cancelled, lane = await batch_removal.cancel_waiting(self._line, run, _TASKS_MAX)
+        if lane is not None:
+            self._tally.moved(run.org, lane, State.CANCELLED, jobs=cancelled)
         asked = await batch_removal.ask_to_stop(self._line, run, _TASKS_MAX)
         if asked:
             self._notifier.say(CANCEL, [f"{task.boot}:{task.uuid.hex}" for task in asked])

@@ -14,9 +14,11 @@ from coatcheck.upkeep.expirer import Expirer
 from coatcheck.upkeep.export_keeper import ExportKeeper
 from coatcheck.upkeep.forgetter import Forgetter
 from coatcheck.upkeep.loop import Loop
+from coatcheck.upkeep.metrics_folder import MetricsFolder
 from coatcheck.upkeep.pruner import Pruner
 from coatcheck.upkeep.reconciler import Reconciler
 from coatcheck.upkeep.rescuer import Rescuer
+from coatcheck.upkeep.roll_up_keeper import RollUpKeeper
 from coatcheck.upkeep.stager import Stager
 from coatcheck.upkeep.sweeper import Sweeper
 from coatcheck.upkeep.voice_keeper import VoiceKeeper
@@ -49,6 +51,8 @@ class Upkeep:
             Sweeper(self._line, blobs),
             VoiceKeeper(self._line, blobs),
             WebhookKeeper(self._line),
+            MetricsFolder(self._line),
+            RollUpKeeper(self._line),
         )
 
     def start(self) -> None:

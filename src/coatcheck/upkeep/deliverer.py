@@ -34,7 +34,7 @@ from coatcheck.store.group_commit import Coalescer
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.listen import Listener
 from coatcheck.store.webhooks import Claimed, Mark, Room
-from coatcheck.telemetry import metrics
+from coatcheck.telemetry import metrics, tracing
 from coatcheck.upkeep.loop import Loop
 from coatcheck.upkeep.poster import Poster
 
@@ -206,7 +206,7 @@ class Deliverer(Loop):
         try:
             async with asyncio.timeout(_RENDER_SECONDS_MAX):
                 body = await self._render(delivery.notice)
-            return await self._poster.post(delivery, body)
+            return await self._posted(delivery, body)
         except _NOT_NOW:
             raise
         except TimeoutError:
@@ -217,6 +217,30 @@ class Deliverer(Loop):
                 "a webhook could not be sent: %s", type(error).__name__, extra=_fields(delivery)
             )
             return Answer(None, "it could not be sent, for a reason on our side")
+
+    async def _posted(self, delivery: Claimed, body: bytes) -> Answer:
+        if delivery.waited_seconds is not None:
+            metrics.record_webhook_lag(delivery.waited_seconds)
+        if delivery.traceparent is None:
+            return await self._poster.post(delivery, body)
+        notice = delivery.notice
+        with tracing.span(
+            f"webhook {notice.event}",
+            "client",
+            delivery.traceparent,
+            {
+                "coatcheck.job.id": to_text(notice.subject),
+                "coatcheck.org": notice.org,
+                "coatcheck.webhook.id": message_id(notice.id),
+                "coatcheck.webhook.try": delivery.tries + 1,
+            },
+        ) as part:
+            answer = await self._poster.post(delivery, body)
+            if answer.status is not None:
+                part.note({"http.response.status_code": answer.status})
+            if answer.error is not None:
+                part.failed("not_delivered")
+            return answer
 
     async def _mark(self, marks: list[Mark]) -> list[bool]:
         held = await retried(lambda: webhooks.mark(self._mark_line, marks))

@@ -12,6 +12,7 @@ from coatcheck.store.channels import CHANGED
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
 from coatcheck.telemetry import alerts
+from coatcheck.telemetry.tally import tally_of
 from coatcheck.upkeep.loop import Loop
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class Expirer(Loop):
         super().__init__(line)
         self._notifier = notifier
         self._keep_failed_seconds = keep_failed_seconds
+        self._tally = tally_of(line.database_url)
 
     async def tick(self) -> float:
         late = await upkeep.expire_waiting(
@@ -39,6 +41,8 @@ class Expirer(Loop):
             keep_failed_seconds=self._keep_failed_seconds,
             rows_max=_ROWS_MAX,
         )
+        for job in (*late, *overrun):
+            self._tally.moved(job.org, job.lane, job.state, code=job.error_code)
         for job in overrun:
             _log.warning(
                 "a worker held a job long past its run deadline",
@@ -47,6 +51,5 @@ class Expirer(Loop):
             if job.state is State.FAILED:
                 alerts.sound(job.uuid, job.endpoint)
         if late or overrun:
-            changed = [*late, *(job.uuid for job in overrun)]
-            self._notifier.say(CHANGED, {job_id.hex for job_id in changed})
+            self._notifier.say(CHANGED, {job.uuid.hex for job in (*late, *overrun)})
         return 0.0 if _ROWS_MAX in (len(late), len(overrun)) else _LOOK_SECONDS

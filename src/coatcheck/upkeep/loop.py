@@ -17,6 +17,7 @@ from coatcheck.domain.errors import BlobStoreUnavailable, DatabaseUnavailable, O
 from coatcheck.domain.retry import BLOB_BACKOFF, DATABASE_BACKOFF
 from coatcheck.store.election import Election
 from coatcheck.store.line import Line
+from coatcheck.telemetry import metrics
 
 _log = logging.getLogger(__name__)
 _CANDIDATE_SECONDS = 1.0
@@ -67,6 +68,7 @@ class Loop(ABC):
                 failures += 1
             except Exception:  # noqa: BLE001 - a defect must not end the loop: jobs would wait for ever
                 _log.exception("an upkeep tick failed", extra={"loop": self.name})
+                metrics.record_upkeep_failure(self.name)
                 pause = DATABASE_BACKOFF.delay(failures, random.random())
                 failures += 1
             await self.rest(pause)

@@ -18,6 +18,7 @@ from coatcheck.egress.urls import read_target
 from coatcheck.engine.webhook_answers import WITH_PEACE, Answer, answered
 from coatcheck.engine.webhook_secrets import WebhookSecrets
 from coatcheck.store.webhooks import Claimed
+from coatcheck.telemetry import traceparents, tracing
 from coatcheck.version import __version__
 
 _CONNECT_SECONDS_MAX: Final = 10.0
@@ -76,6 +77,7 @@ class Poster:
 
     def _request(self, claimed: Claimed, body: bytes) -> httpx2.Request:
         read_target(claimed.url)
+        traceparent = tracing.current()
         return self._client.build_request(
             "POST",
             claimed.url,
@@ -84,6 +86,7 @@ class Poster:
                 **self._secrets.headers(claimed, body, datetime.now(UTC)),
                 "user-agent": f"coatcheck/{__version__}",
                 "accept-encoding": "identity",
+                **({} if traceparent is None else {traceparents.HEADER: traceparent}),
             },
         )
 

@@ -13,6 +13,7 @@ from coatcheck.store.channels import CHANGED, READY
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
 from coatcheck.telemetry import alerts
+from coatcheck.telemetry.tally import tally_of
 from coatcheck.upkeep.loop import Loop
 
 _log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ class Rescuer(Loop):
         super().__init__(line)
         self._notifier = notifier
         self._keep_failed_seconds = keep_failed_seconds
+        self._tally = tally_of(line.database_url)
 
     async def tick(self) -> float:
         rescued = await upkeep.rescue(
@@ -36,6 +38,7 @@ class Rescuer(Loop):
             rows_max=_ROWS_MAX,
         )
         for job in rescued:
+            self._tally.rescued(job.org, job.lane, job.state, job.error_code)
             _log.warning(
                 "took a job from a silent worker",
                 extra={"job_id": to_text(job.uuid), "endpoint": job.endpoint, "state": job.state},

@@ -24,6 +24,7 @@ from coatcheck.blobs.keys import (
 )
 from coatcheck.store import inputs, reports, upkeep, uploads
 from coatcheck.store.line import Line
+from coatcheck.telemetry import metrics
 from coatcheck.upkeep.loop import Loop
 
 _log = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class Sweeper(Loop):
         async for keys in self._blobs.older_than(limit, prefix):
             swept += await self._delete_orphans(kind, keys)
         unfinished = await self._blobs.drop_unfinished(limit, prefix)
+        metrics.record_sweep(kind.name, swept + unfinished)
         if swept or unfinished:
             _log.info(
                 "swept %d orphan blobs and %d unfinished uploads of %s",

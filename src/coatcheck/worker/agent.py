@@ -38,6 +38,7 @@ from coatcheck.domain.outcome import (
 from coatcheck.domain.retry import JOB_BACKOFF, UNREACHABLE_BACKOFF
 from coatcheck.domain.states import Event
 from coatcheck.engine.remote_calls import RemoteCalls
+from coatcheck.engine.tally_keeper import TallyKeeper
 from coatcheck.job import Job
 from coatcheck.service import Endpoint, Service
 from coatcheck.settings import Settings
@@ -50,7 +51,7 @@ from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.listen import Listener
 from coatcheck.store.notify import Notifier
 from coatcheck.store.services import publish
-from coatcheck.telemetry import context, metrics
+from coatcheck.telemetry import context, metrics, tracing
 from coatcheck.version import __version__
 from coatcheck.worker.counter import Claims, Counter
 from coatcheck.worker.crew import Crew
@@ -160,6 +161,7 @@ class Worker:
             on_ended=on_ended,
             claims=claims,
         )
+        self._tally_keeper = TallyKeeper(self._report_line)
         self._reports = ReportDesk(self._report_line, self._notifier, self._open_blobs)
         self._listener = Listener(
             dsn,
@@ -214,6 +216,7 @@ class Worker:
                     ("tidy", self._tidy(temp_root)),
                 )
             ]
+            self._tally_keeper.start()
             _log.info("worker ready", extra={"boot": self.boot, "endpoints": list(self._endpoints)})
             self.ready.set()
             try:
@@ -296,7 +299,10 @@ class Worker:
         context.request_id.set(claimed.request_id)
         crash_point("run.before_handler")
         try:
-            outcome = await self._executors.run(endpoint, job, claimed.payload)
+            if claimed.traceparent is None and not tracing.is_on():
+                outcome = await self._executors.run(endpoint, job, claimed.payload)
+            else:
+                outcome = await self._run_traced(endpoint, job, claimed)
             crash_point("run.handler_returned")
             if reporter.used:
                 await self._reports.settle(claimed)
@@ -334,6 +340,28 @@ class Worker:
         elif isinstance(outcome, Cancelled) and running.cancel_asked_at is None:
             outcome = Retryable("handler_error", "JobCancelled: nobody asked for cancellation")
         self._hand_in(claimed, outcome, time.monotonic() - started_at)
+
+    async def _run_traced(self, endpoint: Endpoint, job: Job, claimed: ClaimedJob) -> Outcome:
+        """One attempt, as a part of the trace that its job was handed in with."""
+        assert self._executors is not None
+        with tracing.span(
+            f"run {claimed.endpoint}",
+            "consumer",
+            claimed.traceparent,
+            {
+                "coatcheck.job.id": job.id,
+                "coatcheck.org": claimed.org,
+                "coatcheck.endpoint": claimed.endpoint,
+                "coatcheck.lane": claimed.lane.value,
+                "coatcheck.attempt": claimed.attempt,
+                "coatcheck.waited_seconds": claimed.waited_seconds,
+            },
+        ) as part:
+            outcome = await self._executors.run(endpoint, job, claimed.payload)
+            part.note({"coatcheck.outcome": type(outcome).__name__.lower()})
+            if isinstance(outcome, Failed | Retryable):
+                part.failed(outcome.code)
+            return outcome
 
     def _stopped(self, reason: StopReason, timeout: float) -> Outcome:
         match reason:
@@ -413,6 +441,8 @@ class Worker:
             self._give_back_what_is_stuck(now)
             for lane, crew in self._crews.items():
                 metrics.set_running(lane, crew.busy, worker=self.boot)
+                metrics.record_started(lane, crew.begun())
+            metrics.set_poll_seconds(self._counter.poll_seconds, worker=self.boot)
 
     def _lose(self, lane: Lane) -> None:
         """The lane's lease has run out: nothing of it counts any more."""
@@ -554,6 +584,7 @@ class Worker:
             await crew.close()
         await self._listener.stop()
         await self._notifier.drain()
+        await self._tally_keeper.stop()
         try:
             await self._keeper.deregister()
         except (DatabaseUnavailable, OutcomeUnknown) as error:

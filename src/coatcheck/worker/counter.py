@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter as Tally
+from collections import Counter as Numbers
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from uuid import UUID
 
 from coatcheck.crash import crash_point
+from coatcheck.domain.batches import BATCH_ENDPOINTS
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import ClaimedJob
@@ -30,11 +31,13 @@ from coatcheck.store.limits import any_limits
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
 from coatcheck.telemetry import alerts, metrics
+from coatcheck.telemetry.tally import NoTally, tally_of
 from coatcheck.worker.crew import Crew
 from coatcheck.worker.lease import LeaseKeeper
 from coatcheck.worker.poll import PollInterval
 
 _log = logging.getLogger(__name__)
+_OWN_WORK = frozenset(BATCH_ENDPOINTS)
 _FEW_JOBS = 32
 _TURNS_FOR_SHORT_JOBS = 3
 _LOOK_AGAIN_SECONDS_MIN = 0.005
@@ -80,6 +83,9 @@ class Counter:
         self._accept = accept
         self._on_ended = on_ended
         self._claims = claims
+        # What batches have done for themselves is nothing that anybody handed in.
+        counted = not _OWN_WORK.issuperset(endpoints)
+        self._tally = tally_of(line.database_url) if counted else NoTally()
         self._completions: list[Completion] = []
         self._settlements: list[Settlement] = []
         self._cursors = {lane.value: ("", "") for lane in crews}
@@ -126,6 +132,11 @@ class Counter:
     def failing_for(self) -> float:
         """Seconds for which finished work could not be handed in."""
         return 0.0 if self._failing_since is None else time.monotonic() - self._failing_since
+
+    @property
+    def poll_seconds(self) -> float:
+        """How often it looks for work that nobody told it of."""
+        return self._poll.seconds
 
     @property
     def quiet(self) -> bool:
@@ -245,19 +256,29 @@ class Counter:
     async def _send_settlements(self) -> None:
         batch = self._settlements[:CLAIM_ROWS_MAX]
         with self._handing_in([settlement.job for settlement in batch]):
-            states = await leases.settle(self._line, batch, self._keep_failed_seconds)
+            settled = await leases.settle(self._line, batch, self._keep_failed_seconds)
         crash_point("settle.committed_not_notified")
         del self._settlements[: len(batch)]
-        ended: Tally[tuple[str, State]] = Tally()
+        ended: Numbers[tuple[str, State]] = Numbers()
         for settlement in batch:
-            state = states.get(settlement.job.uuid)
-            if state is None:
-                self._too_late(settlement.job)
-            elif state.terminal:
-                ended[settlement.job.endpoint, state] += 1
+            job, now = settlement.job, settled.get(settlement.job.uuid)
+            if now is None:
+                self._too_late(job)
+                continue
+            state = now.state
+            failed = settlement.event in (Event.FAIL, Event.RETRY)
+            self._tally.moved(
+                job.org,
+                job.lane,
+                state,
+                code=now.error_code,
+                ran_seconds=settlement.ran_seconds if failed else None,
+            )
+            if state.terminal:
+                ended[job.endpoint, state] += 1
                 if settlement.event is Event.RETRY and state is State.FAILED:
-                    alerts.sound(settlement.job.uuid, settlement.job.endpoint)
-                self._ended(settlement.job)
+                    alerts.sound(job.uuid, job.endpoint)
+                self._ended(job)
         for (endpoint, state), jobs in ended.items():
             metrics.record_finished(endpoint, state, jobs)
         self._settled([settlement.job for settlement in batch])
@@ -282,6 +303,7 @@ class Counter:
         self._take(claimed)
         if completions:
             crash_point("finish.committed_not_notified")
+            metrics.record_finish_flush(len(completions))
             self._completed(completions, accepted)
         if 0 < len(claimed) <= _FEW_JOBS:
             # Let handlers that end at once do so, and hand them in with the next question instead
@@ -370,6 +392,7 @@ class Counter:
     def _begin(self, claimed: list[ClaimedJob]) -> None:
         if claimed:
             crash_point("claim.committed_not_dispatched")
+            self._tally.started(claimed)
             self._accept(claimed)
 
     def _completed(self, completions: list[Completion], accepted: set[UUID]) -> None:
@@ -379,6 +402,7 @@ class Counter:
                 if job.uuid not in accepted:
                     self._too_late(job)
             completions = [done for done in completions if done.job.uuid in accepted]
+        self._tally.completed((done.job, done.ran_seconds) for done in completions)
         ran: dict[str, list[float]] = {}
         for completion in completions:
             ran.setdefault(completion.job.endpoint, []).append(completion.ran_seconds)
@@ -400,6 +424,7 @@ class Counter:
             # Sent before, and its answer lost: most likely it was accepted then.
             return
         self.rejected += 1
+        metrics.record_refused_result()
         _log.warning(
             "a result came too late: the job had been taken from this worker",
             extra={"job_id": to_text(job.uuid), "endpoint": job.endpoint},

@@ -37,6 +37,7 @@ class Crew:
         self._waiting: deque[ClaimedJob] = deque()
         self._idle: list[asyncio.Future[None]] = []
         self._busy = 0
+        self._begun = 0
         self._slots: list[asyncio.Task[None]] = []
         self._mean_seconds: float | None = None
         self._begun_at = 0.0
@@ -46,6 +47,11 @@ class Crew:
     @property
     def busy(self) -> int:
         return self._busy
+
+    def begun(self) -> int:
+        """How many jobs were begun since the last time this was asked."""
+        begun, self._begun = self._begun, 0
+        return begun
 
     def room(self) -> int:
         """How many jobs to ask for now."""
@@ -132,6 +138,7 @@ class Crew:
                 job = waiting.popleft()
                 self._begun_at = began
                 self._busy += 1
+                self._begun += 1
                 try:
                     await self._run(job)
                 finally:

@@ -48,13 +48,16 @@ async def one_key_one_job(laboratory: Laboratory, submission: dict[str, object])
 
 
 async def one_end(laboratory: Laboratory, view: JobView) -> None:
-    """A and D. It has ended, once, by legal steps; its payload is gone and its result is there."""
+    """A and D. It has ended, once, by legal steps; its result is there, and its payload gone unless
+    it may be retried."""
     steps = [each for each in await history.read(laboratory.sql) if each.id == view.uuid]
     assert all(step.legal for step in steps), steps
     assert sum(step.after.terminal for step in steps) == 1, steps
     assert steps[-1].after is view.state
-    payload = await laboratory.sql.fetchval("SELECT payload FROM jobs WHERE id = $1", view.uuid)
-    assert payload is None
+    row = await laboratory.sql.fetchrow(
+        "SELECT payload IS NULL AS empty, keeps_input FROM jobs WHERE id = $1", view.uuid
+    )
+    assert row["empty"] == (view.state is State.COMPLETED or not row["keeps_input"])
     assert (view.result is not None) == (view.state is State.COMPLETED)
 
 

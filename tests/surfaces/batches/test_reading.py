@@ -155,6 +155,23 @@ async def test_a_list_has_what_is_the_callers_and_an_admins_has_all(house: House
     assert {job["id"] for job in every["items"]} == {mine["id"], theirs["id"]}
 
 
+async def test_an_admin_sees_and_steers_what_a_colleague_handed_in_and_others_do_not(
+    house: House,
+) -> None:
+    await know_sums(house)
+    scopes = {Scope.READ, Scope.SUBMIT}
+    colleague = bearer(await house.create_key(user="colleague", scopes=scopes))
+    body = ADD | {"tasks": [{"a": 2}]}
+    theirs = told(await house.http.post(JOBS, json=body, headers=colleague), 201)
+    somebody = bearer(await house.create_key(user="somebody", scopes=scopes))
+    for url in (theirs["urls"]["poll"], theirs["urls"]["tasks"]):
+        assert told(await house.http.get(url), 200)
+        problem(await house.http.get(url, headers=somebody), 404, "job_not_found")
+    cancel = theirs["urls"]["cancel"]
+    problem(await house.http.post(cancel, headers=somebody), 404, "job_not_found")
+    assert (await house.http.post(cancel)).status_code in (200, 202)
+
+
 @pytest.mark.parametrize(
     "query",
     [{"limit": "0"}, {"limit": "201"}, {"limit": "x"}, {"cursor": "x"}, {"offset": "1"}],

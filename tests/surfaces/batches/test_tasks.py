@@ -30,6 +30,24 @@ async def test_tasks_are_found_by_their_status(working_house: House) -> None:
         assert await tasks_of(http, job, status=status) == []
 
 
+async def test_failures_are_counted_by_their_codes(working_house: House) -> None:
+    http = working_house.http
+    tasks: list[dict[str, object]] = [{"a": -1}, {"a": 1}, {"a": -1}, {"a": "no number"}]
+    job = await end_of(http, await submit(http, tasks))
+    url = f"{job['urls']['poll']}/failures"
+    shown = told(await http.get(url), 200)
+    assert shown == {
+        "run_id": job["runs"][0]["id"],
+        "counted": 3,
+        "items": [{"code": "negative", "count": 2}, {"code": "invalid_input", "count": 1}],
+    }
+    again = told(await http.post(job["urls"]["rerun"], json={"filter": {"status": "failed"}}), 202)
+    await end_of(http, again)
+    earlier = told(await http.get(url, params={"run": job["runs"][0]["id"]}), 200)
+    assert earlier == shown
+    problem(await http.get(url, params={"run": "x"}), 400, "invalid_parameter")
+
+
 async def test_tasks_that_wait_and_run_are_found_too(working_house: House) -> None:
     http, gate = working_house.http, "statuses"
     job = await submit(http, [{"gate": gate}] * 4, endpoint="/wait", concurrency=1)

@@ -162,6 +162,28 @@ async def test_a_service_is_an_organisations_own(calling: House, upstream: Upstr
     problem(answer, 404, "not_found")
 
 
+async def test_the_services_that_an_organisation_can_call_are_listed(
+    calling: House, upstream: UpstreamServer
+) -> None:
+    for name in ("mine", "yours"):
+        await register(calling, name, definition(upstream))
+    url = paths.service("").removesuffix("/")
+    names: list[str] = []
+    query: dict[str, str | int] = {"limit": 2}
+    while True:
+        page = (await calling.http.get(url, params=query)).json()
+        names += [each["service_id"] for each in page["items"]]
+        if page["next"] is None:
+            break
+        query["cursor"] = page["next"]
+    assert names == sorted(set(names))
+    assert {"docs", "mine", "yours"} <= set(names)
+    everything = (await calling.http.get(url)).json()["items"]
+    (mine,) = [each for each in everything if each["service_id"] == "mine"]
+    assert mine == (await calling.http.get(paths.hosted("mine"))).json()
+    problem(await calling.http.get(url, params={"cursor": "no name"}), 400, "invalid_parameter")
+
+
 async def test_the_jobs_of_a_registered_service_are_listed(
     calling: House, upstream: UpstreamServer
 ) -> None:

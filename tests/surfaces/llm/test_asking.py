@@ -151,7 +151,7 @@ async def test_cancelling_stops_the_target(dsn: str, tmp_path: Path) -> None:
     ):
         ticket = await chats.submit()
         await chats.until_streaming(ticket)
-        assert b'coatcheck_llm_running{target="box"} 1.0' in metrics.exposition(None)
+        assert b'coatcheck_llm_running{target="box"} 1.0' in metrics.exposition()
         await chats.engine.cancel(ticket.id)
         assert (await chats.end_of(ticket)).state is State.CANCELLED
 
@@ -159,7 +159,7 @@ async def test_cancelling_stops_the_target(dsn: str, tmp_path: Path) -> None:
             return upstream.seen.aborted == 1 and upstream.seen.running == 0
 
         await eventually_async(aborted, "the target noticed")
-        shown = metrics.exposition(None)
+        shown = metrics.exposition()
         assert b'coatcheck_llm_running{target="box"} 0.0' in shown
         assert b'coatcheck_llm_first_object_seconds_count{target="box"}' in shown
 

@@ -234,7 +234,7 @@ async def test_a_target_that_is_found_away_twice_is_probed_once(dsn: str, tmp_pa
         await line.close()
         assert state.unreachable_since is not None
         assert landscape.offers()[0].concurrency == 0
-        assert b'coatcheck_llm_target_up{target="box"} 0.0' in metrics.exposition(None)
+        assert b'coatcheck_llm_target_up{target="box"} 0.0' in metrics.exposition()
         target.seen.reset()
         await target.come_back()
 
@@ -243,7 +243,7 @@ async def test_a_target_that_is_found_away_twice_is_probed_once(dsn: str, tmp_pa
 
         await eventually_async(back, "the prober found it")
         assert target.seen.paths["/api/version"] == 1
-        assert b'coatcheck_llm_target_up{target="box"} 1.0' in metrics.exposition(None)
+        assert b'coatcheck_llm_target_up{target="box"} 1.0' in metrics.exposition()
         assert MODEL + ":latest" in (landscape.offers()[0].models or ())
 
 

@@ -115,7 +115,7 @@ async def test_each_failure_says_what_it_was_and_whether_it_may_pass(
             assert view.state is State.FAILED, said
             if said in MAY_PASS:
                 assert view.error_code == "max_retries_exhausted"
-                assert view.error_message == f"failed 1 times; last: {said}"
+                assert view.error_message == f"failed once; last: {said}"
             else:
                 assert f"{view.error_code}: {view.error_message}" == said
         assert target.seen.paths["/api/chat"] == len(faults)

@@ -15,7 +15,7 @@ ALERT = "a job failed with no attempt left"
 
 
 def alerts_counted(endpoint: str) -> float:
-    for line in metrics.exposition(None).decode().splitlines():
+    for line in metrics.exposition().decode().splitlines():
         if line.startswith(f'coatcheck_alerts_total{{endpoint="{endpoint}"}}'):
             return float(line.rpartition(" ")[2])
     return 0.0

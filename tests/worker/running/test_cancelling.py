@@ -29,7 +29,8 @@ async def test_a_queued_job_is_cancelled_at_once_and_never_runs(workshop: Worksh
     async def run() -> None:
         ran.append(True)
 
-    ticket = await workshop.engine.submit("lab.post__run", {"secret": "a canary"})
+    secret = {"secret": "a canary"}
+    ticket = await workshop.engine.submit("lab.post__run", secret, keep_input=False)
     view = await workshop.engine.cancel(ticket.id)
     await workshop.start_worker(service)
     marker = await workshop.engine.submit("lab.post__run")

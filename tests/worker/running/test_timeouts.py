@@ -44,7 +44,7 @@ async def test_an_async_handler_is_interrupted_at_its_timeout(workshop: Workshop
 
     assert interrupted.is_set()
     assert (view.state, view.error_code) == (State.FAILED, "max_retries_exhausted")
-    assert view.error_message == "failed 1 times; last: timed_out: ran for longer than 0.3 s"
+    assert view.error_message == "failed once; last: timed_out: ran for longer than 0.3 s"
     assert view.failures == 1
 
 
@@ -90,7 +90,7 @@ async def test_a_thread_is_abandoned_at_its_timeout_and_what_it_says_later_is_dr
     await ended.wait()
     await workshop.drain(worker)
 
-    assert view.error_message == "failed 1 times; last: timed_out: ran for longer than 0.3 s"
+    assert view.error_message == "failed once; last: timed_out: ran for longer than 0.3 s"
     event, alert = await workshop.engine.events(ticket.id)
     assert b"before" in event.data
     assert alert.kind == "alert"
@@ -107,7 +107,7 @@ async def test_an_isolated_process_is_killed_at_its_timeout(
     )
     view = await workshop.end_of(ticket)
 
-    assert view.error_message == "failed 1 times; last: timed_out: ran for longer than 3 s"
+    assert view.error_message == "failed once; last: timed_out: ran for longer than 3 s"
     assert not psutil.pid_exists(int(pid_file.read_text()))
 
 
@@ -196,7 +196,7 @@ async def test_the_next_job_of_a_slot_does_not_inherit_the_interruptions_of_the_
     view = await workshop.end_of(group_job)
     assert interruptions == [0]
     assert view.error_message == (
-        "failed 1 times; last: handler_error: LookupError: in a task of a group"
+        "failed once; last: handler_error: LookupError: in a task of a group"
     )
 
 

@@ -12,10 +12,13 @@ from typing import Any, Final, Self
 
 import httpx2
 
+from coatcheck.client._async.api_keys import AsyncApiKeys
 from coatcheck.client._async.batches import AsyncBatches
 from coatcheck.client._async.exchange import AsyncExchange
 from coatcheck.client._async.files import AsyncFiles
+from coatcheck.client._async.graphs import AsyncGraphs
 from coatcheck.client._async.job import AsyncJob
+from coatcheck.client._async.jobs import AsyncJobs
 from coatcheck.client._async.stream import follow
 from coatcheck.client._async.webhooks import AsyncWebhooks
 from coatcheck.client.addresses import Addresses, with_query
@@ -31,6 +34,7 @@ from coatcheck.client.answers import (
     read_ticket,
     read_usage,
 )
+from coatcheck.client.api_key_body import Caller
 from coatcheck.client.artifact_body import JobArtifact, JobArtifacts
 from coatcheck.client.configuration import base_url_or_default, token_or_default
 from coatcheck.client.credential import Bearer
@@ -44,6 +48,7 @@ from coatcheck.client.errors import (
 )
 from coatcheck.client.events import AsyncEvents
 from coatcheck.client.job_body import JobUrls, job_urls
+from coatcheck.client.overview_body import Overview
 from coatcheck.client.request_headers import (
     WAIT_SECONDS_MAX,
     seconds,
@@ -72,11 +77,15 @@ class AsyncClient:
 
     Wherever a job is asked for, a job or its id will do; an id needs ``service`` beside it.
 
-    ``batches`` has what can be done with batches, which are jobs of many tasks, and ``webhooks``
-    what can be done with webhooks.
+    ``jobs`` has what can be done with all jobs of the organisation, ``batches`` with batches, which
+    are jobs of many tasks, ``graphs`` with graphs of code, ``webhooks`` with webhooks, and
+    ``api_keys`` with API keys.
     """
 
+    api_keys: AsyncApiKeys
     batches: AsyncBatches
+    graphs: AsyncGraphs
+    jobs: AsyncJobs
     webhooks: AsyncWebhooks
 
     def __init__(
@@ -95,7 +104,10 @@ class AsyncClient:
         self._owns_http = http is None
         self._exchange = AsyncExchange(http or httpx2.AsyncClient(), credential, timeout, policy)
         self._files = AsyncFiles(self._exchange)
+        self.api_keys = AsyncApiKeys(self._exchange, self._addresses)
         self.batches = AsyncBatches(self._exchange, self._addresses)
+        self.graphs = AsyncGraphs(self._exchange, self._addresses, self._files)
+        self.jobs = AsyncJobs(self._exchange, self._addresses)
         self.webhooks = AsyncWebhooks(self._exchange, self._addresses)
 
     def __repr__(self) -> str:
@@ -361,6 +373,24 @@ class AsyncClient:
         query = {"from": first_day, "to": last_day}
         response = await self._exchange.send("GET", with_query(self._addresses.usage(), query))
         return read_usage(response)
+
+    async def me(self) -> Caller:
+        """Whose credential the client presents, of which organisation, and what it allows."""
+        return read(await self._exchange.send("GET", self._addresses.me()), Caller)
+
+    async def overview(self, minutes: int = 60, *, all_orgs: bool = False) -> Overview:
+        """The organisation at a glance: what happened in the last ``minutes``, and what waits.
+
+        With ``all_orgs`` the same of every organisation and its workers, for operators.
+        """
+        where = self._addresses.operator("overview") if all_orgs else self._addresses.overview()
+        response = await self._exchange.send("GET", with_query(where, {"minutes": minutes}))
+        return read(response, Overview)
+
+    async def service(self, name: str, *, workspace: str = "default") -> Mapping[str, Any]:
+        """A service, as the server's JSON: its versions, and their endpoints."""
+        url = self._addresses.hosted_service(name, workspace)
+        return read_object(await self._exchange.send("GET", url))
 
     async def _failure(self, refused: ApiError, job_url: str) -> ApiError | JobFailed:
         """The failure of the job that a refusal names, if this credential may read it."""

@@ -40,10 +40,16 @@ class AsyncFiles:
         file: IO[bytes],
         size: int,
         *,
+        before: bytes = b"",
+        after: bytes = b"",
         is_signed: bool = False,
     ) -> httpx2.Response:
-        """Send the first ``size`` bytes of a file; from its beginning again where that failed."""
-        headers = [*headers, (b"content-length", str(size).encode())]
+        """Send the first ``size`` bytes of a file; from its beginning again where that failed.
+
+        ``before`` and ``after`` go around them, as in a form.
+        """
+        length = len(before) + size + len(after)
+        headers = [*headers, (b"content-length", str(length).encode())]
         failures = 0
         while True:
             try:
@@ -51,7 +57,7 @@ class AsyncFiles:
                     method,
                     url,
                     headers=headers,
-                    content=_pieces(file, size),
+                    content=_pieces(file, size, before, after),
                     silence=SILENCE_SECONDS_MAX,
                     is_signed=is_signed,
                 ) as response:
@@ -112,14 +118,18 @@ class AsyncFiles:
         return digest.hexdigest()
 
 
-async def _pieces(file: IO[bytes], size: int) -> AsyncIterator[bytes]:
+async def _pieces(file: IO[bytes], size: int, before: bytes, after: bytes) -> AsyncIterator[bytes]:
     await in_a_thread(file.seek, 0)
+    if before:
+        yield before
     while size > 0:
         piece = await in_a_thread(file.read, min(size, PIECE_BYTES))
         if not piece:
             raise ValueError("the file became shorter while it was sent")
         size -= len(piece)
         yield piece
+    if after:
+        yield after
 
 
 def _from(start: int) -> Headers:

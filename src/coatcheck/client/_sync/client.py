@@ -12,10 +12,13 @@ from typing import Any, Final, Self
 
 import httpx2
 
+from coatcheck.client._sync.api_keys import ApiKeys
 from coatcheck.client._sync.batches import Batches
 from coatcheck.client._sync.exchange import Exchange
 from coatcheck.client._sync.files import Files
+from coatcheck.client._sync.graphs import Graphs
 from coatcheck.client._sync.job import Job
+from coatcheck.client._sync.jobs import Jobs
 from coatcheck.client._sync.stream import follow
 from coatcheck.client._sync.webhooks import Webhooks
 from coatcheck.client.addresses import Addresses, with_query
@@ -31,6 +34,7 @@ from coatcheck.client.answers import (
     read_ticket,
     read_usage,
 )
+from coatcheck.client.api_key_body import Caller
 from coatcheck.client.artifact_body import JobArtifact, JobArtifacts
 from coatcheck.client.configuration import base_url_or_default, token_or_default
 from coatcheck.client.credential import Bearer
@@ -44,6 +48,7 @@ from coatcheck.client.errors import (
 )
 from coatcheck.client.events import Events
 from coatcheck.client.job_body import JobUrls, job_urls
+from coatcheck.client.overview_body import Overview
 from coatcheck.client.request_headers import (
     WAIT_SECONDS_MAX,
     seconds,
@@ -72,11 +77,15 @@ class Client:
 
     Wherever a job is asked for, a job or its id will do; an id needs ``service`` beside it.
 
-    ``batches`` has what can be done with batches, which are jobs of many tasks, and ``webhooks``
-    what can be done with webhooks.
+    ``jobs`` has what can be done with all jobs of the organisation, ``batches`` with batches, which
+    are jobs of many tasks, ``graphs`` with graphs of code, ``webhooks`` with webhooks, and
+    ``api_keys`` with API keys.
     """
 
+    api_keys: ApiKeys
     batches: Batches
+    graphs: Graphs
+    jobs: Jobs
     webhooks: Webhooks
 
     def __init__(
@@ -95,7 +104,10 @@ class Client:
         self._owns_http = http is None
         self._exchange = Exchange(http or httpx2.Client(), credential, timeout, policy)
         self._files = Files(self._exchange)
+        self.api_keys = ApiKeys(self._exchange, self._addresses)
         self.batches = Batches(self._exchange, self._addresses)
+        self.graphs = Graphs(self._exchange, self._addresses, self._files)
+        self.jobs = Jobs(self._exchange, self._addresses)
         self.webhooks = Webhooks(self._exchange, self._addresses)
 
     def __repr__(self) -> str:
@@ -358,6 +370,24 @@ class Client:
         query = {"from": first_day, "to": last_day}
         response = self._exchange.send("GET", with_query(self._addresses.usage(), query))
         return read_usage(response)
+
+    def me(self) -> Caller:
+        """Whose credential the client presents, of which organisation, and what it allows."""
+        return read(self._exchange.send("GET", self._addresses.me()), Caller)
+
+    def overview(self, minutes: int = 60, *, all_orgs: bool = False) -> Overview:
+        """The organisation at a glance: what happened in the last ``minutes``, and what waits.
+
+        With ``all_orgs`` the same of every organisation and its workers, for operators.
+        """
+        where = self._addresses.operator("overview") if all_orgs else self._addresses.overview()
+        response = self._exchange.send("GET", with_query(where, {"minutes": minutes}))
+        return read(response, Overview)
+
+    def service(self, name: str, *, workspace: str = "default") -> Mapping[str, Any]:
+        """A service, as the server's JSON: its versions, and their endpoints."""
+        url = self._addresses.hosted_service(name, workspace)
+        return read_object(self._exchange.send("GET", url))
 
     def _failure(self, refused: ApiError, job_url: str) -> ApiError | JobFailed:
         """The failure of the job that a refusal names, if this credential may read it."""

@@ -171,6 +171,7 @@ def operations(settings: Settings, line: Line) -> list[Operation]:
             "caller's own.",
             handler=keys.create,
             access=Scope.ADMIN,
+            operable=True,
             body=RequestBody("What the key shall be like.", NewApiKey),
             answers=[
                 Answer(
@@ -196,6 +197,7 @@ def operations(settings: Settings, line: Line) -> list[Operation]:
             description="Newest first, those that were revoked included. No secret is shown.",
             handler=keys.list_page,
             access=Scope.ADMIN,
+            operable=True,
             parameters=[
                 Parameter("cursor", "query", "`next` of the page before.", ULID),
                 Parameter("limit", "query", "How many at most.", _LIMIT),
@@ -210,6 +212,7 @@ def operations(settings: Settings, line: Line) -> list[Operation]:
             summary="Look at an API key.",
             handler=keys.show,
             access=Scope.ADMIN,
+            operable=True,
             answers=[Answer(HTTPStatus.OK, "The key, without its secret.", ApiKeyView)],
             tag=_TAG,
         ),
@@ -221,6 +224,7 @@ def operations(settings: Settings, line: Line) -> list[Operation]:
             description="Every server refuses it within a second. Revoking it again is no error.",
             handler=keys.revoke,
             access=Scope.ADMIN,
+            operable=True,
             answers=[Answer(HTTPStatus.NO_CONTENT, "It is revoked.", empty=True)],
             tag=_TAG,
         ),

@@ -11,46 +11,90 @@ from typing import Final
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from coatcheck.control.call import Call
-from coatcheck.control.operations import Answer, Operation
+from coatcheck.control.operations import Answer, Operation, Parameter
+from coatcheck.control.problems import MEDIA_TYPE, Problem
+from coatcheck.control.queries import read_choice
 from coatcheck.control.reply import Reply, raw_header
 from coatcheck.domain.errors import CoatcheckError
+from coatcheck.engine.process_metrics import ProcessMetrics
 from coatcheck.telemetry import metrics
+from coatcheck.telemetry.queue_metrics import Queue, queue_snapshot
+from coatcheck.telemetry.snapshots import shown
 
 _log = logging.getLogger(__name__)
 
-DEPTH_SECONDS_MAX: Final = 5.0
+SECONDS_MAX: Final = 4.0
+COUNT_SECONDS_MAX: Final = 4.0
+"""To count the queue. Both together are less than the 10 s that Prometheus waits."""
+_SCOPES: Final = ("deployment", "process")
 
 
-def operations(read_depth: Callable[[], Awaitable[metrics.QueueDepth]]) -> list[Operation]:
-    """``/metrics``, with the queue's depth as ``read_depth`` finds it."""
+def operations(
+    read_queue: Callable[[], Awaitable[Queue]], processes: ProcessMetrics
+) -> list[Operation]:
+    """``/metrics``: the queue as ``read_queue`` finds it, and the sum of all processes."""
 
-    async def expose(_: Call) -> Reply:
-        body = metrics.exposition(await _depth_or_none())
+    async def expose(call: Call) -> Reply:
+        if read_choice(call.query, "scope", _SCOPES) == "process":
+            body = metrics.exposition()
+        else:
+            body = await _of_the_deployment()
         return Reply(HTTPStatus.OK, body, [raw_header("content-type", CONTENT_TYPE_PLAIN_0_0_4)])
 
-    async def _depth_or_none() -> metrics.QueueDepth | None:
+    async def _of_the_deployment() -> bytes:
         try:
-            async with asyncio.timeout(DEPTH_SECONDS_MAX):
-                return await read_depth()
+            async with asyncio.timeout(SECONDS_MAX):
+                whole = await processes.of_all()
+            queue = await _counted()
         except (CoatcheckError, TimeoutError) as error:
-            # A scrape must not fail with the database: that is when its numbers are wanted.
-            _log.warning("metrics without the queue's depth: %s", type(error).__name__)
-            return None
+            # A scrape must not fail with the database, which is when it is wanted. But neither may
+            # it show the counts of this process for those of all: they would seem to begin anew.
+            _log.warning("metrics without the database: %s", type(error).__name__)
+            return shown(queue_snapshot(None))
+        return await asyncio.to_thread(shown, queue_snapshot(queue), whole)
+
+    async def _counted() -> Queue:
+        try:
+            async with asyncio.timeout(COUNT_SECONDS_MAX):
+                return await read_queue()
+        except TimeoutError:
+            # The database is there: it has just answered. All else is as true as ever.
+            _log.warning("the queue is too long to be counted in %g s", COUNT_SECONDS_MAX)
+            return Queue(is_counted=False)
 
     return [
         Operation(
             methods=["GET"],
             path="/metrics",
             name="metrics",
-            summary="The metrics of this process and of the queue, as Prometheus text.",
+            summary="The metrics of all processes and of the queue, as Prometheus text.",
+            description=(
+                "Every server and every worker of the deployment is in it, whichever server is "
+                "asked, so one address is to be scraped, and not each of them."
+            ),
             handler=expose,
+            parameters=[
+                Parameter(
+                    "scope",
+                    "query",
+                    "`process` shows the server that answers, and nothing of the others or of the "
+                    "queue; it needs no database.",
+                    {"type": "string", "enum": list(_SCOPES), "default": _SCOPES[0]},
+                )
+            ],
             answers=[
                 Answer(
                     HTTPStatus.OK,
-                    "The metrics. `coatcheck_database_up` is 0 while the database is away, and "
-                    "the queue's depth is then missing.",
+                    "The metrics. While the database is away, `coatcheck_database_up` is 0 and all "
+                    "else is missing; the queue's are if it is too long to be counted in time.",
                     media_type="text/plain",
-                )
+                ),
+                Answer(
+                    HTTPStatus.BAD_REQUEST,
+                    "There is no such scope.",
+                    Problem,
+                    MEDIA_TYPE,
+                ),
             ],
             tag="operations",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from http import HTTPStatus
 
@@ -16,8 +17,16 @@ from coatcheck.control.reply import JSON, Reply
 def operation(others: Sequence[Operation], *, version: str) -> Operation:
     """``/openapi.json`` for ``others`` and for itself."""
 
+    body: bytes | None = None
+
     async def openapi(_: Call) -> Reply:
+        nonlocal body
+        if body is None:  # few ask, and every start would take longer for it
+            body = await asyncio.to_thread(document)
         return Reply(HTTPStatus.OK, body, [JSON])
+
+    def document() -> bytes:
+        return msgspec.json.encode(build_document(described, version=version))
 
     this = Operation(
         methods=["GET"],
@@ -28,5 +37,5 @@ def operation(others: Sequence[Operation], *, version: str) -> Operation:
         answers=[Answer(HTTPStatus.OK, "OpenAPI 3.1.", schema={"type": "object"})],
         tag="operations",
     )
-    body = msgspec.json.encode(build_document([*others, this], version=version))
+    described = [*others, this]
     return this

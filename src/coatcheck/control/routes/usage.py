@@ -75,6 +75,7 @@ def operations(engine: Engine) -> list[Operation]:
             "for a table.",
             handler=show,
             access=Scope.READ,
+            operable=True,
             parameters=[
                 Parameter("from", "query", "The first day (UTC).", _DATE),
                 Parameter("to", "query", "The last day (UTC); today, if it is left out.", _DATE),

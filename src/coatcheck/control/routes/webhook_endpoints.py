@@ -199,8 +199,9 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
     """``/api/v1/orgs/{org}/webhooks/endpoints``, for callers with the scope ``admin``."""
     handlers = _Endpoints(webhooks, receivers)
     one = f"{PATH}/endpoints/{{id}}"
-    on_all = partial(Operation, path=f"{PATH}/endpoints", access=Scope.ADMIN, tag=TAG)
-    on_one = partial(Operation, access=Scope.ADMIN, tag=TAG, parameters=[endpoint_parameter()])
+    on_any = partial(Operation, access=Scope.ADMIN, operable=True, tag=TAG)
+    on_all = partial(on_any, path=f"{PATH}/endpoints")
+    on_one = partial(on_any, parameters=[endpoint_parameter()])
     shown = Answer(HTTPStatus.OK, "The endpoint.", WebhookEndpoint)
     unfit = Answer(
         HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -44,6 +44,7 @@ from coatcheck.domain.webhooks import PEACE_SECONDS_MAX, delivery_of, message_id
 from coatcheck.engine.notices import Render
 from coatcheck.engine.webhooks import Report, Webhooks
 from coatcheck.store.webhooks import Claimed
+from coatcheck.telemetry import traceparents
 
 _log = logging.getLogger(__name__)
 
@@ -176,12 +177,15 @@ class _Messages:
             failed = Report(notice.id, claimed.lease, None, _OUR_FAULT)
             await self._webhooks.report(org, endpoint, [failed])
             return None
+        headers = self._webhooks.secrets.headers(claimed, body, datetime.now(UTC))
+        if claimed.traceparent is not None:
+            headers[traceparents.HEADER] = claimed.traceparent
         return WebhookMessage(
             id=message_id(notice.id),
             event=notice.event,
             job_id=shown_subject(notice.kind, notice.subject),
             tries=claimed.tries,
-            headers=self._webhooks.secrets.headers(claimed, body, datetime.now(UTC)),
+            headers=headers,
             body=body.decode(),
             lease=claimed.lease.hex,
         )

@@ -12,7 +12,7 @@ from coatcheck.domain.artifacts import ArtifactRecord
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.identity import Scope
 from coatcheck.surfaces.batches.reading import JOB_ID
-from coatcheck.surfaces.batches.scene import Scene
+from coatcheck.surfaces.batches.scene import Scene, may_see
 from coatcheck.surfaces.batches.showing import poll_url
 from coatcheck.surfaces.batches.tasks import ONE, TASK_ID
 
@@ -46,7 +46,7 @@ class TaskFinder:
             except ValueError:
                 return None
         record = await self._scene.engine.artifact_desk.record(principal.org, job, name)
-        return record if record is not None and principal.may_see(record.owner) else None
+        return record if record is not None and may_see(principal, record.owner) else None
 
 
 def operations(parts: Parts, scene: Scene) -> list[Operation]:

@@ -41,6 +41,7 @@ from coatcheck.surfaces.batches.rate_keys import RateKey
 from coatcheck.surfaces.batches.reading_ahead import reading_ahead
 from coatcheck.surfaces.batches.splitting import Block
 from coatcheck.surfaces.batches.staged_list import ListUnusable
+from coatcheck.telemetry.tally import tally_of
 
 _log = logging.getLogger(__name__)
 _AWAY_SECONDS: Final = 1.0
@@ -69,6 +70,7 @@ class Ingester:
         self._line = line
         self._blobs = blobs
         self._notifier = notifier
+        self._tally = tally_of(line.database_url)
         self._was_overtaken = False
         """Then chunks lock the run: others may add tasks to it faster than a chunk is written."""
 
@@ -132,13 +134,17 @@ class Ingester:
                     renumbered=chunk.renumbered if self._was_overtaken else None,
                 )
                 order = _after(order, written)
+                self._tally.submitted({(order.org, order.lane): written.tasks})
                 self._tell(order)
                 chunk = following
         if order.part_tasks == 0:
             raise _nothing_in(order)
 
     async def _rerun(self, order: IngestOrder) -> None:
+        tasks = order.run_tasks
         async for moved_on in rerunning.chunks(self._line, order):
+            self._tally.submitted({(order.org, order.lane): moved_on.run_tasks - tasks})
+            tasks = moved_on.run_tasks
             self._tell(moved_on)
 
     async def _finish(self, order: IngestOrder) -> None:

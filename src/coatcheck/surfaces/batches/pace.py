@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from typing import Final
 
-from coatcheck.control.pace import RETRY_AFTER_SECONDS_MAX, RETRY_AFTER_SECONDS_MIN
+from coatcheck.domain import forecast
 from coatcheck.domain.batches import BatchView
 
 _UNKNOWN_SECONDS: Final = 2
-_SHARE: Final = 0.5
-"""Asking at half the time that is left finds the end sooner, at the price of a few more asks."""
 
 
 def retry_after(view: BatchView, now: datetime) -> int:
@@ -22,6 +19,4 @@ def retry_after(view: BatchView, now: datetime) -> int:
     age = (now - run.created_at).total_seconds()
     if not ended or age <= 0:
         return _UNKNOWN_SECONDS
-    left = (tasks.total - ended) * age / ended
-    seconds = math.ceil(left * _SHARE)
-    return max(RETRY_AFTER_SECONDS_MIN, min(seconds, RETRY_AFTER_SECONDS_MAX))
+    return forecast.retry_after((tasks.total - ended) * age / ended)

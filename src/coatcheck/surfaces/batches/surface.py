@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
 from coatcheck.domain.webhooks import Tells
@@ -11,6 +12,7 @@ from coatcheck.engine.notices import SubjectRenderer
 from coatcheck.surfaces.batches import (
     artifacts,
     dead_letters,
+    explaining,
     exports,
     reading,
     runs,
@@ -20,6 +22,7 @@ from coatcheck.surfaces.batches import (
     uploads,
 )
 from coatcheck.surfaces.batches.answering import Answers
+from coatcheck.surfaces.batches.desk import BatchesDesk
 from coatcheck.surfaces.batches.lists import Lists
 from coatcheck.surfaces.batches.scene import Scene
 
@@ -40,12 +43,18 @@ def operations(parts: Parts) -> list[Operation]:
         *submitting.operations(scene, answers, taking),
         *reading.operations(scene, answers),
         *tasks.operations(scene, answers, taking),
+        *explaining.operations(scene, parts.answers),
         *artifacts.operations(parts, scene),
         *runs.operations(scene, answers),
         *uploads.operations(scene),
         *exports.operations(scene),
         *dead_letters.operations(scene),
     ]
+
+
+def desk(parts: Parts) -> JobDesk:
+    """Who speaks for tasks where all jobs are looked after."""
+    return BatchesDesk(parts.engine, parts.remote_calls)
 
 
 def tellers(parts: Parts) -> Mapping[Tells, SubjectRenderer]:

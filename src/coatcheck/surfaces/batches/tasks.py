@@ -20,6 +20,7 @@ from coatcheck.domain.errors import BatchNotOpen, CoatcheckError, JobNotFound, O
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
+from coatcheck.engine.batch_tasks import FAILURES_COUNTED_MAX
 from coatcheck.surfaces.batches import fingerprints, lists, showing, words
 from coatcheck.surfaces.batches.answering import Answers
 from coatcheck.surfaces.batches.fingerprints import comes_as_list, is_same, replayed
@@ -55,6 +56,14 @@ class Tasks:
             limit=read_limit(call),
         )
         return json_reply(words.TaskPage([showing.task(view, each) for each in found], following))
+
+    async def failures(self, call: Call) -> Reply:
+        """How many tasks failed with which code."""
+        view = await self._scene.job(call)
+        run = run_of(view, call.query.get("run"))
+        found = await self._scene.batches.tasks.failures(view, run)
+        items = [words.FailureCount(code, count) for code, count in found.by_code]
+        return json_reply(words.TaskFailures(run.id, found.counted, items))
 
     async def show(self, call: Call) -> Reply:
         """A task with its input, its whole result, and URLs of what it has left."""
@@ -150,6 +159,7 @@ class Tasks:
                 taken.part,
                 taken.tasks,
                 endpoint=view.endpoint,
+                lane=view.lane,
                 request_id=call.request_id,
             )
         except OutcomeUnknown:
@@ -211,6 +221,19 @@ def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]
                     HTTPStatus.UNPROCESSABLE_ENTITY, "A field does not fit.", Problem, MEDIA_TYPE
                 ),
             ),
+        ),
+        Operation(
+            methods=("GET",),
+            path=f"{JOB}/failures",
+            name="batch_failures",
+            summary="The codes that tasks of a run failed with, and how many of each.",
+            description=f"Of a run with more than {FAILURES_COUNTED_MAX:,} failed tasks, the first "
+            "so many are counted.",
+            handler=tasks.failures,
+            access=Scope.READ,
+            tag="batches",
+            parameters=(JOB_ID, RUN),
+            answers=(Answer(HTTPStatus.OK, "The codes.", words.TaskFailures),),
         ),
         Operation(
             methods=("GET",),

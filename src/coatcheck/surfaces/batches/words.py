@@ -184,6 +184,24 @@ class TaskPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class FailureCount(msgspec.Struct, frozen=True):
+    """How many tasks failed with one code."""
+
+    code: str
+    count: int
+
+
+class TaskFailures(msgspec.Struct, frozen=True):
+    """The codes that tasks of a run failed with, the commonest first.
+
+    ``counted`` is how many failed tasks were looked at: all of them, or the first of very many.
+    """
+
+    run_id: str
+    counted: int
+    items: list[FailureCount]
+
+
 class BadLineItem(msgspec.Struct, frozen=True):
     """A line that is no task, by its number in its list, counted from 1."""
 

@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Final
 
 from coatcheck.control.call import Call
+from coatcheck.control.explanations import explain_operation
 from coatcheck.control.job_answers import (
     CONDITION_PARAMETERS,
     EVENTS,
@@ -51,6 +52,9 @@ class Reading:
         view = await self._scene.job(call, Scope.READ)
         voice = await self._scene.voice(view.org, call.params["service"])
         return await self._scene.answers.events(call, view, voice)
+
+    async def explain(self, call: Call) -> Reply:
+        return await self._scene.answers.explained(call, await self._scene.job(call, Scope.READ))
 
     async def cancel(self, call: Call) -> Reply:
         view = await self._scene.job(call, Scope.SUBMIT)
@@ -162,6 +166,9 @@ def operations(scene: Scene) -> list[Operation]:
             answers=[EVENTS],
             tag="gateway",
         ),
+        explain_operation(
+            job_path, "explain_job", reading.explain, tag="gateway", access=Access.HANDLER
+        ),
         Operation(
             methods=["POST"],
             path=job_path + "/cancel",
@@ -185,6 +192,7 @@ def operations(scene: Scene) -> list[Operation]:
             description="An admin sees all of the organisation's; others see their own.",
             handler=reading.page,
             access=Scope.READ,
+            operable=True,
             parameters=_PAGE_PARAMETERS,
             answers=[Answer(HTTPStatus.OK, "A page of jobs.", words.JobPage)],
             tag="gateway",
@@ -196,6 +204,7 @@ def operations(scene: Scene) -> list[Operation]:
             summary="Many jobs in one request.",
             handler=reading.batch_status,
             access=Scope.READ,
+            operable=True,
             parameters=[
                 Parameter(
                     "job_ids",

@@ -11,8 +11,9 @@ from typing import Final
 import msgspec
 
 from coatcheck.control.call import Call
-from coatcheck.control.operations import Answer, Operation, RequestBody
+from coatcheck.control.operations import Answer, Operation, Parameter, RequestBody
 from coatcheck.control.problems import MEDIA_TYPE, Problem
+from coatcheck.control.queries import read_whole_number
 from coatcheck.control.reply import Reply, json_reply
 from coatcheck.control.struct_bodies import read_body
 from coatcheck.domain.catalogue import (
@@ -21,14 +22,24 @@ from coatcheck.domain.catalogue import (
     ServiceDefinition,
     ServiceSpec,
 )
+from coatcheck.domain.endpoint_names import SERVICE_NAME_PATTERN, is_service_name
 from coatcheck.domain.errors import InvalidParameter, NotFound, UrlForbidden
 from coatcheck.domain.identity import Scope
-from coatcheck.surfaces.gateway.reading import HOSTED
+from coatcheck.domain.patterns import whole
+from coatcheck.surfaces.gateway.reading import HOSTED, PAGE_ROWS, PAGE_ROWS_MAX
 from coatcheck.surfaces.gateway.remote_targets import check_remotes, endpoints_of
 from coatcheck.surfaces.gateway.scene import Scene
 
+SERVICES: Final = "/api/v1/orgs/{org}/services"
 CHECK_SECONDS_MAX: Final = 15.0
 DEFINITION_BYTES_MAX: Final = 1024 * 1024
+_LIMIT: Final = {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": PAGE_ROWS_MAX,
+    "default": PAGE_ROWS,
+}
+_CURSOR: Final = {"type": "string", "pattern": whole(SERVICE_NAME_PATTERN)}
 _WORKSPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -45,11 +56,30 @@ class HostedService(msgspec.Struct, frozen=True):
     updated_at: datetime
 
 
+class HostedServicePage(msgspec.Struct, frozen=True):
+    """Services, by name. ``next`` is the cursor of the page after this one, if there is one."""
+
+    items: list[HostedService]
+    next: str | None
+
+
 class Registering:
     """The routes of hosted services."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
+
+    async def page(self, call: Call) -> Reply:
+        """The services that the organisation can call: its own, and those of code."""
+        org = call.principal.org
+        after = call.query.get("cursor")
+        if after is not None and not is_service_name(after):
+            raise InvalidParameter("cursor", "must be the `next` of a page")
+        limit = read_whole_number(call.query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
+        found = await self._scene.catalogue.list(org, after=after or "", limit=limit + 1)
+        items = [_shown(service, org) for service in found[:limit]]
+        following = items[-1].service_id if len(found) > limit else None
+        return json_reply(HostedServicePage(items, following))
 
     async def show(self, call: Call) -> Reply:
         service = await self._scene.service(call.principal.org, call.params["service"])
@@ -123,12 +153,30 @@ def operations(scene: Scene) -> list[Operation]:
     return [
         Operation(
             methods=["GET"],
+            path=SERVICES,
+            name="services",
+            summary="The services that the organisation can call, by name.",
+            description="Its own, and those that workers' code declares. The values of their "
+            "targets' headers and secrets are not shown.",
+            handler=registering.page,
+            access=Scope.READ,
+            operable=True,
+            parameters=[
+                Parameter("cursor", "query", "`next` of the page before.", _CURSOR),
+                Parameter("limit", "query", "How many at most.", _LIMIT),
+            ],
+            answers=[Answer(HTTPStatus.OK, "A page of services.", HostedServicePage)],
+            tag="gateway",
+        ),
+        Operation(
+            methods=["GET"],
             path=HOSTED,
             name="service",
             summary="A service: its versions and endpoints.",
             description="The values of its targets' headers and secrets are not shown.",
             handler=registering.show,
             access=Scope.READ,
+            operable=True,
             answers=[Answer(HTTPStatus.OK, "The service.", HostedService)],
             tag="gateway",
         ),

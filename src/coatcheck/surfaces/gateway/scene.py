@@ -52,6 +52,7 @@ class Scene:
         principal = await self.gate.caller(call)
         if principal is not None:
             check_scope(principal, scope)
+            call.principal = principal
             call.reply_headers = await self.gate.count(principal)
         return principal
 

@@ -221,6 +221,7 @@ class Submitting:
             timeout=timeout,
             keep_completed=keep_completed,
             keep_failed=keep_failed,
+            keep_input=None if spec.keep_input else False,
             fingerprint_of=fingerprint_of,
             **webhooks._asdict(),
         )

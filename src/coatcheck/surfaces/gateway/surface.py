@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
 from coatcheck.engine.notices import JobRenderer
 from coatcheck.surfaces.gateway import artifacts, reading, registering, submitting, telling
+from coatcheck.surfaces.gateway.desk import GatewayDesk
 from coatcheck.surfaces.gateway.scene import Scene
 
 
@@ -23,6 +25,11 @@ def operations(parts: Parts) -> list[Operation]:
 def teller(parts: Parts) -> JobRenderer:
     """What webhooks say of the gateway's jobs."""
     return telling.renderer(_scene(parts))
+
+
+def desk(parts: Parts) -> JobDesk:
+    """Who speaks for the gateway's jobs where all jobs are looked after."""
+    return GatewayDesk(_scene(parts))
 
 
 def _scene(parts: Parts) -> Scene:

@@ -41,6 +41,7 @@ from coatcheck.surfaces.gateway.upstream_body import (
     storable_type,
 )
 from coatcheck.surfaces.gateway.upstream_headers import kept_headers
+from coatcheck.telemetry import traceparents, tracing
 from coatcheck.version import __version__
 
 _CONNECT_SECONDS_MAX: Final = 10.0
@@ -180,8 +181,14 @@ def _request_headers(job: Job, call: UpstreamCall) -> list[tuple[bytes, bytes]]:
         "x-coatcheck-attempt": str(job.attempt),
         "idempotency-key": job.id,
     }
-    given = {name.lower() for name, _ in call.headers}
+    traceparent = tracing.current()
+    sent = call.headers
+    if traceparent is not None:
+        # The run's own, in place of what the submission came with.
+        sent = [(name, value) for name, value in sent if name.lower() != traceparents.HEADER]
+        ours[traceparents.HEADER] = traceparent
+    given = {name.lower() for name, _ in sent}
     added = [(name, value) for name, value in ours.items() if value and name not in given]
     # Compressed answers would have to be unpacked to be shown as JSON.
-    headers = [*call.headers, *added, ("accept-encoding", "identity")]
+    headers = [*sent, *added, ("accept-encoding", "identity")]
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]

@@ -7,6 +7,7 @@ from typing import Final
 
 from coatcheck import receipts
 from coatcheck.control.call import Call
+from coatcheck.control.explanations import explain_operation
 from coatcheck.control.job_answers import (
     CONDITION_PARAMETERS,
     EVENTS,
@@ -46,6 +47,9 @@ class Reading:
     async def events(self, call: Call) -> StreamReply:
         scene = self._scene
         return await scene.answers.events(call, await scene.job(call), scene.voice)
+
+    async def explain(self, call: Call) -> Reply:
+        return await self._scene.answers.explained(call, await self._scene.job(call))
 
     async def cancel(self, call: Call) -> Reply:
         scene = self._scene
@@ -94,6 +98,14 @@ def operations(scene: Scene) -> list[Operation]:
             tag="graphs",
             parameters=(job_id, *RESUME_PARAMETERS),
             answers=(EVENTS, PAYMENT),
+        ),
+        explain_operation(
+            JOB,
+            "explain_graph_job",
+            reading.explain,
+            tag="graphs",
+            parameters=(job_id,),
+            answers=(PAYMENT,),
         ),
         Operation(
             methods=("POST",),

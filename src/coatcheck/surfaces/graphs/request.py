@@ -21,8 +21,14 @@ class _Payload(msgspec.Struct, frozen=True):
 
 
 _encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(_Payload).decode
 
 
 def encode_request(request: AnalysisRequest) -> bytes:
     """The payload of a job, whose handler has a parameter ``request``."""
     return _encode(_Payload(request))
+
+
+def decode_request(payload: bytes) -> AnalysisRequest:
+    """What a payload tells of its archive."""
+    return _decode(payload).request

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
 from coatcheck.engine.notices import JobRenderer
 from coatcheck.surfaces.graphs import artifacts, reading, submitting, telling
+from coatcheck.surfaces.graphs.desk import GraphsDesk
 from coatcheck.surfaces.graphs.scene import Scene
 from coatcheck.surfaces.graphs.voice import GraphsVoice
 
@@ -30,6 +32,11 @@ def operations(parts: Parts) -> list[Operation]:
 def teller(parts: Parts) -> JobRenderer:
     """What webhooks say of the surface's jobs."""
     return telling.renderer(_voice(parts))
+
+
+def desk(parts: Parts) -> JobDesk:
+    """Who speaks for the surface's jobs where all jobs are looked after."""
+    return GraphsDesk(parts.engine, parts.remote_calls)
 
 
 def _voice(parts: Parts) -> GraphsVoice:

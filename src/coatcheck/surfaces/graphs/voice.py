@@ -49,7 +49,7 @@ class GraphsVoice:
 
     async def job(self, view: JobView) -> words.Envelope:
         """The envelope. A result is in it only if the row has it: the others are fetched by URL."""
-        stored = _stored(view)
+        stored = stored_result(view)
         if stored is None:
             return self._envelope(view)
         if stored.artifact:
@@ -63,7 +63,7 @@ class GraphsVoice:
             seconds = self._retry_after[GRAPH_ENDPOINTS[view.endpoint]]
             headers.append((b"retry-after", b"%d" % seconds))
             return json_reply(self._envelope(view), HTTPStatus.ACCEPTED, headers)
-        stored = _stored(view)
+        stored = stored_result(view)
         if stored is None or not stored.artifact:
             return json_reply(await self.job(view), HTTPStatus.OK, headers)
         pieces = await self._with_artifact(view, stored.artifact)
@@ -114,7 +114,8 @@ class GraphsVoice:
         )
 
 
-def _stored(view: JobView) -> StoredResult | None:
+def stored_result(view: JobView) -> StoredResult | None:
+    """What the row of a completed job holds; None of one that has not completed."""
     if view.state is not State.COMPLETED or view.result is None:
         return None
     return _decode_stored(view.result)

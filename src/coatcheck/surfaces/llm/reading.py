@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Final
 
 from coatcheck.control.call import Call
+from coatcheck.control.explanations import explain_operation
 from coatcheck.control.job_answers import (
     CONDITION_PARAMETERS,
     EVENTS,
@@ -48,6 +49,9 @@ class Reading:
     async def events(self, call: Call) -> StreamReply:
         scene = self._scene
         return await scene.answers.events(call, await scene.job(call), scene.voice)
+
+    async def explain(self, call: Call) -> Reply:
+        return await self._scene.answers.explained(call, await self._scene.job(call))
 
     async def cancel(self, call: Call) -> Reply:
         scene = self._scene
@@ -151,6 +155,7 @@ def operations(scene: Scene) -> list[Operation]:
             parameters=(job_id, *RESUME_PARAMETERS),
             answers=(EVENTS,),
         ),
+        explain_operation(JOB, "explain_chat", reading.explain, tag="llm", parameters=(job_id,)),
         Operation(
             methods=("POST",),
             path=f"{JOB}/cancel",

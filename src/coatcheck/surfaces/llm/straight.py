@@ -8,12 +8,10 @@ redirect, no proxy of the environment, and no answer without a bound.
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +20,7 @@ import msgspec
 
 from coatcheck.domain.errors import InvalidParameter, JobSignal, TargetUnreachable
 from coatcheck.domain.llm import model_name
+from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.surfaces.llm import outcomes
 from coatcheck.version import __version__
@@ -175,16 +174,11 @@ class Straight:
         async with httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS_MAX),
             headers=headers | {"content-type": "application/json"},
-            verify=self._certificates if target.url.startswith("https:") else False,
+            verify=trusted_authorities(trust_env=False),
             trust_env=False,
             follow_redirects=False,
         ) as client:
             yield client
-
-    @cached_property
-    def _certificates(self) -> ssl.SSLContext:
-        """Read once: it takes longer than most calls."""
-        return httpx2.create_ssl_context(trust_env=False)
 
 
 async def _read(response: httpx2.Response) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
 from coatcheck.engine.notices import JobRenderer
@@ -13,6 +14,7 @@ from coatcheck.surfaces.llm import (
     submitting,
     telling,
 )
+from coatcheck.surfaces.llm.desk import LlmDesk
 from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.voice import LlmVoice
 
@@ -35,6 +37,11 @@ def operations(parts: Parts) -> list[Operation]:
         *passthrough.operations(scene),
         *openai.operations(scene),
     ]
+
+
+def desk(parts: Parts) -> JobDesk:
+    """Who speaks for the surface's jobs where all jobs are looked after."""
+    return LlmDesk(parts.engine, parts.remote_calls)
 
 
 def teller(parts: Parts) -> JobRenderer:

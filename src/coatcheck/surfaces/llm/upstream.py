@@ -19,8 +19,10 @@ from typing import Any, Final, Self
 import httpx2
 
 from coatcheck.domain.llm import LlmKind
+from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.surfaces.llm.answers import ANSWER_BYTES_MAX, AnswerTooLarge
+from coatcheck.telemetry import traceparents, tracing
 from coatcheck.version import __version__
 
 CONNECT_SECONDS_MAX: Final = 5.0
@@ -59,6 +61,7 @@ class Upstream:
                 keepalive_expiry=_KEPT_SECONDS,
             ),
             headers={"user-agent": f"coatcheck/{__version__}", "accept-encoding": "identity"},
+            verify=trusted_authorities(trust_env=False),
             trust_env=False,
             follow_redirects=False,
         )
@@ -160,4 +163,8 @@ def _date(response: httpx2.Response) -> datetime:
 
 
 def _headers(target: LlmTarget) -> dict[str, str]:
-    return {"authorization": f"Bearer {target.token}"} if target.token else {}
+    headers = {"authorization": f"Bearer {target.token}"} if target.token else {}
+    traceparent = tracing.current()
+    if traceparent is not None:
+        headers[traceparents.HEADER] = traceparent
+    return headers

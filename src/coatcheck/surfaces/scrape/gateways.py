@@ -17,6 +17,7 @@ import httpx2
 
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress import Guard
+from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.egress.resolver import NameNotFound
 from coatcheck.egress.streams import Connection
 from coatcheck.egress.transport import GuardedTransport
@@ -118,7 +119,7 @@ class _GatewayTransport(httpx2.AsyncHTTPTransport):
     def __init__(
         self, gateway: ScrapeGateway, limits: httpx2.Limits, tls: SSLContext | None
     ) -> None:
-        context = httpcore2.default_ssl_context() if tls is None else tls
+        context = trusted_authorities() if tls is None else tls
         if gateway.kind == "template":
             self._pool = httpcore2.AsyncConnectionPool(
                 ssl_context=context,

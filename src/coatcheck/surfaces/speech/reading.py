@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Final
 
 from coatcheck.control.call import Call
+from coatcheck.control.explanations import explain_operation
 from coatcheck.control.job_answers import (
     CONDITION_PARAMETERS,
     EVENTS,
@@ -54,6 +55,10 @@ class Reading:
         scene = self._scene
         task = await scene.task(call)
         return await scene.answers.events(call, task.view, scene.voice(call))
+
+    async def explain(self, call: Call) -> Reply:
+        task = await self._scene.task(call)
+        return await self._scene.answers.explained(call, task.view)
 
     async def cancel(self, call: Call) -> Reply:
         """A task that has ended is answered as it is."""
@@ -141,6 +146,9 @@ def operations(scene: Scene) -> list[Operation]:
             tag=TAG,
             parameters=(task_id, *RESUME_PARAMETERS),
             answers=(EVENTS,),
+        ),
+        explain_operation(
+            TASK, "explain_speech_task", reading.explain, tag=TAG, parameters=(task_id,)
         ),
         Operation(
             methods=("POST",),

@@ -99,13 +99,10 @@ class Submitting:
             call.principal, key, partial(self._scene.engine.knows_key, org=call.principal.org)
         )
         told = await self._told(asked)
-        body = RemoteBody(
-            asked.text, asked.language, asked.voice_id, await self._reference_url(voice)
-        )
         return await scene.engine.speech.submit(
             reader,
             new_id(),
-            encode_work(Destination(operator=OPERATOR_TARGET), _encode(body)),
+            await self.payload(asked.text, asked.language, asked.voice_id, voice),
             voice=_NOBODY if voice is None else voice.uuid,
             language=asked.language,
             text=asked.text,
@@ -119,6 +116,11 @@ class Submitting:
             timeout=scene.settings.speech_timeout_seconds,
             **told,
         )
+
+    async def payload(self, text: str, language: str, voice_id: str, voice: Voice | None) -> bytes:
+        """The payload of a task: what the remote is given, and where it is."""
+        body = RemoteBody(text, language, voice_id, await self._reference_url(voice))
+        return encode_work(Destination(operator=OPERATOR_TARGET), _encode(body))
 
     async def _voice(self, reader: Reader, voice_id: str, key: str | None) -> Voice | None:
         """The voice. It may be gone by now if the key is known: that job was made with it."""

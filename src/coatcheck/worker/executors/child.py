@@ -20,6 +20,7 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -195,7 +196,8 @@ def main() -> NoReturn:
     start = channel.start()
     try:
         _limit(start)
-        ended = _run(start, channel)
+        with _in_trace(start.traceparent):
+            ended = _run(start, channel)
         if os.getpid() != own:
             os._exit(1)  # the handler forked and both came back; only one may answer
         sys.stdout.flush()
@@ -234,6 +236,15 @@ def _lower(kind: int, soft: int, hard: int) -> None:
     if highest != resource.RLIM_INFINITY:
         soft, hard = min(soft, highest), min(hard, highest)
     resource.setrlimit(kind, (soft, hard))
+
+
+def _in_trace(traceparent: str | None) -> AbstractContextManager[None]:
+    """What makes the worker's span the parent of what the handler records."""
+    if traceparent is None:
+        return nullcontext()
+    from coatcheck.telemetry import tracing  # late: only who is traced pays for it
+
+    return tracing.continuing(traceparent)
 
 
 def _run(start: wire.Start, channel: Channel) -> wire.Ended:

@@ -31,6 +31,7 @@ from typing import IO, Final, TypeVar
 from coatcheck.domain.outcome import Outcome, Retryable
 from coatcheck.job import Attachment, Job, Reporter
 from coatcheck.service import Endpoint
+from coatcheck.telemetry import tracing
 from coatcheck.worker.executors import wire
 from coatcheck.worker.executors.capture import capture
 from coatcheck.worker.executors.outcomes import (
@@ -245,6 +246,7 @@ def _start(endpoint: Endpoint, job: Job, payload: bytes) -> wire.Start:
         request_id=job.request_id,
         memory_mb=endpoint.memory_mb,
         cpu_seconds=endpoint.cpu_seconds,
+        traceparent=tracing.current(),
     )
 
 

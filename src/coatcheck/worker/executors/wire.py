@@ -53,6 +53,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     request_id: str | None
     memory_mb: int | None
     cpu_seconds: int | None
+    traceparent: str | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):

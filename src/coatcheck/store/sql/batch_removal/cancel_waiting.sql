@@ -34,7 +34,7 @@ changed AS (
         error_code = 'cancelled', error_message = 'its batch was cancelled before it started'
     FROM waiting AS w
     WHERE j.org_id = w.org_id AND j.id = w.id
-    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+    RETURNING j.org_id, j.id, j.lane, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               w.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
               j.error_code, j.error_message, old.state AS previous
 ),
@@ -44,4 +44,4 @@ metered AS (
 told AS (
     /* include webhooks/tell.sql */
 )
-SELECT count(*) AS tasks FROM changed
+SELECT count(*) AS tasks, min(c.lane)::text AS lane FROM changed AS c

@@ -19,7 +19,7 @@ CROSS JOIN LATERAL (
         FROM (
             SELECT seq, kind, data, at
             FROM job_events
-            WHERE org_id = w.org_id AND job_id = w.id AND seq > w.after
+            WHERE org_id = w.org_id AND job_id = w.id AND seq > w.after AND kind <> 'attempt'
             ORDER BY seq
             LIMIT $4
         ) AS told

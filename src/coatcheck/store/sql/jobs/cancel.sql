@@ -18,7 +18,7 @@ WITH before AS MATERIALIZED (
 changed AS (
     UPDATE jobs AS j
     SET state = 'cancelled', lease = NULL, finished_at = now(), updated_at = now(),
-        payload = CASE WHEN j.run_id IS NOT NULL THEN j.payload END,
+        payload = CASE WHEN j.run_id IS NOT NULL OR j.keeps_input THEN j.payload END,
         error_code = 'cancelled', error_message = 'cancelled before it started',
         expires_at = CASE
             WHEN j.run_id IS NOT NULL THEN 'infinity'

@@ -1,10 +1,12 @@
--- How many jobs wait and run, by lane. Reads the partial indexes of live states, never the history.
-SELECT lane::text AS lane, state::text AS state, count(*) AS jobs
+-- How many jobs wait and run, by lane and state, and for how long the first of them has been due. Reads
+-- the partial indexes of live states, never the history.
+SELECT lane::text AS lane, state::text AS state, count(*) AS jobs,
+       extract(epoch FROM clock_timestamp() - min(run_at))::double precision AS oldest_seconds
 FROM (
-    SELECT lane, state FROM jobs WHERE state = 'queued'
+    SELECT lane, state, run_at FROM jobs WHERE state = 'queued'
     UNION ALL
-    SELECT lane, state FROM jobs WHERE state IN ('staged', 'retrying')
+    SELECT lane, state, run_at FROM jobs WHERE state IN ('staged', 'retrying')
     UNION ALL
-    SELECT lane, state FROM jobs WHERE lease IS NOT NULL
+    SELECT lane, state, run_at FROM jobs WHERE lease IS NOT NULL
 ) AS live
 GROUP BY lane, state

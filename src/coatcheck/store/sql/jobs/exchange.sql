@@ -72,7 +72,8 @@ claimed AS (
     WHERE j.ctid = p.tid
     RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.payload,
               j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables,
-              j.timeout_seconds, j.request_id, p.rank, j.run_id, j.webhook
+              j.timeout_seconds, j.request_id, j.traceparent, p.rank, j.run_id, j.webhook,
+              date_part('epoch', now() - greatest(j.run_at, j.created_at))::real AS waited
 ),
 moved AS (
     SELECT c.org_id, c.id, c.state, c.previous, c.endpoint, c.flow, c.attempts, c.run_id, c.webhook,
@@ -87,10 +88,12 @@ told AS (
     /* include webhooks/tell_moves.sql */
 )
 SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.payload, c.attempt, c.failures, c.unreachables,
-       c.timeout_seconds, c.request_id, c.rank
+       c.timeout_seconds, c.request_id, c.rank, c.traceparent, c.waited
 FROM claimed AS c
 UNION ALL
-SELECT c.org_id, c.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM changed AS c
+SELECT c.org_id, c.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM changed AS c
 UNION ALL
-SELECT e.org_id, NULL, e.lane::text, e.endpoint, e.flow, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT e.org_id, NULL, e.lane::text, e.endpoint, e.flow, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL
 FROM ended AS e

@@ -14,7 +14,8 @@ changed AS (
         lease = NULL, run_deadline = NULL, updated_at = now(),
         interruptions = least(j.interruptions + 1, 32767),
         payload = CASE
-            WHEN j.state <> 'cancel_requested' OR j.run_id IS NOT NULL THEN j.payload
+            WHEN j.state <> 'cancel_requested' OR j.run_id IS NOT NULL OR j.keeps_input
+            THEN j.payload
         END,
         error_code = CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE j.error_code END,
         error_message = CASE j.state

@@ -44,7 +44,9 @@ changed AS (
             WHEN n.state = 'cancelled' THEN 'cancelled while it ran'
             WHEN n.event = 'release' THEN j.error_message
             WHEN n.event = 'retry' AND n.state = 'failed' THEN format(
-                'failed %s times; last: %s: %s', j.failures + 1, n.error_code, n.error_message
+                'failed %s; last: %s: %s',
+                CASE j.failures WHEN 0 THEN 'once' ELSE (j.failures + 1) || ' times' END,
+                n.error_code, n.error_message
             )
             ELSE n.error_message
         END,
@@ -57,7 +59,8 @@ changed AS (
             THEN coalesce(j.started_at, now() - n.ran_seconds * interval '1 second')
         END,
         payload = CASE
-            WHEN n.state NOT IN ('failed', 'cancelled') OR j.run_id IS NOT NULL THEN j.payload
+            WHEN n.state NOT IN ('failed', 'cancelled') OR j.run_id IS NOT NULL OR j.keeps_input
+            THEN j.payload
         END,
         finished_at = CASE WHEN n.state IN ('failed', 'cancelled') THEN now() END,
         expires_at = CASE
@@ -69,7 +72,17 @@ changed AS (
     WHERE j.org_id = n.org_id AND j.id = n.id AND j.lease = n.lease AND n.state IS NOT NULL
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               n.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, old.state AS previous
+              j.error_code, j.error_message, old.state AS previous,
+              CASE n.event
+                  WHEN 'release' THEN 'interrupted'
+                  WHEN 'unreachable' THEN 'target_unreachable'
+                  WHEN 'acknowledge_cancel' THEN 'cancelled'
+                  ELSE 'failed'
+              END AS outcome,
+              n.error_code AS attempt_code, n.error_message AS attempt_message, j.dispatched_at,
+              coalesce(old.started_at, now() - n.ran_seconds * interval '1 second') AS began_at,
+              CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts
 ),
 metered AS (
     /* include usage/meter.sql */
@@ -79,5 +92,8 @@ told AS (
 ),
 alerted AS (
     /* include events/alert.sql */
+),
+noted AS (
+    /* include events/attempt.sql */
 )
-SELECT c.org_id, c.id, c.state::text AS state FROM changed AS c
+SELECT c.org_id, c.id, c.state::text AS state, c.error_code FROM changed AS c

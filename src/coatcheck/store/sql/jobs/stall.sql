@@ -24,7 +24,7 @@ WITH asked AS MATERIALIZED (
     JOIN unnest($3::text[], $4::double precision[]) AS l (lane, seconds) ON l.lane = j.lane::text
 ),
 serving AS MATERIALIZED (
-    SELECT w.boot, w.endpoints, w.lanes, now() - w.last_seen_at AS silent_for,
+    SELECT w.boot, w.name, w.endpoints, w.lanes, w.slots, now() - w.last_seen_at AS silent_for,
            w.urgent_seconds, w.standard_seconds, w.bulk_seconds
     FROM workers AS w
 ),
@@ -43,13 +43,7 @@ SELECT a.org_id, a.id,
                    WHERE r.org_id = a.org_id AND r.job_id = a.id AND r.faults > 0
                )
                WHEN NOT EXISTS (
-                   SELECT FROM serving AS w
-                   WHERE w.boot = a.lease >> 40
-                     AND w.silent_for <= interval '0.5 seconds' * CASE a.lane
-                         WHEN 'urgent' THEN w.urgent_seconds
-                         WHEN 'standard' THEN w.standard_seconds
-                         WHEN 'bulk' THEN w.bulk_seconds
-                     END
+                   SELECT FROM (/* include jobs/held_by.sql */) AS holder WHERE holder.is_heard
                ) THEN 'heartbeat_lost'
            END
            WHEN a.state NOT IN ('staged', 'queued', 'retrying') THEN NULL
@@ -57,53 +51,11 @@ SELECT a.org_id, a.id,
                THEN 'target_unreachable'
            WHEN a.due_for <= a.patience THEN NULL
            WHEN NOT EXISTS (
-               SELECT FROM serving AS w
-               WHERE a.endpoint = ANY (w.endpoints) AND a.lane::text = ANY (w.lanes)
-                 AND w.silent_for <= interval '1 second' * CASE a.lane
-                     WHEN 'urgent' THEN w.urgent_seconds
-                     WHEN 'standard' THEN w.standard_seconds
-                     WHEN 'bulk' THEN w.bulk_seconds
-                 END
+               SELECT FROM (/* include jobs/served_by.sql */) AS server WHERE server.is_alive
            ) THEN 'no_worker'
            WHEN EXISTS (
-               SELECT FROM (
-                   SELECT * FROM concurrency_limits WHERE org_id = a.org_id AND scope = 'org'
-                   UNION ALL
-                   SELECT * FROM concurrency_limits
-                   WHERE org_id = a.org_id AND scope = 'flow' AND name = a.flow
-                   UNION ALL
-                   SELECT * FROM concurrency_limits
-                   WHERE org_id = a.org_id AND scope = 'endpoint' AND name = a.endpoint
-                   UNION ALL
-                   SELECT * FROM concurrency_limits
-                   WHERE org_id = '*' AND scope = 'endpoint' AND name = a.endpoint
-               ) AS c
-               WHERE c.held_max <= (
-                   SELECT coalesce(sum(h.jobs), 0)
-                   FROM held AS h
-                   WHERE CASE c.scope
-                       WHEN 'org' THEN h.org_id = c.org_id
-                       WHEN 'flow' THEN h.org_id = c.org_id AND h.flow = c.name
-                       WHEN 'endpoint' THEN h.endpoint = c.name AND c.org_id IN ('*', h.org_id)
-                   END
-               )
-           ) OR EXISTS (
-               SELECT FROM run_limits AS r
-               WHERE r.org_id = a.org_id AND r.run = split_part(a.flow, '/', 1)
-                 AND r.held_max <= (
-                     SELECT coalesce(sum(h.jobs), 0)
-                     FROM held AS h
-                     WHERE h.org_id = r.org_id AND split_part(h.flow, '/', 1) = r.run
-                 )
+               SELECT FROM (/* include jobs/limits_on.sql */) AS l WHERE l.held_max <= l.held
            ) THEN 'concurrency_limit'
-           WHEN EXISTS (
-               SELECT FROM run_limits AS r
-               JOIN run_tokens AS t ON t.org_id = r.org_id AND t.run = r.run AND (
-                   t.flow = '' AND r.per_second IS NOT NULL
-                   OR t.flow = a.flow AND r.key_per_second IS NOT NULL
-               )
-               WHERE r.org_id = a.org_id AND r.run = split_part(a.flow, '/', 1)
-                 AND t.flow IN ('', a.flow) AND t.in_step_at > now()
-           ) THEN 'rate_limit'
+           WHEN EXISTS (/* include jobs/rates_on.sql */) THEN 'rate_limit'
        END AS reason
 FROM asked AS a

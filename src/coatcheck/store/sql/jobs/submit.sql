@@ -10,7 +10,7 @@
 INSERT INTO jobs (
     org_id, id, lane, endpoint, flow, failures_max, payload, owner, idempotency_key,
     fingerprint, request_id, run_at, state, start_deadline, timeout_seconds, keep_completed_seconds,
-    keep_failed_seconds, webhook
+    keep_failed_seconds, webhook, keeps_input, traceparent
 )
 SELECT s.org_id, s.id,
        CASE s.lane
@@ -28,7 +28,9 @@ SELECT s.org_id, s.id,
        (s.options ->> 'timeout_seconds')::real,
        (s.options ->> 'keep_completed_seconds')::integer,
        (s.options ->> 'keep_failed_seconds')::integer,
-       (s.options ->> 'webhook')::smallint
+       (s.options ->> 'webhook')::smallint,
+       coalesce((s.options ->> 'keeps_input')::boolean, true),
+       s.options ->> 'traceparent'
 FROM unnest(
     $1::text[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::bytea[],
     $8::text[], $9::text[], $10::bytea[], $11::text[], $12::jsonb[]

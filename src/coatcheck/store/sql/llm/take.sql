@@ -62,7 +62,9 @@ claimed AS (
     WHERE j.ctid = p.tid
     RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.payload,
               j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables,
-              j.timeout_seconds, j.request_id, j.run_id, j.webhook, p.target, p.loading, p.rank
+              j.timeout_seconds, j.request_id, j.traceparent, j.run_id, j.webhook, p.target,
+              p.loading, p.rank,
+              date_part('epoch', now() - greatest(j.run_at, j.created_at))::real AS waited
 ),
 assigned AS (
     INSERT INTO llm_assignments (org_id, job_id, target, lease, loading)
@@ -97,9 +99,9 @@ told_moves AS (
     /* include webhooks/tell_moves.sql */
 )
 SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.payload, c.attempt, c.failures, c.unreachables,
-       c.timeout_seconds, c.request_id, c.target, c.loading, (
+       c.timeout_seconds, c.request_id, c.traceparent, c.waited, c.target, c.loading, (
            SELECT true FROM job_events AS e
-           WHERE e.org_id = c.org_id AND e.job_id = c.id AND e.kind <> 'log'
+           WHERE e.org_id = c.org_id AND e.job_id = c.id AND e.kind IN ('text', 'json', 'binary')
            LIMIT 1
        ) IS NOT NULL AS had_output
 FROM claimed AS c

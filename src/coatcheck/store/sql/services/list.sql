@@ -1,14 +1,15 @@
 -- The services that an organisation can call, its own and those that code declares; of a workspace,
--- if one is named.
+-- if one is named. By name, a page of them or all.
 --
--- $1 organisation   $2 workspace, or NULL for all
+-- $1 organisation   $2 workspace, or NULL for all   $3 after this name   $4 rows at most, or NULL
 SELECT s.org_id, s.service_id, s.workspace_id, s.source,
        s.definition::text AS definition, s.created_at, s.updated_at
 FROM (
     SELECT DISTINCT ON (service_id) *
     FROM services
-    WHERE org_id IN ($1, '')
+    WHERE org_id IN ($1, '') AND service_id > $3::text
     ORDER BY service_id, org_id DESC
 ) AS s
 WHERE $2::text IS NULL OR s.workspace_id = $2
 ORDER BY s.service_id
+LIMIT $4

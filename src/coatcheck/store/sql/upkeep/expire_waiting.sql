@@ -10,7 +10,7 @@ WITH late AS MATERIALIZED (
 changed AS (
     UPDATE jobs AS j
     SET state = 'failed', finished_at = now(), updated_at = now(),
-        payload = CASE WHEN j.run_id IS NOT NULL THEN j.payload END,
+        payload = CASE WHEN j.run_id IS NOT NULL OR j.keeps_input THEN j.payload END,
         error_code = 'start_deadline_passed', error_message = 'did not start before its deadline',
         expires_at = CASE
             WHEN j.run_id IS NOT NULL THEN 'infinity'
@@ -18,7 +18,7 @@ changed AS (
         END
     FROM late AS l
     WHERE j.org_id = l.org_id AND j.id = l.id
-    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+    RETURNING j.org_id, j.id, j.lane, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               l.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
               j.error_code, j.error_message, old.state AS previous
 ),
@@ -28,4 +28,5 @@ metered AS (
 told AS (
     /* include webhooks/tell.sql */
 )
-SELECT c.org_id, c.id FROM changed AS c
+SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code
+FROM changed AS c

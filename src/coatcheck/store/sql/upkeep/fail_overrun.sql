@@ -34,12 +34,15 @@ changed AS (
         error_message = CASE o.state
             WHEN 'cancelled' THEN 'cancelled while it ran'
             WHEN 'failed' THEN format(
-                'failed %s times; last: timed_out: ran long past its deadline', j.failures + 1
+                'failed %s; last: timed_out: ran long past its deadline',
+                CASE j.failures WHEN 0 THEN 'once' ELSE (j.failures + 1) || ' times' END
             )
             ELSE 'ran long past its deadline'
         END,
         started_at = CASE WHEN o.state = 'retrying' THEN NULL ELSE j.started_at END,
-        payload = CASE WHEN o.state = 'retrying' OR j.run_id IS NOT NULL THEN j.payload END,
+        payload = CASE
+            WHEN o.state = 'retrying' OR j.run_id IS NOT NULL OR j.keeps_input THEN j.payload
+        END,
         finished_at = CASE WHEN o.state <> 'retrying' THEN now() END,
         expires_at = CASE
             WHEN o.state = 'retrying' THEN NULL
@@ -48,9 +51,14 @@ changed AS (
         END
     FROM overrun AS o
     WHERE j.org_id = o.org_id AND j.id = o.id AND j.lease = o.lease
-    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+    RETURNING j.org_id, j.id, j.lane, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               o.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, old.state AS previous
+              j.error_code, j.error_message, old.state AS previous,
+              'failed' AS outcome, 'timed_out' AS attempt_code,
+              'ran long past its deadline' AS attempt_message, j.dispatched_at,
+              old.started_at AS began_at,
+              CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts
 ),
 metered AS (
     /* include usage/meter.sql */
@@ -60,5 +68,9 @@ told AS (
 ),
 alerted AS (
     /* include events/alert.sql */
+),
+noted AS (
+    /* include events/attempt.sql */
 )
-SELECT c.id, c.endpoint, c.state::text AS state FROM changed AS c
+SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code
+FROM changed AS c

@@ -45,7 +45,9 @@ changed AS (
             ELSE 'its worker fell silent'
         END,
         started_at = CASE WHEN l.state = 'queued' THEN NULL ELSE j.started_at END,
-        payload = CASE WHEN l.state = 'queued' OR j.run_id IS NOT NULL THEN j.payload END,
+        payload = CASE
+            WHEN l.state = 'queued' OR j.run_id IS NOT NULL OR j.keeps_input THEN j.payload
+        END,
         finished_at = CASE WHEN l.state <> 'queued' THEN now() END,
         expires_at = CASE
             WHEN l.state = 'queued' THEN NULL
@@ -54,9 +56,13 @@ changed AS (
         END
     FROM lost AS l
     WHERE j.org_id = l.org_id AND j.id = l.id AND j.lease = l.lease
-    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+    RETURNING j.org_id, j.id, j.lane, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               l.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, old.state AS previous
+              j.error_code, j.error_message, old.state AS previous,
+              'crashed' AS outcome, 'worker_lost' AS attempt_code,
+              'its worker fell silent' AS attempt_message, j.dispatched_at,
+              old.started_at AS began_at, NULL::timestamptz AS next_run_at,
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts
 ),
 metered AS (
     /* include usage/meter.sql */
@@ -66,5 +72,9 @@ told AS (
 ),
 alerted AS (
     /* include events/alert.sql */
+),
+noted AS (
+    /* include events/attempt.sql */
 )
-SELECT c.id, c.endpoint, c.state::text AS state FROM changed AS c
+SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code
+FROM changed AS c

@@ -91,17 +91,23 @@ claimed AS (
     FROM chosen AS c
     WHERE d.org_id = c.org_id AND d.id = c.id AND d.status = 'pending' AND d.due_at <= now()
     RETURNING d.org_id, d.id, d.target_id, c.url, d.subject_kind, d.subject_id, d.run_id, d.event,
-              d.facts::text AS facts, d.tries, d.created_at, c.failing, c.to_endpoint,
+              d.facts::text AS facts, d.tries, d.created_at, d.last_try_at, c.failing, c.to_endpoint,
               c.generation AS own_generation, c.rotated_at AS own_rotated_at
 )
 SELECT c.org_id, c.id, c.target_id, c.url, c.subject_kind, c.subject_id, c.run_id, c.event, c.facts,
        c.tries, c.created_at, c.failing, c.to_endpoint,
        CASE WHEN c.to_endpoint THEN c.own_generation ELSE coalesce(k.generation, 1) END AS generation,
        CASE WHEN c.to_endpoint THEN c.own_rotated_at ELSE k.rotated_at END AS rotated_at,
-       clock_timestamp() AS claimed_at
+       clock_timestamp() AS claimed_at,
+       (
+           SELECT j.traceparent
+           FROM jobs AS j
+           WHERE c.subject_kind = 'job' AND j.org_id = c.org_id AND j.id = c.subject_id
+       ) AS traceparent,
+       c.last_try_at IS NULL AS is_first_try
 FROM claimed AS c
 LEFT JOIN webhook_secrets AS k ON k.org_id = c.org_id
 UNION ALL
 SELECT l.org_id, NULL, l.target_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL
+       NULL, NULL, NULL, NULL
 FROM (SELECT s.org_id, s.target_id FROM seen AS s WHERE s.nth = $8::integer) AS l

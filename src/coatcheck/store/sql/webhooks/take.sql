@@ -40,11 +40,17 @@ taken AS (
     FROM due
     WHERE d.org_id = due.org_id AND d.id = due.id
     RETURNING d.id, d.subject_kind, d.subject_id, d.run_id, d.event, d.facts::text AS facts, d.tries,
-              d.created_at
+              d.created_at, d.last_try_at
 )
 SELECT e.org_id, k.id, e.id AS target_id, e.url, k.subject_kind, k.subject_id, k.run_id, k.event, k.facts,
        k.tries, k.created_at, e.failures > 0 AS failing, true AS to_endpoint, e.generation,
-       e.rotated_at, clock_timestamp() AS claimed_at
+       e.rotated_at, clock_timestamp() AS claimed_at,
+       (
+           SELECT j.traceparent
+           FROM jobs AS j
+           WHERE k.subject_kind = 'job' AND j.org_id = e.org_id AND j.id = k.subject_id
+       ) AS traceparent,
+       k.last_try_at IS NULL AS is_first_try
 FROM endpoint AS e
 LEFT JOIN taken AS k ON true
 ORDER BY k.created_at, k.id

@@ -1,0 +1,1 @@
+"""How long the dashboard's pages take, with a short history and with a long one."""

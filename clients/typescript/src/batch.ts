@@ -1,0 +1,189 @@
+/** A batch: what the server last said of it, and what can be done with it. */
+
+import type { Batches, CreateExportOptions, RerunOptions, TaskSource } from "./batches.js";
+import type { BatchBadLine, BatchBody, BatchExport, BatchTask, Explanation, TaskCounts } from "./bodies.js";
+import { Deadline } from "./deadline.js";
+import { BatchFailedError, UnexpectedAnswerError, WaitTimeoutError } from "./errors.js";
+import { follow, type JobEvent, type StreamOptions } from "./events.js";
+import type { Answer } from "./exchange.js";
+import { TimeLimit, type CallOptions, type Tools } from "./jobHandle.js";
+import { waitForEnd, type WaitOptions } from "./waiting.js";
+
+/** How far a batch is. `progress` goes from 0 to 1, of what was taken in. */
+export interface BatchProgress {
+  readonly run_id: string;
+  readonly status: string;
+  readonly counts: TaskCounts;
+  readonly progress: number;
+  readonly ingest: BatchBody["ingest"];
+}
+
+export interface BatchWaitOptions extends WaitOptions {
+  /** Is told whenever a count changes. */
+  readonly onProgress?: ((progress: BatchProgress) => void) | undefined;
+}
+
+/** A batch. Its methods ask the server and bring `body` up to date. */
+export class Batch {
+  readonly id: string;
+  readonly replayed: boolean;
+  readonly mismatch: boolean;
+  readonly #tools: Tools;
+  readonly #batches: Batches;
+  #body: BatchBody;
+
+  /** @internal Use `client.batches.create`, or `client.batches.get`. */
+  constructor(tools: Tools, batches: Batches, body: BatchBody, headers: Headers | null) {
+    this.#tools = tools;
+    this.#batches = batches;
+    this.#body = checked(body);
+    this.id = body.id;
+    this.replayed = headers?.get("idempotent-replayed") === "true";
+    this.mismatch = headers?.get("idempotency-mismatch") === "true";
+  }
+
+  /** The batch as the server last showed it. */
+  get body(): BatchBody {
+    return this.#body;
+  }
+
+  /** `ingesting`, `open`, `running`, `completed`, `failed_ingest` or `cancelled`. */
+  get state(): string {
+    return this.#body.status;
+  }
+
+  get terminal(): boolean {
+    return this.#body.terminal;
+  }
+
+  /** The tasks of the current run, by where they stand. */
+  get counts(): TaskCounts {
+    return this.#body.counts;
+  }
+
+  /** Ask once how the batch is now. */
+  async status(options: CallOptions = {}): Promise<BatchBody> {
+    this.learn(await this.#tools.exchange.send("GET", this.#url(), { signal: options.signal }));
+    return this.#body;
+  }
+
+  /**
+   * The batch once every task has ended, whatever its end: look at `counts`.
+   *
+   * Throws BatchFailedError if its list could not be taken in or it was cancelled, and
+   * WaitTimeoutError after `timeoutMs`; the batch goes on.
+   */
+  async wait(options: BatchWaitOptions = {}): Promise<BatchBody> {
+    const deadline = new Deadline(options.timeoutMs);
+    if (!this.terminal && options.onProgress !== undefined) {
+      await this.#follow(options.onProgress, options.signal, deadline);
+    }
+    if (!this.terminal) await waitForEnd(this.#tools.exchange, this.#url(), this, options, deadline);
+    if (this.#body.status === "completed") return this.#body;
+    const error = this.#body.ingest.error;
+    const reason = error?.message ?? "Not all of its tasks were run.";
+    throw new BatchFailedError(this.id, this.state, error?.code ?? this.state, reason, this.#body);
+  }
+
+  /** Its states and counts as they change, until its end. */
+  stream(options: StreamOptions = {}): AsyncGenerator<JobEvent<BatchBody, BatchProgress>, void, void> {
+    const learn = (body: BatchBody): void => {
+      this.#body = checked(body);
+    };
+    return follow<BatchBody, BatchProgress>(this.#tools.exchange, `${this.#url()}/events`, options, learn);
+  }
+
+  /** Add tasks to an open batch. Throws ConflictError if it is closed. */
+  async add(source: TaskSource, options: CallOptions & { readonly idempotencyKey?: string } = {}): Promise<BatchBody> {
+    this.learn(await this.#batches.handInMore(this.id, source, options));
+    return this.#body;
+  }
+
+  /** Say that no more tasks will come: it completes when those it has have ended. */
+  close(options: CallOptions = {}): Promise<BatchBody> {
+    return this.#told("close", options);
+  }
+
+  /** Run the tasks of the current run again, as a new one, or only those that are chosen. */
+  async rerun(options: RerunOptions = {}): Promise<BatchBody> {
+    this.learn(await this.#batches.orderRerun(this.id, options));
+    return this.#body;
+  }
+
+  /** Tasks that wait are cancelled, those that run are asked to stop. Throws ConflictError if it has ended. */
+  cancel(options: CallOptions = {}): Promise<BatchBody> {
+    return this.#told("cancel", options);
+  }
+
+  /** What it waits for, and when it should end. */
+  async explain(options: CallOptions = {}): Promise<Explanation> {
+    const answer = await this.#tools.exchange.send("GET", `${this.#url()}/explain`, { signal: options.signal });
+    return answer.object<Explanation>();
+  }
+
+  /** Its tasks in order, page by page: those of the current run, or `run`. */
+  tasks(
+    options: CallOptions & { readonly status?: string; readonly run?: string } = {},
+  ): AsyncGenerator<BatchTask, void, void> {
+    const { signal, ...query } = options;
+    return this.#batches.items<BatchTask>(`${this.#url()}/tasks`, query, signal);
+  }
+
+  /** The lines of its lists that are no tasks, with their numbers; of very many the first. */
+  badLines(options: CallOptions & { readonly run?: string } = {}): AsyncGenerator<BatchBadLine, void, void> {
+    const { signal, ...query } = options;
+    return this.#batches.items<BatchBadLine>(`${this.#url()}/bad-lines`, query, signal);
+  }
+
+  /**
+   * Have all results written as a zip, and wait for that. `client.download` fetches it, and
+   * `client.downloadStream` does piece by piece. Throws ExportFailedError.
+   */
+  export(options: CreateExportOptions = {}): Promise<BatchExport> {
+    return this.#batches.export(this.id, options);
+  }
+
+  /** Remove it with all its tasks and results. */
+  delete(options: CallOptions = {}): Promise<void> {
+    return this.#batches.delete(this.id, options);
+  }
+
+  /** @internal */
+  learn(answer: Answer): void {
+    this.#body = checked(answer.object<BatchBody>());
+  }
+
+  async #told(what: string, options: CallOptions): Promise<BatchBody> {
+    this.learn(await this.#batches.tell(this.id, what, options));
+    return this.#body;
+  }
+
+  async #follow(
+    tell: (progress: BatchProgress) => void,
+    signal: AbortSignal | undefined,
+    deadline: Deadline,
+  ): Promise<void> {
+    const limit = new TimeLimit(deadline, signal);
+    try {
+      for await (const event of this.stream({ signal: limit.signal })) {
+        if (event.name === "progress") tell(event.data);
+      }
+    } catch (error) {
+      if (!limit.isOver) throw error;
+      throw new WaitTimeoutError(this.id, this.state, deadline.timeoutMs);
+    } finally {
+      limit.end();
+    }
+  }
+
+  #url(): string {
+    return this.#tools.addresses.batch(this.id);
+  }
+}
+
+function checked(body: BatchBody): BatchBody {
+  if (typeof body.terminal !== "boolean" || typeof body.id !== "string" || typeof body.status !== "string") {
+    throw new UnexpectedAnswerError("the answer does not show a batch");
+  }
+  return body;
+}

@@ -1,0 +1,74 @@
+/** What a batch is asked to be, as the fields or as the query of its request. */
+
+export interface BatchOptions {
+  readonly service: string;
+  /** The endpoint's path (`/analyze`) or its key (`post__analyze`). */
+  readonly endpoint: string;
+  readonly version?: number | undefined;
+  /** More tasks may be added until it is closed; then it may begin with none. */
+  readonly isOpen?: boolean | undefined;
+  /** Have a worker take the list in, however short it is. */
+  readonly isAsync?: boolean | undefined;
+  readonly lane?: string | undefined;
+  /** How many tasks run at a time, over all workers. */
+  readonly concurrency?: number | undefined;
+  /** How many begin in a second: of all, and of those that share a key. */
+  readonly rate?: {
+    readonly perSecond?: number | undefined;
+    readonly key?: string | undefined;
+    readonly keyPerSecond?: number | undefined;
+  };
+  readonly retries?: number | undefined;
+  /** How long the batch is kept after its end. */
+  readonly keepSeconds?: number | undefined;
+  readonly webhookUrl?: string | undefined;
+  readonly webhookEvents?: readonly string[] | undefined;
+  /** An object of your own, shown with the batch. */
+  readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+}
+
+type Fields = Record<string, unknown>;
+
+/** The fields of a JSON body. What was not given is left to the server. */
+export function batchFields(options: BatchOptions): Fields {
+  const rate = given({
+    per_second: options.rate?.perSecond,
+    key: options.rate?.key,
+    key_per_second: options.rate?.keyPerSecond,
+  });
+  return given({
+    service: options.service,
+    endpoint: options.endpoint,
+    type: options.isOpen === true ? "open" : undefined,
+    async: options.isAsync === true ? true : undefined,
+    version: options.version,
+    lane: options.lane,
+    concurrency: options.concurrency,
+    rate: Object.keys(rate).length === 0 ? undefined : rate,
+    retries: options.retries,
+    keep_seconds: options.keepSeconds,
+    webhook_url: options.webhookUrl,
+    webhook_events: options.webhookEvents,
+    metadata: options.metadata,
+  });
+}
+
+/** The same as a query, for a request whose body is the list itself. */
+export function batchQuery(fields: Fields): Record<string, string> {
+  const query: Record<string, string> = {};
+  for (const [name, value] of Object.entries(fields)) {
+    if (name === "rate") {
+      for (const [part, rate] of Object.entries(value as Fields)) query[`rate_${part}`] = String(rate);
+    } else if (name === "webhook_events") {
+      query[name] = (value as string[]).join(",");
+    } else {
+      query[name] = typeof value === "string" ? value : JSON.stringify(value);
+    }
+  }
+  return query;
+}
+
+/** Those of the fields that are there. */
+export function given(fields: Fields): Fields {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}

@@ -1,0 +1,298 @@
+/** The client: what can be done with the jobs of services; all else is in its parts. */
+
+import { Addresses, withQuery } from "./addresses.js";
+import { Batches } from "./batches.js";
+import type { GraphResult, JobArtifact, UsageDay } from "./bodies.js";
+import { Deadline } from "./deadline.js";
+import { ApiError, PermissionDeniedError } from "./errors.js";
+import { Answer, Exchange, type Credential, type Fetch } from "./exchange.js";
+import { fetchPieces, fetchWhole } from "./files.js";
+import { Graphs, type GraphFile, type GraphOptions } from "./graphs.js";
+import { Job, jobFailure, urlsBelow } from "./job.js";
+import type { CallOptions, Tools } from "./jobHandle.js";
+import { Jobs } from "./jobs.js";
+import { Llm } from "./llm.js";
+import { submissionHeaders, WAIT_SECONDS_MAX } from "./requestHeaders.js";
+import { Speech } from "./speech.js";
+import { Uploads } from "./uploads.js";
+import { Webhooks } from "./webhooks.js";
+
+const DEFAULT_URL = "http://127.0.0.1:8080";
+const TIMEOUT_MS = 30_000;
+const RETRIES_MAX = 4;
+
+export interface CoatcheckOptions {
+  /** Where the server is. Without it COATCHECK_URL of the environment, else http://127.0.0.1:8080. */
+  readonly url?: string | undefined;
+  /** An API key. Without it and `token`, COATCHECK_API_KEY of the environment; an empty one is none. */
+  readonly apiKey?: string | undefined;
+  /** A JWT, or a function that gets one whenever a request is sent. */
+  readonly token?: Credential | undefined;
+  /** The organisation. Without it COATCHECK_ORG of the environment, else `default`. */
+  readonly org?: string | undefined;
+  /** A `fetch` of your own, for other certificates or proxies. */
+  readonly fetch?: Fetch | undefined;
+  /** How often a request that failed on its way, or was answered 408, 429, 502, 503 or 504, is sent again: 4. */
+  readonly maxRetries?: number | undefined;
+  /** How long the server may be silent, beyond the time it was asked to wait: 30,000. */
+  readonly timeoutMs?: number | undefined;
+}
+
+export interface SubmitOptions {
+  /** The version of the service; without it the server chooses. */
+  readonly version?: number | undefined;
+  /** The endpoint's own method, if that is not POST. */
+  readonly method?: string | undefined;
+  /** `urgent`, `standard` or `bulk`; without it the endpoint's own. */
+  readonly lane?: string | undefined;
+  /** 1 to 255 printable characters. Without it a fresh one, so that retries are safe. */
+  readonly idempotencyKey?: string | undefined;
+  /** Seconds, 60 at most, for which the server holds its answer until the job has ended. */
+  readonly wait?: number | undefined;
+  /** Who is told of the job's end. */
+  readonly webhookUrl?: string | undefined;
+  /** Who is told of every change of its state. */
+  readonly stateWebhookUrl?: string | undefined;
+  /** More headers, such as `{ prefer: "handling=strict" }`. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface CallEndpointOptions extends Omit<SubmitOptions, "wait"> {
+  /** How long the call may take in all. */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** A file that can be fetched by a signed URL: an artifact of a job, or an export of a batch. */
+export type Downloadable = Pick<JobArtifact, "bytes" | "sha256" | "signed_url"> | SignedFile;
+
+interface SignedFile {
+  readonly bytes: number | null;
+  readonly sha256: string | null;
+  readonly url: string | null;
+}
+
+/** Hands work to Coatcheck and collects its results. */
+export class Coatcheck {
+  readonly batches: Batches;
+  readonly jobs: Jobs;
+  readonly llm: Llm;
+  readonly speech: Speech;
+  readonly uploads: Uploads;
+  readonly webhooks = new Webhooks();
+  readonly #tools: Tools;
+  readonly #graphs: Graphs;
+
+  constructor(options: CoatcheckOptions = {}) {
+    const addresses = new Addresses(
+      options.url ?? environment("COATCHECK_URL") ?? DEFAULT_URL,
+      options.org ?? environment("COATCHECK_ORG") ?? "default",
+    );
+    if (options.apiKey !== undefined && options.token !== undefined) {
+      throw new TypeError("give apiKey or token, not both");
+    }
+    const credential = options.apiKey ?? options.token ?? environment("COATCHECK_API_KEY") ?? "";
+    const exchange = new Exchange(
+      options.fetch ?? ((input, init) => globalThis.fetch(input, init)),
+      credential === "" ? null : credential,
+      options.timeoutMs ?? TIMEOUT_MS,
+      options.maxRetries ?? RETRIES_MAX,
+    );
+    this.#tools = { exchange, addresses };
+    this.uploads = new Uploads(this.#tools);
+    this.batches = new Batches(this.#tools, this.uploads);
+    this.jobs = new Jobs(this.#tools);
+    this.llm = new Llm(this.#tools);
+    this.speech = new Speech(this.#tools);
+    this.#graphs = new Graphs(this.#tools);
+  }
+
+  /** @internal For tests, which look at what is sent and when. */
+  get exchange(): Exchange {
+    return this.#tools.exchange;
+  }
+
+  /**
+   * Hand in a job for an endpoint. When this resolves, the job is durable.
+   *
+   * `input` is anything that fits JSON; without it the request has no body. `path` may have a query.
+   * Give an `idempotencyKey` of your own if your program may end before it has the answer.
+   */
+  async submit<Output = unknown>(
+    service: string,
+    path: string,
+    input?: unknown,
+    options: SubmitOptions = {},
+  ): Promise<Job<Output>> {
+    const answer = await this.#tools.exchange.send(
+      "POST",
+      this.#tools.addresses.submit(service, options.version ?? null, path),
+      {
+        headers: headersOf(input, options, options.wait),
+        body: content(input),
+        heldMs: (options.wait ?? 0) * 1000,
+        signal: options.signal,
+      },
+    );
+    return Job.from<Output>(this.#tools, answer);
+  }
+
+  /**
+   * Call an endpoint and return its result, however long that takes.
+   *
+   * The call is a job all the same. If it takes longer than the server holds a call, the client goes on
+   * waiting for the job, for `timeoutMs` in all. Throws what `job.wait` throws.
+   */
+  async call<Output = unknown>(
+    service: string,
+    path: string,
+    input?: unknown,
+    options: CallEndpointOptions = {},
+  ): Promise<Output> {
+    const deadline = new Deadline(options.timeoutMs);
+    const held = Math.min(deadline.timeoutMs / 1000, WAIT_SECONDS_MAX);
+    const waits = options.timeoutMs === undefined ? undefined : held;
+    let answer: Answer;
+    try {
+      answer = await this.#tools.exchange.send(
+        options.method ?? "POST",
+        this.#tools.addresses.call(service, options.version ?? null, path),
+        {
+          headers: headersOf(input, { ...options, method: undefined }, waits), // the call's own method says it
+          body: content(input),
+          heldMs: held * 1000,
+          deadline,
+          signal: options.signal,
+        },
+      );
+    } catch (error) {
+      throw error instanceof ApiError && error.jobUrl !== null ? await this.#failure(error, error.jobUrl) : error;
+    }
+    if (!isTicket(answer)) return resultOf(answer) as Output;
+    const job = Job.from<Output>(this.#tools, answer);
+    const left = options.timeoutMs === undefined ? undefined : deadline.remainingMs();
+    return job.wait({ timeoutMs: left, signal: options.signal });
+  }
+
+  /** The handle of a job whose id is known. Nothing is asked yet. */
+  job<Output = unknown>(service: string, id: string): Job<Output> {
+    return new Job<Output>(this.#tools, id, urlsBelow(this.#tools.addresses.job(service, id)), null);
+  }
+
+  /** A job's file, or a batch's export, whole and compared with its checksum. */
+  async download(file: Downloadable, options: CallOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+    const { url, bytes, sha256 } = this.#signed(file);
+    return fetchWhole(this.#tools.exchange, url, bytes, sha256, options.signal);
+  }
+
+  /** The same, piece by piece; its length is checked and its checksum is not. */
+  downloadStream(file: Downloadable, options: CallOptions = {}): AsyncGenerator<Uint8Array, void, void> {
+    const { url, bytes } = this.#signed(file);
+    return fetchPieces(this.#tools.exchange, url, bytes, options.signal);
+  }
+
+  /** What the organisation used, by day and endpoint: in the last 30 days, if none is given (`2026-01-31`). */
+  async usage(
+    options: CallOptions & { readonly from?: string; readonly to?: string } = {},
+  ): Promise<UsageDay[]> {
+    const url = withQuery(this.#tools.addresses.usage(), { from: options.from, to: options.to });
+    const answer = await this.#tools.exchange.send("GET", url, { signal: options.signal });
+    return answer.object<{ items: UsageDay[] }>().items;
+  }
+
+  /** Which functions call which, in a zip of code. */
+  generateCallGraph(file: GraphFile, options: GraphOptions = {}): Promise<GraphResult> {
+    return this.#graphs.generate("call", file, options);
+  }
+
+  /** Which files import which, and which external modules. */
+  generateDependencyGraph(file: GraphFile, options: GraphOptions = {}): Promise<GraphResult> {
+    return this.#graphs.generate("dependency", file, options);
+  }
+
+  /** What parts the code falls into. */
+  generateDomainGraph(file: GraphFile, options: GraphOptions = {}): Promise<GraphResult> {
+    return this.#graphs.generate("domain", file, options);
+  }
+
+  /** Files, classes, functions and types. */
+  generateParseGraph(file: GraphFile, options: GraphOptions = {}): Promise<GraphResult> {
+    return this.#graphs.generate("parse", file, options);
+  }
+
+  /** All of it in one graph. */
+  generateSupermodelGraph(file: GraphFile, options: GraphOptions = {}): Promise<GraphResult> {
+    return this.#graphs.generate("supermodel", file, options);
+  }
+
+  /** The failure of the job that a refusal names, if this credential may read it. */
+  async #failure(refused: ApiError, jobUrl: string): Promise<unknown> {
+    try {
+      const answer = await this.#tools.exchange.send("GET", this.#tools.addresses.named(jobUrl));
+      return jobFailure(answer.object());
+    } catch (error) {
+      if (error instanceof PermissionDeniedError) return refused;
+      throw error;
+    }
+  }
+
+  #signed(file: Downloadable): { url: string; bytes: number; sha256: string } {
+    const url = "signed_url" in file ? file.signed_url : file.url;
+    if (url === null || file.bytes === null || file.sha256 === null) {
+      throw new TypeError("this file has no address, size or checksum yet");
+    }
+    return { url: this.#tools.addresses.signed(url), bytes: file.bytes, sha256: file.sha256 };
+  }
+}
+
+function headersOf(
+  input: unknown,
+  options: SubmitOptions,
+  waitSeconds: number | undefined,
+): Record<string, string> {
+  return submissionHeaders({
+    method: options.method,
+    lane: options.lane,
+    idempotencyKey: options.idempotencyKey,
+    webhookUrl: options.webhookUrl,
+    stateWebhookUrl: options.stateWebhookUrl,
+    waitSeconds,
+    contentType: input === undefined ? undefined : "application/json",
+    given: options.headers,
+  });
+}
+
+function content(input: unknown): string | Uint8Array | Blob | undefined {
+  if (input === undefined || input instanceof Uint8Array || input instanceof Blob) return input;
+  return JSON.stringify(input);
+}
+
+/**
+ * Whether a call that took too long was answered with its ticket.
+ *
+ * An upstream may answer 202, too, even with a ticket of its own. Ours names the same address in its
+ * body and its Location.
+ */
+function isTicket(answer: Answer): boolean {
+  if (answer.status !== 202) return false;
+  try {
+    const ticket = JSON.parse(answer.text()) as { poll_url?: unknown } | null;
+    return typeof ticket?.poll_url === "string" && ticket.poll_url === answer.headers.get("location");
+  } catch {
+    return false;
+  }
+}
+
+/** What a synchronous call answers: JSON as its value, text as a string, all else as bytes; null if nothing. */
+function resultOf(answer: Answer): unknown {
+  if (answer.bytes.length === 0) return null;
+  const mediaType = answer.mediaType;
+  if (mediaType === "application/json" || mediaType.endsWith("+json")) return answer.json();
+  return mediaType.startsWith("text/") ? answer.text() : answer.bytes;
+}
+
+function environment(name: string): string | undefined {
+  const program = globalThis as { process?: { env?: Record<string, string | undefined> } };
+  const value = program.process?.env?.[name];
+  return value === "" ? undefined : value;
+}

@@ -1,0 +1,153 @@
+/** What a job's event stream says, over as many connections as it takes. */
+
+import type { Progress } from "./bodies.js";
+import { ApiError, ConnectionFailedError, UnexpectedAnswerError, isObject } from "./errors.js";
+import { EventParser, type SentEvent } from "./eventStream.js";
+import type { Exchange } from "./exchange.js";
+
+/** The server says something every 15 seconds; after three times that, the connection is dead. */
+const SILENCE_MS_MAX = 45_000;
+/** A connection that held for so long did not fail: proxies end those that take their time. */
+const STEADY_MS = 10_000;
+
+export interface LogLine {
+  readonly at: string;
+  readonly level: string;
+  readonly message: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+export interface Alert {
+  readonly at: string;
+  readonly code: string;
+  readonly message: string;
+}
+
+/**
+ * One event. `state` and `end` show the job; the data of a `chunk` is what the handler emitted: text,
+ * bytes (a `Uint8Array`), or the JSON value. A newer server may send events of other names.
+ *
+ * `id` is what to give to `stream({ after: id })` in order to go on behind this event; null if nothing
+ * that is kept came yet.
+ */
+export type JobEvent<Body, Moved = Progress> =
+  | { readonly name: "state"; readonly data: Body; readonly id: string | null }
+  | { readonly name: "progress"; readonly data: Moved; readonly id: string | null }
+  | { readonly name: "log"; readonly data: LogLine; readonly id: string | null }
+  | { readonly name: "chunk"; readonly data: unknown; readonly id: string | null }
+  | { readonly name: "alert"; readonly data: Alert; readonly id: string | null }
+  | { readonly name: "end"; readonly data: Body; readonly id: string | null };
+
+export interface StreamOptions {
+  /** The id of the last event that was seen, to go on behind it. */
+  readonly after?: string | null | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Every event after the one with the id `after`, until the job has ended.
+ *
+ * A connection that breaks is made again, and the server goes on behind the last event that was seen.
+ * `learn` is told of the job's state before the event that shows it.
+ */
+export async function* follow<Body, Moved = Progress>(
+  exchange: Exchange,
+  url: string,
+  options: StreamOptions,
+  learn: (body: Body) => void,
+): AsyncGenerator<JobEvent<Body, Moved>, void, void> {
+  const reader = new Reader<Body, Moved>(options.after ?? null);
+  let failures = 0;
+  for (;;) {
+    const connectedAt = performance.now();
+    let failure: ApiError | ConnectionFailedError;
+    try {
+      for await (const sent of connection(exchange, url, reader.lastId, options.signal)) {
+        const event = reader.read(sent);
+        if (event === null) continue;
+        failures = 0;
+        if (event.name === "state" || event.name === "end") learn(event.data);
+        yield event;
+        if (event.name === "end") return;
+      }
+      failure = new ConnectionFailedError("the server ended the stream before the job's end");
+    } catch (error) {
+      if (!(error instanceof ApiError || error instanceof ConnectionFailedError)) throw error;
+      failure = error;
+    }
+    if (performance.now() - connectedAt >= STEADY_MS) failures = 0;
+    failures += 1;
+    await exchange.waitToRetry(failure, failures, { signal: options.signal, atLeast: reader.retrySeconds });
+  }
+}
+
+async function* connection(
+  exchange: Exchange,
+  url: string,
+  lastId: string | null,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<SentEvent, void, void> {
+  const headers: Record<string, string> = { accept: "text/event-stream" };
+  if (lastId !== null) headers["last-event-id"] = lastId;
+  const opened = await exchange.open("GET", url, { headers, silenceMs: SILENCE_MS_MAX, signal });
+  const mediaType = opened.response.headers.get("content-type") ?? "";
+  if (!mediaType.toLowerCase().startsWith("text/event-stream")) {
+    opened.close();
+    throw new UnexpectedAnswerError("the server answered something that is no stream of events");
+  }
+  const parser = new EventParser();
+  for await (const piece of opened.pieces()) yield* parser.read(piece);
+}
+
+/** Makes events of what comes over the wire, across reconnections. */
+class Reader<Body, Moved> {
+  retrySeconds = 0;
+  readonly #shown = new Map<string, string>();
+
+  constructor(public lastId: string | null) {}
+
+  /** The event, or null if it holds no news for the caller. */
+  read(sent: SentEvent): JobEvent<Body, Moved> | null {
+    if (sent.retryMs !== null) this.retrySeconds = sent.retryMs / 1000;
+    if (sent.id !== null && sent.id !== "") this.lastId = sent.id;
+    if (sent.data === "" || sent.name === "reconnect") return null;
+    const data = decode(sent);
+    if (this.#wasShown(sent.name, data)) return null;
+    return { name: sent.name, data, id: this.lastId } as JobEvent<Body, Moved>;
+  }
+
+  /** Whether this is where the job stood before: a new connection begins by saying so. */
+  #wasShown(name: string, data: unknown): boolean {
+    if (name !== "state" && name !== "progress") return false;
+    const now = JSON.stringify(name === "state" && isObject(data) ? standing(data) : data);
+    const before = this.#shown.get(name);
+    this.#shown.set(name, now);
+    return before === now;
+  }
+}
+
+/** What tells one state of a job from another, on whichever surface: its word, its attempt, its run. */
+function standing(job: Record<string, unknown>): unknown[] {
+  const runs = job["runs"];
+  return [
+    job["status"] ?? job["state"],
+    job["attempt_count"] ?? job["attempt"] ?? job["attempts"] ?? null,
+    Array.isArray(runs) ? runs.length : null,
+  ];
+}
+
+function decode(sent: SentEvent): unknown {
+  try {
+    const data: unknown = JSON.parse(sent.data);
+    if (!isObject(data)) throw new TypeError("no object");
+    return sent.name === "chunk" ? emitted(data) : data;
+  } catch (error) {
+    throw new UnexpectedAnswerError(`an event ${JSON.stringify(sent.name)} that cannot be read`, { cause: error });
+  }
+}
+
+function emitted(chunk: Record<string, unknown>): unknown {
+  if (!("kind" in chunk && "data" in chunk)) throw new TypeError("no chunk");
+  if (chunk["kind"] !== "binary") return chunk["data"];
+  return Uint8Array.from(atob(String(chunk["data"])), (character) => character.charCodeAt(0));
+}

@@ -1,0 +1,112 @@
+/** Graphs of code. A job is polled by sending its request again under the same key; callers see the graph only. */
+
+import type { GraphEnvelope, GraphResult, Progress } from "./bodies.js";
+import { Deadline } from "./deadline.js";
+import { InvalidRequestError, JobFailedError, PollingTimeoutError, UnexpectedAnswerError } from "./errors.js";
+import type { Tools } from "./jobHandle.js";
+import { freshKey, submissionHeaders } from "./requestHeaders.js";
+
+const TIMEOUT_MS = 15 * 60 * 1000;
+const ATTEMPTS_MAX = 90;
+const RETRY_AFTER_SECONDS = 10;
+/** How long the server may take to put an archive away. */
+const SILENCE_MS_MAX = 2 * 60 * 1000;
+
+/** A zip of code, of at most 500 MB. In Node, `fs.openAsBlob` makes one of a file without reading it first. */
+export type GraphFile = Blob | Uint8Array<ArrayBuffer> | ArrayBuffer;
+export type GraphOperation = "call" | "dependency" | "domain" | "parse" | "supermodel";
+
+export interface GraphOptions {
+  /** The same key finds the same job, also from another program. Without it there is a fresh one. */
+  readonly idempotencyKey?: string | undefined;
+  /** Throws PollingTimeoutError after so many milliseconds: 15 minutes. */
+  readonly timeoutMs?: number | undefined;
+  /** Throws PollingTimeoutError after so many polls: 90. */
+  readonly maxAttempts?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Is told after every poll how the job is. */
+  readonly onProgress?: ((progress: GraphProgress) => void) | undefined;
+  /** Who is told of the job's end. */
+  readonly webhookUrl?: string | undefined;
+}
+
+export interface GraphProgress {
+  readonly jobId: string;
+  readonly status: string;
+  /** The number of this poll, counted from 1. */
+  readonly attempt: number;
+  readonly progress: Progress | null;
+}
+
+export class Graphs {
+  constructor(private readonly tools: Tools) {}
+
+  async generate(operation: GraphOperation, file: GraphFile, options: GraphOptions): Promise<GraphResult> {
+    const idempotencyKey = options.idempotencyKey ?? freshKey();
+    const deadline = new Deadline(options.timeoutMs ?? TIMEOUT_MS);
+    const attemptsMax = options.maxAttempts ?? ATTEMPTS_MAX;
+    if (!(attemptsMax >= 1)) throw new TypeError("maxAttempts must be at least 1");
+    const archive = file instanceof Blob ? file : new Blob([file]);
+    let envelope = await this.#post(operation, archive, idempotencyKey, deadline, options);
+    for (let attempt = 1; ; attempt += 1) {
+      const { jobId, status } = envelope;
+      options.onProgress?.({ jobId, status, attempt, progress: envelope.progress ?? null });
+      if (status === "completed") return envelope.result as GraphResult;
+      if (status === "failed") throw failure(envelope);
+      const seconds = envelope.retryAfter ?? RETRY_AFTER_SECONDS;
+      if (attempt >= attemptsMax || seconds * 1000 >= deadline.remainingMs()) {
+        throw new PollingTimeoutError(jobId, status, deadline.timeoutMs, attempt, idempotencyKey);
+      }
+      await this.tools.exchange.pause(seconds, options.signal);
+      envelope = await this.#poll(operation, archive, idempotencyKey, deadline, options);
+    }
+  }
+
+  /**
+   * Sends the request again, without its archive: a known key is answered before a body is read. If the
+   * server has forgotten the key, it misses the archive, and gets it.
+   */
+  async #poll(
+    operation: GraphOperation,
+    archive: Blob,
+    idempotencyKey: string,
+    deadline: Deadline,
+    options: GraphOptions,
+  ): Promise<GraphEnvelope> {
+    try {
+      return await this.#post(operation, new Blob([]), idempotencyKey, deadline, options);
+    } catch (error) {
+      if (!(error instanceof InvalidRequestError)) throw error;
+      return this.#post(operation, archive, idempotencyKey, deadline, options);
+    }
+  }
+
+  async #post(
+    operation: GraphOperation,
+    archive: Blob,
+    idempotencyKey: string,
+    deadline: Deadline,
+    options: GraphOptions,
+  ): Promise<GraphEnvelope> {
+    const form = new FormData();
+    form.append("file", archive, "archive.zip");
+    const answer = await this.tools.exchange.send("POST", this.tools.addresses.graphs(operation), {
+      headers: submissionHeaders({ idempotencyKey, webhookUrl: options.webhookUrl }),
+      body: form,
+      silenceMs: SILENCE_MS_MAX,
+      deadline,
+      signal: options.signal,
+    });
+    const envelope = answer.object<GraphEnvelope>();
+    if (typeof envelope.jobId !== "string" || typeof envelope.status !== "string") {
+      throw new UnexpectedAnswerError("the answer does not show a graph's job");
+    }
+    return envelope;
+  }
+}
+
+function failure(envelope: GraphEnvelope): JobFailedError<GraphEnvelope> {
+  const code = envelope.errorCode ?? "job_failed";
+  const reason = envelope.error ?? "The server does not say why.";
+  return new JobFailedError(envelope.jobId, envelope.status, code, reason, envelope);
+}

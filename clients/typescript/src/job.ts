@@ -1,0 +1,62 @@
+/** A job of a service. */
+
+import type { JobBody, Ticket } from "./bodies.js";
+import { JobFailedError, UnexpectedAnswerError, isObject } from "./errors.js";
+import type { Answer } from "./exchange.js";
+import { JobHandle, type JobUrls, type Tools } from "./jobHandle.js";
+
+/** A job of a service. `wait` resolves to what its handler returned. */
+export class Job<Output = unknown> extends JobHandle<JobBody, Output> {
+  /** @internal Use `client.submit`, or `client.job` for one whose id is known. */
+  constructor(tools: Tools, id: string, urls: JobUrls, answer: Answer | null) {
+    super(tools.exchange, id, urls, answer);
+  }
+
+  /** @internal The job that an answer shows: its ticket, or all of it. */
+  static from<Output>(tools: Tools, answer: Answer): Job<Output> {
+    const shown = answer.object<Partial<Ticket> & Partial<JobBody>>();
+    if (shown.id !== undefined && shown.service_id !== undefined) {
+      const poll = tools.addresses.job(shown.service_id, shown.id);
+      const job = new Job<Output>(tools, shown.id, urlsBelow(poll), answer);
+      job.learn(answer);
+      return job;
+    }
+    const { job_id, poll_url, events_url, cancel_url } = shown;
+    if (![job_id, poll_url, events_url, cancel_url].every((each) => typeof each === "string")) {
+      throw new UnexpectedAnswerError("the answer does not show a job");
+    }
+    const urls = {
+      poll: tools.addresses.named(poll_url as string),
+      events: tools.addresses.named(events_url as string),
+      cancel: tools.addresses.named(cancel_url as string),
+    };
+    const job = new Job<Output>(tools, job_id as string, urls, answer);
+    job.learnTicket(shown);
+    return job;
+  }
+
+  /** What the handler returned; null until the job has completed, or while only its ticket is known. */
+  get result(): Output | null {
+    return (this.body?.result_summary ?? null) as Output | null;
+  }
+
+  protected override stateOf(body: JobBody): string {
+    return body.status;
+  }
+
+  protected override outcome(body: JobBody): Output {
+    if (body.status === "completed") return body.result_summary as Output;
+    throw jobFailure(body);
+  }
+}
+
+export function jobFailure(body: JobBody): JobFailedError<JobBody> {
+  const error = isObject(body.last_error) ? body.last_error : null;
+  const code = error?.code ?? (body.status === "cancelled" ? "cancelled" : "job_failed");
+  return new JobFailedError(body.id, body.status, code, error?.message ?? "The server does not say why.", body);
+}
+
+/** The addresses of a job of which only the first is known. */
+export function urlsBelow(poll: string): JobUrls {
+  return { poll, events: `${poll}/events`, cancel: `${poll}/cancel` };
+}

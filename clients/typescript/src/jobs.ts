@@ -1,0 +1,152 @@
+/** All jobs of an organisation, whichever surface they were handed in on. */
+
+import { withQuery } from "./addresses.js";
+import type {
+  BulkAnswer,
+  Explanation,
+  JobLogItem,
+  OrgJob,
+  Overview,
+  Timeline,
+  TimelineItem,
+  WholeOrgJob,
+} from "./bodies.js";
+import { given } from "./batchOptions.js";
+import { ConflictError } from "./errors.js";
+import type { CallOptions, Tools } from "./jobHandle.js";
+import { everyItem } from "./pages.js";
+import { submissionHeaders } from "./requestHeaders.js";
+
+const PAGE_ITEMS = 200;
+
+export interface ListJobsOptions extends CallOptions {
+  /** States, with commas between them; or `live`, or `ended`. */
+  readonly state?: string | undefined;
+  readonly lane?: string | undefined;
+  /** `gateway`, `graphs`, `batches`, `llm` or `speech`. */
+  readonly surface?: string | undefined;
+  readonly service?: string | undefined;
+  readonly endpoint?: string | undefined;
+  readonly owner?: string | undefined;
+  readonly errorCode?: string | undefined;
+  /** A job's id, an idempotency key or a request id, exactly. */
+  readonly q?: string | undefined;
+  readonly createdAfter?: Date | string | undefined;
+  readonly createdBefore?: Date | string | undefined;
+}
+
+export type BulkFilter = Pick<
+  ListJobsOptions,
+  "state" | "lane" | "surface" | "service" | "endpoint" | "errorCode" | "createdAfter" | "createdBefore"
+>;
+
+export interface BulkSelection {
+  readonly ids?: readonly string[] | undefined;
+  readonly filter?: BulkFilter | undefined;
+  readonly limit?: number | undefined;
+}
+
+export class Jobs {
+  constructor(private readonly tools: Tools) {}
+
+  /** The jobs that the credential may see, newest first and without their results, asked for page by page. */
+  async *list(options: ListJobsOptions = {}): AsyncGenerator<OrgJob, void, void> {
+    const url = withQuery(this.tools.addresses.orgJobs(), {
+      state: options.state,
+      lane: options.lane,
+      surface: options.surface,
+      service: options.service,
+      endpoint: options.endpoint,
+      owner: options.owner,
+      error_code: options.errorCode,
+      q: options.q,
+      created_after: moment(options.createdAfter),
+      created_before: moment(options.createdBefore),
+      limit: PAGE_ITEMS,
+    });
+    yield* everyItem<OrgJob>(this.tools.exchange, url, options.signal);
+  }
+
+  /** The job as it is now, with its result if that is short. Throws NotFoundError. */
+  async get(id: string, options: CallOptions = {}): Promise<WholeOrgJob> {
+    return this.#read<WholeOrgJob>(this.tools.addresses.orgJobs(id), options);
+  }
+
+  /** Ask for the job's end. Throws ConflictError if it has ended otherwise. */
+  async cancel(id: string, options: CallOptions = {}): Promise<OrgJob> {
+    const url = this.tools.addresses.orgJobs(id);
+    try {
+      return (await this.tools.exchange.send("POST", `${url}/cancel`, { signal: options.signal })).object<OrgJob>();
+    } catch (error) {
+      if (!(error instanceof ConflictError)) throw error;
+      // Also the answer to a second try of what the first one did.
+      const now = await this.get(id, options);
+      if (now.state !== "cancelled") throw error;
+      return now;
+    }
+  }
+
+  /**
+   * Hand the input of a job that has ended in again, as a new job. Throws ConflictError, whose code says
+   * why that cannot be: `job_not_ended`, `input_not_kept` or `not_retryable`.
+   */
+  async retry(id: string, options: CallOptions & { readonly idempotencyKey?: string } = {}): Promise<OrgJob> {
+    const answer = await this.tools.exchange.send("POST", `${this.tools.addresses.orgJobs(id)}/retry`, {
+      headers: submissionHeaders({ idempotencyKey: options.idempotencyKey }),
+      signal: options.signal,
+    });
+    return answer.object<OrgJob>();
+  }
+
+  /** What the job waits for, its place in the line, and when it should begin and end. */
+  async explain(id: string, options: CallOptions = {}): Promise<Explanation> {
+    return this.#read<Explanation>(`${this.tools.addresses.orgJobs(id)}/explain`, options);
+  }
+
+  /** What happened to the job, attempt by attempt. */
+  async timeline(id: string, options: CallOptions = {}): Promise<TimelineItem[]> {
+    return (await this.#read<Timeline>(`${this.tools.addresses.orgJobs(id)}/timeline`, options)).items;
+  }
+
+  /** What the organisation's jobs did in the last minutes (60; 43,200 at most), and what waits now. */
+  async overview(options: CallOptions & { readonly minutes?: number } = {}): Promise<Overview> {
+    return this.#read<Overview>(withQuery(this.tools.addresses.overview(), { minutes: options.minutes }), options);
+  }
+
+  /** What the job said, line by line, and what became of attempts that failed. */
+  async *log(id: string, options: CallOptions & { readonly after?: number } = {}): AsyncGenerator<JobLogItem, void, void> {
+    const url = withQuery(`${this.tools.addresses.orgJobs(id)}/log`, { after: options.after, limit: PAGE_ITEMS });
+    yield* everyItem<JobLogItem>(this.tools.exchange, url, options.signal, "after");
+  }
+
+  /** What was handed in, while it is kept. Throws ConflictError `input_not_kept` when it is gone. */
+  async input(id: string, options: CallOptions = {}): Promise<unknown> {
+    const url = `${this.tools.addresses.orgJobs(id)}/input`;
+    return (await this.tools.exchange.send("GET", url, { signal: options.signal })).json();
+  }
+
+  /**
+   * Cancel or retry many jobs: those of `ids`, 200 at most, or up to `limit` that the filter finds. What
+   * came of each is in the answer. A retry whose answer was lost is not sent again.
+   */
+  async bulk(action: "cancel" | "retry", which: BulkSelection, options: CallOptions = {}): Promise<BulkAnswer> {
+    const { errorCode, createdAfter, createdBefore, ...others } = which.filter ?? {};
+    const times = { created_after: moment(createdAfter), created_before: moment(createdBefore) };
+    const filter = which.filter === undefined ? undefined : given({ ...others, error_code: errorCode, ...times });
+    const answer = await this.tools.exchange.send("POST", `${this.tools.addresses.orgJobs()}/bulk`, {
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(given({ action, ids: which.ids, filter, limit: which.limit })),
+      isRepeatable: action === "cancel",
+      signal: options.signal,
+    });
+    return answer.object<BulkAnswer>();
+  }
+
+  async #read<Body>(url: string, options: CallOptions): Promise<Body> {
+    return (await this.tools.exchange.send("GET", url, { signal: options.signal })).object<Body>();
+  }
+}
+
+function moment(given: Date | string | undefined): string | undefined {
+  return given instanceof Date ? given.toISOString() : given;
+}

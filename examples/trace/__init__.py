@@ -1,0 +1,1 @@
+"""Prints the trace of one job, from its submission to its webhook: see ``__main__.py``."""

@@ -1,0 +1,1 @@
+"""Builds the site of the documentation: the pages of docs/, and what is generated from the code."""

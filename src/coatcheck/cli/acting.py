@@ -1,0 +1,176 @@
+"""``coatcheck cancel`` and ``coatcheck retry``: one job, several, or all that fit a filter."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from coatcheck.cli.console import complain, err
+from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
+from coatcheck.cli.job_filters import (
+    EndpointOption,
+    ErrorCodeOption,
+    JsonOption,
+    LaneOption,
+    ServiceOption,
+    SinceOption,
+    StateOption,
+    SurfaceOption,
+    UntilOption,
+)
+from coatcheck.cli.job_follow import ended, require_completed
+from coatcheck.cli.job_show import line, show
+from coatcheck.cli.remote import Server
+from coatcheck.cli.server_options import on_server
+from coatcheck.client import BulkOutcome, Client
+from coatcheck.encoding import encode
+
+_IDS_AT_ONCE: Final = 200
+
+JobsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="JOB", help="The jobs; or choose by a filter.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, where a filter chooses.")]
+
+
+@on_server
+def cancel(
+    at: Server,
+    job_ids: JobsArgument = None,
+    state: StateOption = None,
+    lane: LaneOption = None,
+    surface: SurfaceOption = None,
+    service: ServiceOption = None,
+    endpoint: EndpointOption = None,
+    error_code: ErrorCodeOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    is_sure: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask for the end of jobs. Exit code 1 if one could not be cancelled."""
+    chosen = _Filter(state, lane, surface, service, endpoint, error_code, since, until)
+    with at.client() as client:
+        if job_ids is not None and len(job_ids) == 1 and not chosen:
+            found = client.jobs.cancel(job_ids[0])
+            typer.echo(encode(found.raw) if as_json else line(found))
+            return
+        _all(client, "cancel", job_ids, chosen, is_sure, as_json)
+
+
+@on_server
+def retry(
+    at: Server,
+    job_ids: JobsArgument = None,
+    state: StateOption = None,
+    lane: LaneOption = None,
+    surface: SurfaceOption = None,
+    service: ServiceOption = None,
+    endpoint: EndpointOption = None,
+    error_code: ErrorCodeOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the new job to its end.")] = False,
+    key: Annotated[str | None, typer.Option(help="An idempotency key for the new job.")] = None,
+    is_sure: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand in again what jobs that failed were handed in with. Each is a new job.
+
+    With --watch the exit code is 1 if the new job does not complete.
+    """
+    chosen = _Filter(state, lane, surface, service, endpoint, error_code, since, until)
+    with at.client() as client:
+        if job_ids is not None and len(job_ids) == 1 and not chosen:
+            made = client.jobs.retry(job_ids[0], idempotency_key=key)
+            if watch:
+                made = ended(at, made, shown=True)
+            show(made, as_json=as_json)
+            if watch:
+                require_completed(at, made)
+            return
+        if watch or key is not None:
+            raise Misconfigured("--watch and --key are for one job")
+        _all(client, "retry", job_ids, chosen, is_sure, as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    state: list[str] | None
+    lane: str | None
+    surface: str | None
+    service: str | None
+    endpoint: str | None
+    error_code: str | None
+    created_after: Any
+    created_before: Any
+
+    def options(self) -> dict[str, Any]:
+        named = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def __bool__(self) -> bool:
+        return bool(self.options())
+
+
+def _all(
+    client: Client,
+    action: Literal["cancel", "retry"],
+    job_ids: list[str] | None,
+    chosen: _Filter,
+    is_sure: bool,
+    as_json: bool,
+) -> None:
+    if bool(job_ids) == bool(chosen):
+        raise Misconfigured(
+            f"name the jobs to {action}, or choose them by a filter\n"
+            "Such as --state failed --since 2h; `coatcheck jobs` with the same options lists them."
+        )
+    if not job_ids:
+        # Listed first: what a retry has made must not be found by the filter again.
+        job_ids = _fitting(client, action, chosen)
+        if not job_ids:
+            err.print(f"There is nothing to {action}.", style="dim")
+            return
+        _make_sure(action, len(job_ids), is_sure)
+    failed = 0
+    for start in range(0, len(job_ids), _IDS_AT_ONCE):
+        done = client.jobs.bulk(action, job_ids[start : start + _IDS_AT_ONCE])
+        failed += _told(done.items, as_json)
+    if failed:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _fitting(client: Client, action: Literal["cancel", "retry"], chosen: _Filter) -> list[str]:
+    """The jobs that a filter means: to be cancelled, those that live; to be retried, those that
+    failed. What was retried before is left out."""
+    options = {"state": "live" if action == "cancel" else "failed"} | chosen.options()
+    return [job.id for job in client.jobs.list_all(**options) if job.retried_as is None]
+
+
+def _make_sure(action: str, count: int, is_sure: bool) -> None:
+    if is_sure:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Misconfigured(
+            f"a filter chooses what to {action}: {count:,} jobs\nAdd --yes if you are sure."
+        )
+    typer.confirm(f"{action} {count:,} jobs?", abort=True, err=True)
+
+
+def _told(items: tuple[BulkOutcome, ...], as_json: bool) -> int:
+    """Say what came of each; how many could not be done."""
+    failed = 0
+    for item in items:
+        if as_json:
+            typer.echo(encode(item))
+        elif item.ok:
+            typer.echo(item.id if item.new_id is None else f"{item.id}  {item.new_id}")
+        if not item.ok:
+            failed += 1
+            if not as_json:
+                complain(f"{item.id}: {item.message} ({item.code})")
+    return failed

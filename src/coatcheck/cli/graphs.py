@@ -1,0 +1,189 @@
+"""``coatcheck graphs``: graphs of code, of a folder or a zip."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from coatcheck.cli.console import err, plain
+from coatcheck.cli.entry import EXIT_INTERRUPTED
+from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
+from coatcheck.cli.folder_archives import archive_of
+from coatcheck.cli.remote import Server
+from coatcheck.cli.server_options import on_server
+from coatcheck.client import GraphJob
+from coatcheck.client.graph_body import GraphOperation
+
+app: Final = typer.Typer(
+    name="graphs",
+    no_args_is_help=True,
+    help="Get graphs of code: hand in a folder or a zip, fetch the graph.",
+)
+
+PathArgument = Annotated[
+    Path, typer.Argument(metavar="PATH", help="A folder of code, or a zip of it.")
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Where the graph goes; else to stdout."),
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", help="An idempotency key: the same finds the same job again.")
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="With -o: print what was written as JSON.")
+]
+
+
+@app.command()
+@on_server
+def dependency(
+    at: Server,
+    path: PathArgument,
+    output: OutputOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Which files import which, and which external modules."""
+    _generate(at, "dependency", path, output, key, as_json)
+
+
+@app.command()
+@on_server
+def call(
+    at: Server,
+    path: PathArgument,
+    output: OutputOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Which functions call which."""
+    _generate(at, "call", path, output, key, as_json)
+
+
+@app.command()
+@on_server
+def domain(
+    at: Server,
+    path: PathArgument,
+    output: OutputOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What parts the code falls into."""
+    _generate(at, "domain", path, output, key, as_json)
+
+
+@app.command()
+@on_server
+def parse(
+    at: Server,
+    path: PathArgument,
+    output: OutputOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Files, classes, functions and types."""
+    _generate(at, "parse", path, output, key, as_json)
+
+
+@app.command()
+@on_server
+def supermodel(
+    at: Server,
+    path: PathArgument,
+    output: OutputOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """All of it in one graph."""
+    _generate(at, "supermodel", path, output, key, as_json)
+
+
+def _generate(
+    at: Server,
+    operation: GraphOperation,
+    path: Path,
+    output: Path | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    if output is not None and output.is_dir():
+        raise Misconfigured(f"{output} is a folder; -o names a file")
+    with at.client() as client:
+        with archive_of(path) as archive:
+            job = client.graphs.submit(operation, archive, idempotency_key=key)
+        try:
+            with _progress() as show:
+                job = client.graphs.wait(job, on_progress=show, raise_on_failure=False)
+        except KeyboardInterrupt:
+            again = at.command(f"watch {job.id}")
+            err.print(f"The job goes on. To look again: {again}", markup=False)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+    if job.status != "completed":
+        why = f"{job.error.message} ({job.error.code})" if job.error else job.status
+        err.print(f"error: {plain(why)}", style="red", markup=False)
+        err.print(f"  {at.command(f'explain {job.id} --timeline')}", style="dim", markup=False)
+        raise typer.Exit(EXIT_FAILED)
+    _write(job, output, as_json)
+
+
+def _write(job: GraphJob, output: Path | None, as_json: bool) -> None:
+    if output is None:
+        json.dump(job.result, sys.stdout, indent=2 if sys.stdout.isatty() else None)
+        typer.echo("")
+        return
+    output.write_text(json.dumps(job.result), "utf-8")
+    stats: dict[str, Any] = job.result.get("stats", {})
+    if as_json:
+        typer.echo(json.dumps({"job_id": job.id, "file": str(output), "stats": stats}))
+        return
+    typer.echo(str(output))
+    nodes, relationships = stats.get("nodeCount", 0), stats.get("relationshipCount", 0)
+    err.print(f"{nodes:,} nodes, {relationships:,} relationships", style="dim", markup=False)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[GraphJob], object]]:
+    """A bar on a terminal; a line at each change of status elsewhere."""
+    if not err.is_terminal:
+        yield _Lines().show
+        return
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=err,
+    ) as progress:
+        task = progress.add_task("pending", total=None)
+
+        def show(job: GraphJob) -> None:
+            told = job.progress
+            note = plain(told.note) if told is not None and told.note else ""
+            fraction = None if told is None else told.fraction
+            progress.update(
+                task,
+                description=f"{job.status}  {note}".rstrip(),
+                total=None if fraction is None else 1.0,
+                completed=fraction or 0.0,
+            )
+
+        yield show
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._status = ""
+
+    def show(self, job: GraphJob) -> None:
+        if job.status != self._status:
+            self._status = job.status
+            err.print(job.status, markup=False)

@@ -1,0 +1,174 @@
+"""A handler run in this process: its reports on the terminal, its files in a temporary folder."""
+
+from __future__ import annotations
+
+import asyncio
+import bdb
+import inspect
+import pdb  # noqa: T100 - the debugger is what this is for
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from uuid import UUID
+
+import typer
+
+from coatcheck.cli.console import err, out, plain, warn
+from coatcheck.cli.job_display import log_line
+from coatcheck.client import JobDetails
+from coatcheck.domain import ids
+from coatcheck.domain.errors import InvalidInput, JobSignal
+from coatcheck.domain.lanes import Lane
+from coatcheck.job import DONE, Attachment, Chunk, Job, LogLine, Progress, Report
+from coatcheck.service import Endpoint
+
+
+class LocalRun:
+    """One try of a job's handler, of which no server is told."""
+
+    def __init__(
+        self, endpoint: Endpoint, details: JobDetails, payload: bytes, *, as_json: bool = False
+    ) -> None:
+        self._endpoint = endpoint
+        self._payload = payload
+        self._as_json = as_json
+        self._folder = Path(tempfile.mkdtemp(prefix="coatcheck-replay-"))
+        temp_dir = None
+        if endpoint.isolated:
+            temp_dir = self._folder / "temp"
+            temp_dir.mkdir()
+        self._job = Job(
+            _uuid(details.id),
+            details.org_id,
+            details.engine_endpoint,
+            Lane(details.lane),
+            max(1, details.attempts),
+            len(payload),
+            details.request_id,
+            TerminalReporter(self._folder),
+            temp_dir,
+        )
+
+    def to_its_end(self, *, breaks: bool, post_mortem: bool) -> bool:
+        """Run it, and show its result or where it failed. Whether it returned a result."""
+        if self._endpoint.isolated:
+            warn("it runs in this process: its limits of memory and CPU are not kept")
+        try:
+            value = self._stopping_first() if breaks else self._call()
+            result = self._endpoint.encode(value)
+        except bdb.BdbQuit:
+            return False
+        except Exception as error:  # noqa: BLE001 - whatever it raises is what is looked for
+            error.__traceback__ = self._of_the_handler(error.__traceback__)
+            self._tell(error)
+            if post_mortem:
+                pdb.post_mortem(error.__traceback__)
+            return False
+        finally:
+            self._say_of_files()
+        if self._as_json or not sys.stdout.isatty():
+            typer.echo(result)
+        else:
+            out.print_json(result.decode())
+        return True
+
+    def _call(self) -> Any:
+        arguments = self._endpoint.decode(self._payload)
+        if self._endpoint.job_parameter is not None:
+            arguments[self._endpoint.job_parameter] = self._job
+        return _returned(self._endpoint.function, arguments)
+
+    def _stopping_first(self) -> Any:
+        """The same under pdb, which goes on to the handler's first line by itself."""
+        code = inspect.unwrap(self._endpoint.function).__code__
+        body = [line for _, _, line in code.co_lines() if line and line > code.co_firstlineno]
+        first = min(body, default=code.co_firstlineno)
+        debugger = pdb.Pdb()
+        debugger.rcLines += [f"tbreak {code.co_filename}:{first}", "continue"]
+        returned: list[Any] = []
+        debugger.runcall(lambda: returned.append(self._call()))
+        if not returned:
+            raise bdb.BdbQuit  # whoever left the debugger did not see the end
+        return returned[0]
+
+    def _of_the_handler(self, trace: TracebackType | None) -> TracebackType | None:
+        """The frames from the handler on; all of them, if it was not reached."""
+        handler = inspect.unwrap(self._endpoint.function).__code__
+        found = trace
+        while found is not None and found.tb_frame.f_code is not handler:
+            found = found.tb_next
+        return found or trace
+
+    def _tell(self, error: Exception) -> None:
+        if isinstance(error, JobSignal | InvalidInput):
+            # What the handler says of its job, not where it broke.
+            code = f" ({error.code})" if hasattr(error, "code") else ""
+            said = f"{type(error).__name__}: {error}{code}"
+            err.print(plain(said), style="red", markup=False)
+        else:
+            # Its message may hold what was handed in, and that what a terminal obeys.
+            for line in "".join(traceback.format_exception(error)).splitlines():
+                err.print(plain(line), markup=False)
+
+    def _say_of_files(self) -> None:
+        files = sorted(path for path in self._folder.rglob("*") if path.is_file())
+        if not files:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        for path in files:
+            err.print(f"kept {path}", style="dim", markup=False)
+
+
+def _uuid(job_id: str) -> UUID:
+    """Of a job, or of a task of a batch, whose id is spelt otherwise."""
+    try:
+        return ids.from_text(job_id)
+    except ids.InvalidId:
+        return UUID(hex=job_id)
+
+
+def _returned(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    if not inspect.iscoroutinefunction(function):
+        return function(**arguments)
+
+    async def run() -> Any:
+        return await function(**arguments)
+
+    return asyncio.run(run())
+
+
+class TerminalReporter:
+    """Takes what a handler reports: words to stderr, output to stdout, files to a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def report(self, report: Report) -> Awaitable[None]:
+        match report:
+            case Progress(fraction=fraction, note=note):
+                said = f"{fraction:>4.0%}  {plain(note or '')}".rstrip()
+                err.print(said, style="dim", markup=False)
+            case LogLine(message=message, level=level, fields=fields):
+                text, style = log_line({"level": level, "message": message, "fields": fields})
+                err.print(text, style=style, markup=False)
+            case Chunk(kind="binary", data=data):
+                err.print(f"(emitted {len(data):,} bytes)", style="dim")
+            case Chunk(data=data):
+                err.print(plain(data.decode("utf-8", "replace")), markup=False)
+            case Attachment(name=name, data=data):
+                self._keep(name, data)
+        return DONE
+
+    def _keep(self, name: str, data: Any) -> None:
+        with (self._folder / name).open("wb") as file:
+            if isinstance(data, bytes):
+                file.write(data)
+            elif isinstance(data, Path):
+                with data.open("rb") as source:
+                    shutil.copyfileobj(source, file)
+            else:
+                shutil.copyfileobj(data, file)

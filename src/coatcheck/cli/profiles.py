@@ -1,0 +1,132 @@
+"""The file that names servers: profiles of an address, a key and an organisation each.
+
+default = "work"
+
+[profiles.work]
+url = "https://jobs.example.org"
+api_key_file = "~/.config/coatcheck/work-key"   # or api_key = "cck_..."
+org = "acme"
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from coatcheck.cli.errors import Misconfigured
+
+CONFIG_VARIABLE: Final = "COATCHECK_CONFIG"
+PROFILE_VARIABLE: Final = "COATCHECK_PROFILE"
+_FIELDS: Final = ("url", "api_key", "api_key_file", "org")
+_TOP: Final = ("default", "profiles")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A server, and how to call there. What is None is looked for elsewhere."""
+
+    name: str
+    url: str | None = None
+    org: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    api_key_file: Path | None = None
+
+    def key(self) -> str | None:
+        """The key, from its file if it is kept in one. Raises Misconfigured."""
+        if self.api_key is not None or self.api_key_file is None:
+            return self.api_key
+        try:
+            return self.api_key_file.read_text().strip() or None
+        except OSError as error:
+            raise Misconfigured(
+                f"the key of the profile {self.name!r} cannot be read: "
+                f"{self.api_key_file}: {error.strerror}"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise Misconfigured(
+                f"the key of the profile {self.name!r} is no text: {self.api_key_file}"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What the file says. ``exists`` is false where there is none."""
+
+    path: Path
+    exists: bool = False
+    default: str | None = None
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+
+    def profile(self, name: str | None) -> Profile | None:
+        """The profile of that name, or the default one; None without either."""
+        wanted = name or self.default
+        if wanted is None:
+            return None
+        if wanted not in self.profiles:
+            known = ", ".join(self.profiles) or "none"
+            raise Misconfigured(f"there is no profile {wanted!r} in {self.path}\nIt has: {known}.")
+        return self.profiles[wanted]
+
+
+def config_path(environment: Mapping[str, str]) -> Path:
+    """Where the file is, or would be."""
+    named = environment.get(CONFIG_VARIABLE, "").strip()
+    if named:
+        return Path(named).expanduser()
+    home = environment.get("XDG_CONFIG_HOME", "").strip() or "~/.config"
+    return Path(home).expanduser() / "coatcheck" / "config.toml"
+
+
+def read_configuration(environment: Mapping[str, str] | None = None) -> Configuration:
+    """The file's content, checked. Raises Misconfigured for what it cannot mean."""
+    environment = os.environ if environment is None else environment
+    path = config_path(environment)
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if environment.get(CONFIG_VARIABLE, "").strip():
+            raise Misconfigured(f"{path}, which {CONFIG_VARIABLE} names, is not there") from None
+        return Configuration(path)
+    except OSError as error:
+        raise Misconfigured(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{path} is no TOML: {error}") from error
+    _refuse_others(path, "the file", document, _TOP)
+    profiles = document.get("profiles", {})
+    default = document.get("default")
+    if not isinstance(profiles, dict) or not isinstance(default, str | None):
+        raise Misconfigured(f'{path}: write it as default = "work" and [profiles.work]')
+    return Configuration(
+        path, True, default, {name: _profile(path, name, each) for name, each in profiles.items()}
+    )
+
+
+def _profile(path: Path, name: str, fields: Any) -> Profile:
+    place = f"[profiles.{name}]"
+    if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
+        raise Misconfigured(f'{path}: {place} takes texts, such as url = "https://..."')
+    _refuse_others(path, place, fields, _FIELDS)
+    if "api_key" in fields and "api_key_file" in fields:
+        raise Misconfigured(f"{path}: {place} has api_key and api_key_file; keep one")
+    file = fields.get("api_key_file")
+    return Profile(
+        name,
+        url=fields.get("url"),
+        org=fields.get("org"),
+        api_key=fields.get("api_key"),
+        api_key_file=None if file is None else path.parent / Path(file).expanduser(),
+    )
+
+
+def _refuse_others(
+    path: Path, place: str, given: Mapping[str, Any], known: tuple[str, ...]
+) -> None:
+    for name in given:
+        if name not in known:
+            raise Misconfigured(
+                f"{path}: {place} has {name!r}, which means nothing\nKnown: {', '.join(known)}."
+            )

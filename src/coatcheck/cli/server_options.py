@@ -1,0 +1,84 @@
+"""The options that say which server a command talks to: the same for every one of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, Final, ParamSpec
+
+import typer
+
+from coatcheck.cli.errors import reporting_errors
+from coatcheck.cli.remote import Place, Server, find
+
+Parameters = ParamSpec("Parameters")
+
+_PANEL: Final = "Server"
+
+
+def _option(*names: str, text: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=text, metavar=metavar, rich_help_panel=_PANEL)
+
+
+def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
+    )
+
+
+_OPTIONS: Final = (
+    _parameter("url", str | None, _option("--url", text="Its address; else COATCHECK_URL.")),
+    _parameter(
+        "api_key",
+        str | None,
+        _option("--api-key", metavar="KEY", text="The key to present; else COATCHECK_API_KEY."),
+    ),
+    _parameter("org", str | None, _option("--org", text="The organisation; else COATCHECK_ORG.")),
+    _parameter(
+        "profile",
+        str | None,
+        _option("--profile", metavar="NAME", text="A server of the configuration file."),
+    ),
+    _parameter(
+        "data",
+        Path | None,
+        _option("--data", metavar="DIR", text="The data folder of `coatcheck up`."),
+    ),
+)
+
+SERVER_OPTIONS: Final = ("--url", "--api-key", "--org", "--profile", "--data")
+"""Described in one place of the reference, for all commands."""
+
+
+def on_server(command: Callable[Concatenate[Server, Parameters], None]) -> Callable[..., None]:
+    """Makes a command of a function whose first argument is the server that it talks to.
+
+    The command has the function's other arguments and the options of the server, and says whatever
+    goes wrong in a line.
+    """
+    return _with_options(command, find)
+
+
+def on_place(command: Callable[Concatenate[Place, Parameters], None]) -> Callable[..., None]:
+    """The same for a function that decides by itself what to make of those options."""
+    return _with_options(command, lambda place: place)
+
+
+def _with_options(
+    command: Callable[..., None], first_argument: Callable[[Place], object]
+) -> Callable[..., None]:
+    signature = inspect.signature(command, eval_str=True)
+    _, *own = signature.parameters.values()
+
+    def called(**given: Any) -> None:
+        place = Place(**{option.name: given.pop(option.name) for option in _OPTIONS})
+        command(first_argument(place), **given)
+
+    functools.update_wrapper(called, command)
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+    parameters += _OPTIONS
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    return reporting_errors(called)

@@ -1,0 +1,165 @@
+"""``coatcheck submit``: hands a job in over HTTP."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import msgspec
+import typer
+
+from coatcheck.cli.console import warn
+from coatcheck.cli.errors import Misconfigured
+from coatcheck.cli.job_follow import ended, require_completed
+from coatcheck.cli.job_show import show
+from coatcheck.cli.remote import Server
+from coatcheck.cli.server_options import on_server
+from coatcheck.client import Client, NotFoundError, PermissionDeniedError
+from coatcheck.encoding import encode
+
+_NAME: Final = re.compile(r"(?P<service>[^./]+)\.(?:v(?P<version>[0-9]+)\.)?(?P<key>[^./]+)")
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+
+
+@on_server
+def submit(
+    at: Server,
+    endpoint: Annotated[
+        str, typer.Argument(metavar="ENDPOINT", help="Such as demo/echo, or demo.post__echo.")
+    ],
+    payload: Annotated[
+        str,
+        typer.Argument(
+            metavar="JSON", help="The arguments, as a JSON object; @FILE, or - for standard input."
+        ),
+    ] = "{}",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job's end.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
+    lane: Annotated[str | None, typer.Option(help="urgent, standard or bulk.")] = None,
+    key: Annotated[str | None, typer.Option(help="An idempotency key.")] = None,
+    method: Annotated[
+        str, typer.Option(help="The endpoint's own method, where it is named by its path.")
+    ] = "POST",
+    service_version: Annotated[
+        int | None, typer.Option("--service-version", help="The version of the service.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Hand a job in, and show it. Exit code 1 if it was waited for and did not complete."""
+    body = _checked_json(payload)
+    with at.client() as client:
+        service, version, method, path, body = _target(
+            client, endpoint, service_version, method.upper(), body
+        )
+        ticket = client.submit(
+            service,
+            path,
+            body,
+            version=version,
+            method=method,
+            lane=lane,
+            idempotency_key=key,
+        )
+        if ticket.mismatch:
+            warn("the key came with something else before; this is the job it made then")
+        try:
+            job = client.jobs.get(ticket.id)
+        except PermissionDeniedError:
+            if wait or watch:
+                raise
+            warn("the key may hand jobs in and not look at them (it lacks the scope read)")
+            in_words = sys.stdout.isatty() and not as_json
+            typer.echo(ticket.id if in_words else encode({"id": ticket.id}))
+            return
+        if wait or watch:
+            job = ended(at, job, shown=watch)
+    show(job, as_json=as_json)
+    if wait or watch:
+        require_completed(at, job)
+
+
+def _target(
+    client: Client, endpoint: str, version: int | None, method: str, body: bytes
+) -> tuple[str, int | None, str, str, bytes]:
+    """Where the job goes: service, version, method, path, and what is left of its body."""
+    service, slash, path = endpoint.partition("/")
+    if slash:
+        if not service:
+            raise Misconfigured(
+                f"{endpoint!r} names no service\nWrite it as SERVICE/PATH, such as demo/echo."
+            )
+        return service, version, method, path, body
+    named = _NAME.fullmatch(endpoint)
+    if named is None:
+        raise Misconfigured(
+            f"{endpoint!r} names no endpoint\n"
+            "Write it as SERVICE/PATH, such as demo/echo, or by its key: demo.post__echo."
+        )
+    if named["version"]:
+        version = int(named["version"])
+    found = _endpoint(client, named["service"], version, named["key"])
+    path, body = _filled(found["path"], body)
+    return named["service"], version, found["method"], path, body
+
+
+def _endpoint(client: Client, service: str, version: int | None, key: str) -> dict[str, Any]:
+    try:
+        shown = client.service(service)
+    except NotFoundError:
+        raise Misconfigured(
+            f"there is no service {service!r}\n"
+            "It is known from the first start of a worker that was given it: `coatcheck up "
+            "MODULE:SERVICE`, or `coatcheck worker MODULE:SERVICE`."
+        ) from None
+    versions: dict[str, Any] = shown["definition"]["versions"]
+    wanted = str(shown["latest_version"] if version is None else version)
+    if wanted not in versions:
+        raise Misconfigured(f"{service!r} has no version {wanted}; it has {', '.join(versions)}")
+    endpoints: list[dict[str, Any]] = versions[wanted]["endpoints"]
+    for each in endpoints:
+        if each["key"] == key:
+            return each
+    keys = [each["key"] for each in endpoints]
+    nearest = difflib.get_close_matches(key, keys, n=1) or [
+        each for each in keys if each.endswith(f"__{key}")
+    ]
+    meant = f" Did you mean {service}.{nearest[0]}?" if nearest else ""
+    has = ", ".join(f"{service}.{each}" for each in keys)
+    raise Misconfigured(f"{service!r} has no endpoint {key!r}.{meant}\nIt has {has}.")
+
+
+def _filled(path: str, body: bytes) -> tuple[str, bytes]:
+    """The path with its parameters taken from the arguments."""
+    names = _PARAMETER.findall(path)
+    if not names:
+        return path, body
+    arguments = msgspec.json.decode(body)
+    if not isinstance(arguments, dict) or not all(name in arguments for name in names):
+        raise Misconfigured(f"{path} needs {', '.join(names)} among the arguments")
+    for name in names:
+        value = arguments.pop(name)
+        text = value if isinstance(value, str) else encode(value).decode()
+        path = path.replace(f"{{{name}}}", quote(text, safe=""))
+    return path, encode(arguments)
+
+
+def _checked_json(text: str) -> bytes:
+    """The text as it is, known to be JSON: what a handler gets is what was typed."""
+    if text == "-":
+        raw = sys.stdin.buffer.read()
+    elif text.startswith("@"):
+        raw = Path(text[1:]).read_bytes()
+    else:
+        raw = text.encode()
+    try:
+        msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:
+        raise Misconfigured(
+            f"the payload is not JSON: {error}\n"
+            """Quote it for the shell, for instance '{"message": "hello"}'."""
+        ) from error
+    return raw

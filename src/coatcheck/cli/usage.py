@@ -1,0 +1,87 @@
+"""``coatcheck usage``: what an organisation has used."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from datetime import date
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from coatcheck.cli.console import out, until_nobody_reads
+from coatcheck.cli.errors import Misconfigured
+from coatcheck.cli.job_filters import JsonOption
+from coatcheck.cli.job_show import span
+from coatcheck.cli.remote import Server
+from coatcheck.cli.server_options import on_server
+from coatcheck.client import UsageDay
+from coatcheck.encoding import encode
+
+_NUMBERS: Final = ("jobs", "completed", "failed", "cancelled", "attempts")
+
+
+def day(text: str) -> date:
+    """``2026-01-31``."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter("a day such as 2026-01-31") from None
+
+
+@on_server
+def usage(
+    at: Server,
+    first: Annotated[
+        date | None, typer.Option("--from", parser=day, metavar="DAY", help="The first day (UTC).")
+    ] = None,
+    last: Annotated[
+        date | None, typer.Option("--to", parser=day, metavar="DAY", help="The last day (UTC).")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what an organisation has used, by day and endpoint: in the last 30 days by default."""
+    if as_csv and as_json:
+        raise Misconfigured("give --csv or --json, not both")
+    with at.client() as client:
+        days = client.usage(first, last)
+    with until_nobody_reads():
+        if as_json:
+            for each in days:
+                typer.echo(encode(each))
+        elif as_csv or not out.is_terminal:
+            _write_csv(days)
+        else:
+            out.print(table(days), soft_wrap=False)
+
+
+def _write_csv(days: tuple[UsageDay, ...]) -> None:
+    fields = [field.name for field in msgspec.structs.fields(UsageDay)]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(fields)
+    for each in days:
+        writer.writerow([getattr(each, name) for name in fields])
+    sys.stdout.flush()
+
+
+def table(days: tuple[UsageDay, ...]) -> Table:
+    """The days as a table, with a line for their sum."""
+    shown = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_footer=bool(days)
+    )
+    shown.add_column("day", no_wrap=True, footer="in all")
+    shown.add_column("endpoint", overflow="fold")
+    for name in _NUMBERS:
+        total = sum(getattr(each, name) for each in days)
+        shown.add_column(name, justify="right", no_wrap=True, footer=f"{total:,}")
+    ran = sum(each.run_seconds for each in days)
+    shown.add_column("ran for", justify="right", no_wrap=True, footer=span(ran))
+    for each in days:
+        numbers = (f"{getattr(each, name):,}" for name in _NUMBERS)
+        cells = (f"{each.day}", each.endpoint, *numbers, span(each.run_seconds))
+        shown.add_row(*map(Text, cells))
+    return shown

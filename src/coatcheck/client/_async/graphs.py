@@ -1,0 +1,137 @@
+"""The client's graphs: archives of code handed in, graphs collected."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from coatcheck.client._async.exchange import AsyncExchange
+from coatcheck.client._async.files import AsyncFiles
+from coatcheck.client.addresses import Addresses, with_query
+from coatcheck.client.answers import read
+from coatcheck.client.batch_request import keyed_headers
+from coatcheck.client.deadline import Deadline, Stopwatch
+from coatcheck.client.errors import JobFailed, WaitTimeout
+from coatcheck.client.graph_body import GraphEnvelope, GraphJob, GraphOperation
+from coatcheck.client.in_threads import in_a_thread
+from coatcheck.client.request_headers import seconds
+from coatcheck.client.retries import BACKOFF
+
+POLL_SECONDS: Final = 30.0
+"""How long the server is asked to hold one long-poll: less than most proxies allow."""
+
+
+class AsyncGraphs:
+    """What a client can do with graphs of code: ``client.graphs``.
+
+    Wherever a job is asked for, it or its id will do.
+    """
+
+    def __init__(self, exchange: AsyncExchange, addresses: Addresses, files: AsyncFiles) -> None:
+        self._exchange = exchange
+        self._addresses = addresses
+        self._files = files
+
+    async def generate(
+        self,
+        operation: GraphOperation,
+        file: str | os.PathLike[str],
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,
+        on_progress: Callable[[GraphJob], object] | None = None,
+    ) -> Any:
+        """The graph of the zip ``file``: ``submit`` and ``wait`` in one. Raises as they do."""
+        job = await self.submit(operation, file, idempotency_key=idempotency_key)
+        return (await self.wait(job, timeout, on_progress=on_progress)).result
+
+    async def submit(
+        self,
+        operation: GraphOperation,
+        file: str | os.PathLike[str],
+        *,
+        idempotency_key: str | None = None,
+    ) -> GraphJob:
+        """Hand in a zip of code for ``dependency``, ``call``, ``domain``, ``parse`` or
+        ``supermodel``. When this returns, the job is durable.
+
+        The file is sent piece by piece. Without an ``idempotency_key`` there is a fresh one, so
+        that a retry cannot make a second job; give one of your own if your program may end before
+        it has the answer.
+        """
+        boundary = secrets.token_hex(16)
+        headers = keyed_headers(
+            idempotency_key, {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+        )
+        path = Path(file)
+        opened = await in_a_thread(path.open, "rb")
+        try:
+            response = await self._files.send(
+                "POST",
+                self._addresses.graphs(operation),
+                headers,
+                opened,
+                os.fstat(opened.fileno()).st_size,
+                before=_part_head(boundary),
+                after=f"\r\n--{boundary}--\r\n".encode(),
+            )
+        finally:
+            await in_a_thread(opened.close)
+        return read(response, GraphEnvelope).job()
+
+    async def get(self, job: GraphJob | str, *, wait: float | None = None) -> GraphJob:
+        """The job as it is now, or within ``wait`` seconds (60 at most) at its end."""
+        query = {"wait": None if wait is None else seconds(wait)}
+        url = self._addresses.graph_job(job if isinstance(job, str) else job.id)
+        response = await self._exchange.send("GET", with_query(url, query), held=wait or 0.0)
+        return read(response, GraphEnvelope).job()
+
+    async def wait(
+        self,
+        job: GraphJob | str,
+        timeout: float | None = None,
+        *,
+        on_progress: Callable[[GraphJob], object] | None = None,
+        raise_on_failure: bool = True,
+    ) -> GraphJob:
+        """The job once it has ended, with its graph.
+
+        ``on_progress`` is called with the job about every second meanwhile. Raises WaitTimeout
+        after ``timeout`` seconds (None: never), and JobFailed if it failed, unless
+        ``raise_on_failure`` is false.
+        """
+        deadline = Deadline(timeout)
+        hold = POLL_SECONDS if on_progress is None else 1.0
+        fruitless = 0
+        while True:
+            held = min(hold, deadline.remaining())
+            asked = Stopwatch()
+            job = await self.get(job, wait=held)
+            if on_progress is not None:
+                on_progress(job)
+            if job.terminal:
+                break
+            if deadline.passed:
+                raise WaitTimeout(job, deadline.seconds)
+            if asked.seconds >= held / 2:
+                fruitless = 0
+                continue
+            # A server that is about to stop does not hold; nor must this become a busy loop.
+            fruitless += 1
+            delay = BACKOFF.delay(fruitless - 1, random.random())
+            await self._exchange.pause(min(delay, deadline.remaining()))
+        if raise_on_failure and job.status != "completed":
+            raise JobFailed(job)
+        return job
+
+
+def _part_head(boundary: str) -> bytes:
+    return (
+        f"--{boundary}\r\n"
+        'Content-Disposition: form-data; name="file"; filename="archive.zip"\r\n'
+        "Content-Type: application/zip\r\n\r\n"
+    ).encode()

@@ -1,0 +1,285 @@
+"""The client's jobs of an organisation, of every surface: found, explained, done again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Final, Literal
+
+from coatcheck.client._sync.exchange import Exchange
+from coatcheck.client._sync.stream import follow
+from coatcheck.client.addresses import Addresses, with_query
+from coatcheck.client.answers import KeysetPage, read, read_object
+from coatcheck.client.console_body import (
+    BulkOutcomes,
+    JobDetails,
+    JobDetailsPage,
+    JobExplanation,
+    JobLogEntry,
+    LogAnswer,
+    TimelineAnswer,
+    TimelineEntry,
+    job_details,
+)
+from coatcheck.client.deadline import Deadline, Stopwatch
+from coatcheck.client.errors import ConflictError, JobFailed, WaitTimeout
+from coatcheck.client.events import Events
+from coatcheck.client.job_filter import job_filter
+from coatcheck.client.request_headers import JSON_HEADERS, seconds, submission_headers
+from coatcheck.client.retries import BACKOFF
+from coatcheck.encoding import encode
+
+PAGE_ITEMS: Final = 200
+POLL_SECONDS: Final = 30.0
+"""How long the server is asked to hold one long-poll: less than most proxies allow."""
+
+
+class Jobs:
+    """What a client can do with all jobs of its organisation: ``client.jobs``.
+
+    They are your own and those that anyone may see; with the scope ``admin``, everybody's.
+    Wherever a job is asked for, it or its id will do.
+    """
+
+    def __init__(self, exchange: Exchange, addresses: Addresses) -> None:
+        self._exchange = exchange
+        self._addresses = addresses
+
+    def list(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        lane: str | None = None,
+        surface: str | None = None,
+        service: str | None = None,
+        endpoint: str | None = None,
+        owner: str | None = None,
+        error_code: str | None = None,
+        q: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> JobDetailsPage:
+        """A page of jobs, newest first, without their results; 200 at most.
+
+        ``state`` is one or several of the engine's states, ``live`` or ``ended``. ``q`` finds a job
+        by its id, its idempotency key or its request's id. Tasks of batches are not listed.
+        """
+        query = job_filter(
+            state=state,
+            lane=lane,
+            surface=surface,
+            service=service,
+            endpoint=endpoint,
+            error_code=error_code,
+            created_after=created_after,
+            created_before=created_before,
+            owner=owner,
+            q=q,
+            cursor=cursor,
+            limit=limit,
+        )
+        url = with_query(self._addresses.org_jobs(), query)
+        page = read(self._exchange.send("GET", url), KeysetPage)
+        return JobDetailsPage(tuple(job_details(item) for item in page.items), page.next)
+
+    def list_all(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        lane: str | None = None,
+        surface: str | None = None,
+        service: str | None = None,
+        endpoint: str | None = None,
+        owner: str | None = None,
+        error_code: str | None = None,
+        q: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+    ) -> Iterator[JobDetails]:
+        """All of them, asked for page by page."""
+        cursor: str | None = None
+        while True:
+            page = self.list(
+                state=state,
+                lane=lane,
+                surface=surface,
+                service=service,
+                endpoint=endpoint,
+                owner=owner,
+                error_code=error_code,
+                q=q,
+                created_after=created_after,
+                created_before=created_before,
+                cursor=cursor,
+                limit=PAGE_ITEMS,
+            )
+            yield from page.items
+            if page.next is None:
+                return
+            cursor = page.next
+
+    def get(self, job: JobDetails | str) -> JobDetails:
+        """The job as it is now, with its result. Raises NotFoundError."""
+        return job_details(read_object(self._exchange.send("GET", self._url(job))))
+
+    def wait(
+        self,
+        job: JobDetails | str,
+        timeout: float | None = None,
+        *,
+        raise_on_failure: bool = True,
+    ) -> JobDetails:
+        """The job once it has ended; the server holds each question until then.
+
+        Raises WaitTimeout after ``timeout`` seconds (None: never), and JobFailed if the job failed
+        or was cancelled, unless ``raise_on_failure`` is false.
+        """
+        deadline = Deadline(timeout)
+        fruitless = 0
+        while True:
+            held = min(POLL_SECONDS, deadline.remaining())
+            asked = Stopwatch()
+            url = with_query(self._url(job), {"wait": seconds(held)})
+            response = self._exchange.send("GET", url, held=held, deadline=deadline)
+            job = job_details(read_object(response))
+            if job.terminal:
+                break
+            if deadline.passed:
+                raise WaitTimeout(job, deadline.seconds)
+            if asked.seconds >= held / 2:
+                fruitless = 0
+                continue
+            # A server that is about to stop does not hold; nor must this become a busy loop.
+            fruitless += 1
+            delay = BACKOFF.delay(fruitless - 1, random.random())
+            self._exchange.pause(min(delay, deadline.remaining()))
+        if raise_on_failure and job.state != "completed":
+            raise JobFailed(job)
+        return job
+
+    def explain(self, job: JobDetails | str) -> JobExplanation:
+        """Why the job is where it is, and when that will probably change."""
+        response = self._exchange.send("GET", self._url(job, "explain"))
+        return read(response, JobExplanation)
+
+    def timeline(self, job: JobDetails | str) -> tuple[TimelineEntry, ...]:
+        """What has happened to the job, the oldest first."""
+        response = self._exchange.send("GET", self._url(job, "timeline"))
+        return read(response, TimelineAnswer).items
+
+    def log(self, job: JobDetails | str, after: int | None = None) -> Iterator[JobLogEntry]:
+        """The lines of the job's log that there are, the oldest first, asked for page by page.
+
+        ``after`` is the ``seq`` of the last line seen. ``stream`` follows the job instead.
+        """
+        cursor: int | str | None = after
+        while True:
+            query = {"after": cursor, "limit": PAGE_ITEMS}
+            url = with_query(self._url(job, "log"), query)
+            page = read(self._exchange.send("GET", url), LogAnswer)
+            yield from page.items
+            if page.next is None:
+                return
+            cursor = page.next
+
+    def input(self, job: JobDetails | str) -> bytes:
+        """What the job was handed in with, as JSON; it is kept until the job has completed.
+
+        Raises ConflictError if it is not kept.
+        """
+        return (self._exchange.send("GET", self._url(job, "input"))).content
+
+    def stream(self, job: JobDetails | str, after: str | None = None) -> Events:
+        """The job's events as they come, until its end. ``data`` of a state is the job's JSON.
+
+        A broken connection is made again, without loss or repetition. ``after`` is the ``id`` of
+        the last event seen, to go on behind it.
+        """
+        return follow(self._exchange, self._url(job, "events"), after, lambda _: None)
+
+    def cancel(self, job: JobDetails | str) -> JobDetails:
+        """Ask for the job's end, and return it as it is then.
+
+        Cancelling a cancelled job changes nothing. Raises ConflictError if it ended otherwise.
+        """
+        try:
+            response = self._exchange.send("POST", self._url(job, "cancel"))
+        except ConflictError:
+            # Also the answer to a second try of what the first one did.
+            now = self.get(job)
+            if now.state != "cancelled":
+                raise
+            return now
+        return job_details(read_object(response))
+
+    def retry(self, job: JobDetails | str, *, idempotency_key: str | None = None) -> JobDetails:
+        """Hand in what the job was handed in with once more, and return the new job.
+
+        Raises ConflictError if the job has not ended, or what it was handed in with is not kept.
+        Without an ``idempotency_key`` there is a fresh one, so that it is made once.
+        """
+        headers = submission_headers(
+            method="POST",
+            lane=None,
+            idempotency_key=idempotency_key,
+            wait=None,
+            given=None,
+            has_body=False,
+        )
+        response = self._exchange.send("POST", self._url(job, "retry"), headers=headers)
+        return job_details(read_object(response))
+
+    def bulk(
+        self,
+        action: Literal["cancel", "retry"],
+        ids: Iterable[str] | None = None,
+        *,
+        state: str | Iterable[str] | None = None,
+        lane: str | None = None,
+        surface: str | None = None,
+        service: str | None = None,
+        endpoint: str | None = None,
+        error_code: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        limit: int | None = None,
+    ) -> BulkOutcomes:
+        """Cancel or retry many jobs: those of ``ids``, 200 at most, or ``limit`` that fit a filter.
+
+        Each is done by itself, and the answer says what came of it. A retry whose answer was lost
+        is not sent again.
+        """
+        wanted = job_filter(
+            state=state,
+            lane=lane,
+            surface=surface,
+            service=service,
+            endpoint=endpoint,
+            error_code=error_code,
+            created_after=created_after,
+            created_before=created_before,
+        )
+        order: dict[str, object] = {"action": action}
+        if ids is not None:
+            if wanted or limit is not None:
+                raise ValueError("give ids, or a filter and its limit")
+            order["ids"] = [*ids]
+        else:
+            order["filter"] = wanted
+            if limit is not None:
+                order["limit"] = limit
+        response = self._exchange.send(
+            "POST",
+            f"{self._addresses.org_jobs()}/bulk",
+            headers=JSON_HEADERS,
+            content=encode(order),
+            repeatable=action == "cancel",
+        )
+        return read(response, BulkOutcomes)
+
+    def _url(self, job: JobDetails | str, what: str | None = None) -> str:
+        url = self._addresses.org_job(job if isinstance(job, str) else job.id)
+        return url if what is None else f"{url}/{what}"

@@ -1,0 +1,55 @@
+"""What the server says of an analysis of code."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from coatcheck.client.job_body import JobError, Progress
+
+GraphOperation = Literal["dependency", "call", "domain", "parse", "supermodel"]
+
+
+class GraphJob(msgspec.Struct, frozen=True):
+    """The analysis of an archive, as it was when the server was asked.
+
+    ``status`` is ``pending``, ``processing``, ``completed`` or ``failed``. ``result`` is the graph,
+    once it has completed; ``error`` says why it failed.
+    """
+
+    id: str
+    status: str
+    terminal: bool
+    operation: str | None = None
+    progress: Progress | None = None
+    result: Any = None
+    error: JobError | None = None
+
+
+class GraphEnvelope(msgspec.Struct, frozen=True, rename="camel"):
+    """As the server sends it."""
+
+    status: str
+    job_id: str
+    terminal: bool = False
+    operation: str | None = None
+    progress: Progress | None = None
+    result: Any = None
+    error: str | None = None
+    error_code: str | None = None
+
+    def job(self) -> GraphJob:
+        """The same, as the client shows it."""
+        error = None
+        if self.error is not None:
+            error = JobError(self.error_code or "job_failed", self.error)
+        return GraphJob(
+            self.job_id,
+            self.status,
+            self.terminal or self.status in ("completed", "failed"),
+            self.operation,
+            self.progress,
+            self.result,
+            error,
+        )

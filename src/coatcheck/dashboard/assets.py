@@ -1,0 +1,104 @@
+"""The files that pages need: style, scripts, and the libraries that came with us.
+
+A file's address holds a digest of its content, so that a browser keeps it for good and never shows
+a page with the files of another version.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Final
+
+from coatcheck.control.call import Call
+from coatcheck.control.operations import Answer, Operation
+from coatcheck.control.reply import Reply
+from coatcheck.domain.errors import NotFound
+
+_MEDIA_TYPES: Final = {
+    ".css": b"text/css; charset=utf-8",
+    ".js": b"text/javascript; charset=utf-8",
+    ".svg": b"image/svg+xml",
+}
+_FOR_GOOD: Final = b"public, max-age=31536000, immutable"
+_DIGEST_LENGTH: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    digest: str
+    media_type: bytes
+    plain: bytes
+    compressed: bytes
+
+
+def address(name: str) -> str:
+    """Where the file ``name`` is served. Raises KeyError: a template that misspells it is wrong."""
+    return f"/ui/static/{_assets()[name].digest}/{name}"
+
+
+def operation() -> Operation:
+    """``/ui/static/{digest}/{file}``."""
+
+    async def serve(call: Call) -> Reply:
+        asset = _assets().get(call.params["file"])
+        if asset is None:
+            raise NotFound
+        # A page of the version before, or after, while servers are being replaced: good for now.
+        is_current = call.params["digest"] == asset.digest
+        headers = [
+            (b"content-type", asset.media_type),
+            (b"cache-control", _FOR_GOOD if is_current else b"no-store"),
+            (b"vary", b"accept-encoding"),
+            (b"x-content-type-options", b"nosniff"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+        ]
+        if "gzip" in (call.header(b"accept-encoding") or ""):
+            return Reply(
+                HTTPStatus.OK, asset.compressed, [*headers, (b"content-encoding", b"gzip")]
+            )
+        return Reply(HTTPStatus.OK, asset.plain, headers)
+
+    return Operation(
+        methods=["GET"],
+        path="/ui/static/{digest}/{file}",
+        name="ui_static",
+        summary="A file that pages need.",
+        handler=serve,
+        answers=[Answer(HTTPStatus.OK, "The file.", media_type="*/*")],
+        tag="dashboard",
+    )
+
+
+@cache
+def _assets() -> dict[str, Asset]:
+    root = resources.files("coatcheck.dashboard").joinpath("static")
+    return {file.name: _read(file) for file in _files(root) if _suffix(file.name) in _MEDIA_TYPES}
+
+
+def _read(file: Traversable) -> Asset:
+    plain = file.read_bytes()
+    return Asset(
+        digest=hashlib.sha256(plain).hexdigest()[:_DIGEST_LENGTH],
+        media_type=_MEDIA_TYPES[_suffix(file.name)],
+        plain=plain,
+        compressed=gzip.compress(plain, mtime=0),
+    )
+
+
+def _files(folder: Traversable) -> Iterable[Traversable]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files(entry)
+        else:
+            yield entry
+
+
+def _suffix(name: str) -> str:
+    return name[name.rfind(".") :]

@@ -1,0 +1,151 @@
+"""One batch: how far it is, what failed, its tasks, its runs and exports; and steering it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from coatcheck.control.operations import Operation
+from coatcheck.control.reply import Reply, StreamReply
+from coatcheck.dashboard import live, paths
+from coatcheck.dashboard.api_events import ApiEvent, Events, read_events
+from coatcheck.dashboard.batches import is_elsewhere
+from coatcheck.dashboard.durations import between
+from coatcheck.dashboard.notices import Notice
+from coatcheck.dashboard.site import Site
+from coatcheck.dashboard.visit import Visit
+from coatcheck.domain.batches import TaskStatus
+
+PATH: Final = "/ui/batches/{id}"
+API: Final = "/v1/jobs/{id}"
+_PAGE_ROWS: Final = 50
+_BAD_LINES_MAX: Final = 20
+STATUSES: Final = tuple(status.value for status in TaskStatus)
+
+
+def operations(site: Site) -> list[Operation]:
+    return [
+        site.page(PATH, "ui_batch", _show),
+        site.page(f"{PATH}/live", "ui_batch_live", _follow),
+        site.page(f"{PATH}/tasks/{{task_id}}", "ui_batch_task", _show_task),
+        site.action(f"{PATH}/cancel", "ui_cancel_batch", _cancel, asks="Cancel this batch?"),
+        site.action(f"{PATH}/close", "ui_close_batch", _close, asks="Take no more tasks in?"),
+        site.action(f"{PATH}/rerun", "ui_rerun_batch", _rerun, asks="Run these tasks again?"),
+        site.action(f"{PATH}/exports", "ui_export_batch", _export),
+    ]
+
+
+async def _show(visit: Visit) -> Reply | StreamReply:
+    """The page, or all of it that changes as the batch goes on."""
+    if is_elsewhere(visit):
+        return visit.page("batches_elsewhere.html")
+    base = paths.to(API, id=visit.params["id"])
+    batch = await visit.api.get(base)
+    chosen = {name: visit.query.get(name) for name in ("run", "status")}
+    cursor = visit.query.get("cursor")
+    asked = {name: value or None for name, value in chosen.items()}
+    run = _run(batch, chosen["run"])
+    tasks = await visit.api.get(
+        f"{base}/tasks", {**asked, "cursor": cursor or None, "limit": _PAGE_ROWS}
+    )
+    here = paths.to(PATH, id=batch["id"])
+    bad_lines = None
+    if run["ingest"]["bad_lines"]:
+        bad_lines = await visit.api.get(
+            f"{base}/bad-lines", {"run": run["id"], "limit": _BAD_LINES_MAX}
+        )
+    shown = {
+        "batch": batch,
+        "run": run,
+        "is_current_run": run["id"] == batch["runs"][-1]["id"],
+        "tasks": tasks["items"],
+        "failures": await visit.api.get(f"{base}/failures", {"run": asked["run"]}),
+        "exports": (await visit.api.get(f"{base}/exports"))["items"],
+        "bad_lines": bad_lines,
+        "statuses": STATUSES,
+        "chosen": chosen,
+        "between": between,
+        "here_url": here,
+        "this_page": paths.with_query(here, {**chosen, "cursor": cursor}),
+        "next_page": tasks["next"]
+        and paths.with_query(here, {**chosen, "cursor": tasks["next"]}) + "#tasks",
+        "first_page": paths.with_query(here, chosen) + "#tasks" if cursor else None,
+        "may_act": visit.session.may("submit"),
+    }
+    if visit.by_htmx:
+        return visit.fragment("batch_main.html", **shown)
+    return visit.page("batch.html", **shown)
+
+
+async def _show_task(visit: Visit) -> Reply | StreamReply:
+    base = paths.to(API, id=visit.params["id"])
+    task = await visit.api.get(f"{base}/tasks/{paths.to('{id}', id=visit.params['task_id'])}")
+    return visit.page("batch_task.html", batch_id=visit.params["id"], task=task, between=between)
+
+
+async def _cancel(visit: Visit) -> Reply | StreamReply:
+    await visit.api.post(f"{paths.to(API, id=visit.params['id'])}/cancel")
+    return _back(visit, "Nothing more is started; what runs is told to stop.")
+
+
+async def _close(visit: Visit) -> Reply | StreamReply:
+    await visit.api.post(f"{paths.to(API, id=visit.params['id'])}/close")
+    return _back(visit, "The batch takes no more tasks.")
+
+
+async def _rerun(visit: Visit) -> Reply | StreamReply:
+    """All tasks; or those of a status, of an error code."""
+    wanted: dict[str, Any] = {
+        name: value for name in ("status", "error_code") if (value := visit.form.get(name))
+    }
+    await visit.api.post(
+        f"{paths.to(API, id=visit.params['id'])}/rerun", {"filter": wanted} if wanted else None
+    )
+    return _back(visit, "A new run has begun.")
+
+
+async def _export(visit: Visit) -> Reply | StreamReply:
+    run = visit.form.get("run")
+    await visit.api.post(
+        f"{paths.to(API, id=visit.params['id'])}/exports", {"run": run} if run else None
+    )
+    return _back(visit, "The export is being written; its download is here as soon as it is done.")
+
+
+def _back(visit: Visit, said: str) -> Reply:
+    return visit.redirect(paths.to(PATH, id=visit.params["id"]), Notice(said))
+
+
+def _run(batch: Mapping[str, Any], wanted: str) -> dict[str, Any]:
+    """The run that is looked at: the current one, unless another is named."""
+    runs: list[dict[str, Any]] = batch["runs"]
+    return next((run for run in runs if run["id"] == wanted), runs[-1])
+
+
+async def _follow(visit: Visit) -> Reply | StreamReply:
+    """How far the batch is, as parts of its page."""
+    base = paths.to(API, id=visit.params["id"])
+    stream = await visit.api.open(f"{base}/events")
+    return visit.events(_parts(visit, read_events(stream.pieces)))
+
+
+async def _parts(visit: Visit, events: Events) -> AsyncIterator[bytes]:
+    seen: str | None = visit.query.get("seen")
+    async with aclosing(events) as told:
+        async for event in told:
+            match event:
+                case None:
+                    yield live.KEEP_ALIVE
+                case ApiEvent(name="progress"):
+                    yield live.event(
+                        "progress", visit.text("batch_progress.html", run=event.json())
+                    )
+                case ApiEvent(name="state"):
+                    if event.json()["status"] != seen:
+                        yield live.event("changed", "")
+                    seen = None
+                case ApiEvent(name="end"):
+                    yield live.event("changed", "") + live.event("end", "")
+                case _:
+                    continue

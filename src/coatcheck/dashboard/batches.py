@@ -1,0 +1,40 @@
+"""All batches of the organisation, newest first."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coatcheck.control.operations import Operation
+from coatcheck.control.reply import Reply, StreamReply
+from coatcheck.dashboard import paths
+from coatcheck.dashboard.site import Site
+from coatcheck.dashboard.visit import Visit
+
+PATH: Final = "/ui/batches"
+API: Final = "/v1/jobs"
+_PAGE_ROWS: Final = 50
+
+
+def operations(site: Site) -> list[Operation]:
+    return [site.page(PATH, "ui_batches", _show)]
+
+
+async def _show(visit: Visit) -> Reply | StreamReply:
+    if is_elsewhere(visit):
+        return visit.page("batches_elsewhere.html")
+    cursor = visit.query.get("cursor")
+    page = await visit.api.get(API, {"cursor": cursor or None, "limit": _PAGE_ROWS})
+    shown = {
+        "batches": page["items"],
+        "this_page": paths.with_query(PATH, {"cursor": cursor}),
+        "next_page": page["next"] and paths.with_query(PATH, {"cursor": page["next"]}),
+        "first_page": PATH if cursor else None,
+    }
+    if visit.by_htmx:
+        return visit.fragment("batches_rows.html", **shown)
+    return visit.page("batches.html", **shown)
+
+
+def is_elsewhere(visit: Visit) -> bool:
+    """Whether another organisation is looked at: the paths of batches name none but one's own."""
+    return visit.org != visit.session.home_org

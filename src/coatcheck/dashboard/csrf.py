@@ -1,0 +1,51 @@
+"""Whether a form was sent by one of our pages.
+
+Two walls, each of which would do: the browser says which site a request comes from, and every form
+carries a token that only a page of this session was given.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from coatcheck.control.call import Call
+from coatcheck.dashboard.fields import Fields
+from coatcheck.dashboard.sealing import Seal
+from coatcheck.domain.errors import CoatcheckError
+
+FIELD: Final = "csrf"
+HEADER: Final = b"x-csrf-token"
+_OWN_SITE: Final = "same-origin"
+
+
+class ForgedForm(CoatcheckError):
+    """A form that none of our pages has sent, or that is older than the session."""
+
+    code = "csrf_refused"
+
+
+def check(call: Call, form: Fields, seal: Seal, session_id: bytes, public_url: str) -> None:
+    """Raises ForgedForm."""
+    if not _is_from_here(call, public_url):
+        raise ForgedForm("The form was sent from another site, so nothing was done.")
+    given = call.header(HEADER) or form.get(FIELD)
+    if not seal.is_token(session_id, given):
+        raise ForgedForm("The page that sent the form is too old. Nothing was done; load it again.")
+
+
+def is_of_other_pages(call: Call, seal: Seal, session_id: bytes) -> bool:
+    """Whether a part of a page asks that was made for another session, or organisation."""
+    given = call.header(HEADER)
+    return given is not None and not seal.is_token(session_id, given)
+
+
+def _is_from_here(call: Call, public_url: str) -> bool:
+    site = call.header(b"sec-fetch-site")
+    if site is not None:
+        return site == _OWN_SITE
+    origin = call.header(b"origin")
+    if origin is None:
+        return True  # no browser of today; the token decides
+    hosts = {call.header(b"host"), urlsplit(public_url).netloc or None}
+    return urlsplit(origin).netloc in hosts

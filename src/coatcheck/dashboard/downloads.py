@@ -1,0 +1,29 @@
+"""What a browser is to keep, and not to show."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Final
+
+from coatcheck.control.reply import RawHeaders, Reply, raw_header
+
+HARMLESS: Final[RawHeaders] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; sandbox"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"private, no-store"),
+)
+"""For what is no page of ours: even if a browser showed it, nothing in it would run."""
+
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def download(body: bytes, name: str, media_type: str) -> Reply:
+    """``body`` as the file ``name``, in which odd characters become underscores."""
+    headers = [
+        raw_header("content-type", media_type),
+        raw_header("content-disposition", f'attachment; filename="{_NOT_PLAIN.sub("_", name)}"'),
+        *HARMLESS,
+    ]
+    return Reply(HTTPStatus.OK, body, headers)

@@ -1,0 +1,140 @@
+"""All jobs of the organisation: filtered, searched, and many cancelled or retried at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from coatcheck.control.operations import Operation
+from coatcheck.control.reply import Reply, StreamReply
+from coatcheck.dashboard import paths
+from coatcheck.dashboard.durations import between
+from coatcheck.dashboard.fields import Fields
+from coatcheck.dashboard.notices import Notice
+from coatcheck.dashboard.site import Handler, Site
+from coatcheck.dashboard.visit import Visit
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.states import State
+
+PATH: Final = "/ui/jobs"
+API: Final = "/api/v1/orgs/{org}/jobs"
+_PAGE_ROWS: Final = 50
+_BULK_MAX: Final = 1_000
+
+SPANS: Final[Mapping[str, tuple[str, timedelta]]] = {
+    "1h": ("Last hour", timedelta(hours=1)),
+    "24h": ("Last 24 hours", timedelta(days=1)),
+    "7d": ("Last 7 days", timedelta(days=7)),
+    "30d": ("Last 30 days", timedelta(days=30)),
+}
+STATES: Final = ("live", "ended", *(state.value for state in State))
+SURFACES: Final = ("gateway", "graphs", "batches", "llm", "speech")
+LANES: Final = tuple(lane.value for lane in Lane)
+
+_SELECTING: Final = ("state", "lane", "surface", "service", "endpoint", "error_code")
+"""What both a list and a bulk action can be narrowed by, as the API spells it."""
+_LISTING: Final = (*_SELECTING, "owner", "q")
+_NAMES: Final = (*_LISTING, "since")
+_WORDS: Final = {"cancel": "Cancelled", "retry": "Retried"}
+
+
+def operations(site: Site) -> list[Operation]:
+    return [
+        site.page(PATH, "ui_jobs", _show),
+        site.action(
+            f"{PATH}/cancel", "ui_cancel_jobs", _bulk("cancel"), asks="Cancel the chosen jobs?"
+        ),
+        site.action(
+            f"{PATH}/retry", "ui_retry_jobs", _bulk("retry"), asks="Retry the chosen jobs?"
+        ),
+    ]
+
+
+async def _show(visit: Visit) -> Reply | StreamReply:
+    filters = {name: visit.query.get(name) for name in _NAMES}
+    cursor = visit.query.get("cursor")
+    page = await visit.api.get(
+        paths.to(API, org=visit.org),
+        {
+            **{name: filters[name] or None for name in _LISTING},
+            "created_after": _created_after(filters["since"]),
+            "cursor": cursor or None,
+            "limit": _PAGE_ROWS,
+        },
+    )
+    shown = {
+        "jobs": page["items"],
+        "between": between,
+        "filters": filters,
+        "is_filtered": any(filters.values()),
+        "this_page": paths.with_query(PATH, {**filters, "cursor": cursor}),
+        "next_page": page["next"] and paths.with_query(PATH, {**filters, "cursor": page["next"]}),
+        "first_page": paths.with_query(PATH, filters) if cursor else None,
+        "may_act": visit.session.may("submit"),
+    }
+    if visit.by_htmx:
+        return visit.fragment("jobs_rows.html", **shown)
+    return visit.page(
+        "jobs.html",
+        **shown,
+        states=STATES,
+        lanes=LANES,
+        surfaces=SURFACES,
+        spans={key: label for key, (label, _) in SPANS.items()},
+        cursor=cursor,
+        may_choose_all=not (filters["q"] or filters["owner"]),
+        bulk_max=_BULK_MAX,
+    )
+
+
+def _bulk(action: str) -> Handler:
+    async def act(visit: Visit) -> Reply | StreamReply:
+        form = visit.form
+        back = paths.with_query(PATH, {name: form.get(name) for name in (*_NAMES, "cursor")})
+        order = _order(action, form)
+        if order is None:
+            return visit.redirect(back, Notice("No job was chosen.", "warning"))
+        done = await visit.api.post(f"{paths.to(API, org=visit.org)}/bulk", order)
+        return visit.redirect(back, _summary(action, done["items"], more=done["more"]))
+
+    return act
+
+
+def _order(action: str, form: Fields) -> dict[str, Any] | None:
+    """What the API is asked to do; None if nothing was chosen."""
+    if form.get("everything") == "yes":
+        chosen: dict[str, Any] = {name: form.get(name) for name in _SELECTING if form.get(name)}
+        after = _created_after(form.get("since"))
+        if after is not None:
+            chosen["created_after"] = after
+        return {"action": action, "filter": chosen, "limit": _BULK_MAX}
+    ids = form.all("id")
+    return {"action": action, "ids": ids} if ids else None
+
+
+def _summary(action: str, items: Sequence[Mapping[str, Any]], *, more: bool) -> Notice:
+    """What came of it, in a sentence or two: people want to know what was not done, and why."""
+    done = sum(item["ok"] for item in items)
+    told = [f"{_WORDS[action]} {_jobs(done)}."]
+    refused = Counter(item["code"] for item in items if not item["ok"])
+    if refused:
+        reasons = ", ".join(f"{code} ({count})" for code, count in refused.most_common(5))
+        told.append(f"{_jobs(sum(refused.values()))} stayed as they were: {reasons}.")
+    if more:
+        told.append("There are more: do it again for the rest.")
+    kind = "done" if not refused and not more else "warning" if done else "error"
+    return Notice(" ".join(told), kind)  # type: ignore[arg-type]  # one of the three
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job" if count == 1 else f"{count:,} jobs"
+
+
+def _created_after(since: str) -> str | None:
+    if since not in SPANS:
+        return None
+    return (
+        (datetime.now(UTC) - SPANS[since][1]).isoformat(timespec="seconds").replace("+00:00", "Z")
+    )

@@ -1,0 +1,46 @@
+"""What is said once on the page after a form was sent: "Cancelled 3 jobs"."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from coatcheck.control.call import Call
+from coatcheck.dashboard.cookies import Cookie
+from coatcheck.dashboard.sealing import Seal
+
+_COOKIE: Final = Cookie("coatcheck_notice", "/ui", 60)
+_TEXT_LENGTH_MAX: Final = 500
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """A sentence for whoever sent the form."""
+
+    text: str
+    kind: Literal["done", "warning", "error"] = "done"
+
+
+class Notices:
+    """Carries a notice over the redirect that follows a form, sealed: nobody else can make one."""
+
+    def __init__(self, seal: Seal) -> None:
+        self._seal = seal
+
+    def read(self, call: Call) -> Notice | None:
+        sealed = _COOKIE.read(call)
+        opened = None if not sealed else self._seal.open(_COOKIE.name, sealed)
+        try:
+            return None if opened is None else msgspec.msgpack.decode(opened, type=Notice)
+        except msgspec.DecodeError:
+            return None
+
+    def cookie(self, notice: Notice, *, secure: bool) -> tuple[bytes, bytes]:
+        short = msgspec.structs.replace(notice, text=notice.text[:_TEXT_LENGTH_MAX])
+        return _COOKIE.set(
+            self._seal.close(_COOKIE.name, msgspec.msgpack.encode(short)), secure=secure
+        )
+
+    @staticmethod
+    def gone(*, secure: bool) -> tuple[bytes, bytes]:
+        return _COOKIE.clear(secure=secure)

@@ -1,0 +1,65 @@
+"""Every page of the dashboard."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from coatcheck.control.asgi import ASGIApp
+from coatcheck.control.call import Call
+from coatcheck.control.operations import Operation
+from coatcheck.control.parts import Parts
+from coatcheck.control.reply import Reply, StreamReply
+from coatcheck.dashboard import (
+    assets,
+    batch_page,
+    batches,
+    job_files,
+    job_page,
+    jobs,
+    keys,
+    overview,
+    paths,
+    services,
+    signing_in,
+    usage,
+    webhooks,
+)
+from coatcheck.dashboard.site import Site
+from coatcheck.dashboard.visit import Visit
+from coatcheck.domain.errors import NotFound
+
+
+def operations(parts: Parts, api: ASGIApp) -> list[Operation]:
+    """The dashboard's routes; ``api`` is the application that answers for the public API."""
+    site = Site(parts.settings, parts.draining, api)
+    return [
+        assets.operation(),
+        *signing_in.operations(site),
+        *overview.operations(site),
+        *jobs.operations(site),
+        *job_page.operations(site),
+        *job_files.operations(site),
+        *batches.operations(site),
+        *batch_page.operations(site),
+        *webhooks.operations(site),
+        *services.operations(site),
+        *keys.operations(site),
+        *usage.operations(site),
+        *_ways_in(site),
+    ]
+
+
+def _ways_in(site: Site) -> list[Operation]:
+    """What people type, and what is nowhere."""
+
+    async def go_home(_: Call) -> Reply | StreamReply:
+        return Reply(HTTPStatus.SEE_OTHER, b"", [(b"location", paths.HOME.encode())])
+
+    async def nowhere(_: Visit) -> Reply | StreamReply:
+        raise NotFound
+
+    return [
+        site.open_page(["GET"], "/", "ui_root", go_home),
+        site.open_page(["GET"], "/ui", "ui", go_home),
+        site.page("/ui/{rest:path}", "ui_nowhere", nowhere),
+    ]

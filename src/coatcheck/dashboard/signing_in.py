@@ -1,0 +1,106 @@
+"""Signing in with an API key or a token, and out; and looking at another organisation."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from coatcheck.control.call import Call
+from coatcheck.control.operations import Operation
+from coatcheck.control.reply import Reply, StreamReply
+from coatcheck.dashboard import csrf, paths
+from coatcheck.dashboard.api import ApiProblem
+from coatcheck.dashboard.cookies import Cookie
+from coatcheck.dashboard.fields import read_form, read_query
+from coatcheck.dashboard.notices import Notice
+from coatcheck.dashboard.session import CREDENTIAL_BYTES_MAX, begin
+from coatcheck.dashboard.site import Site
+from coatcheck.dashboard.visit import Visit
+
+_VISITOR: Final = Cookie("coatcheck_visitor", paths.SIGN_IN, 3600)
+"""Names a visitor before there is a session, so that its form has a token, too: nobody shall be
+signed in by another site as somebody else."""
+_VISITOR_BYTES: Final = 16
+_FIT: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+
+_REFUSED: Final = "That is no API key or token that counts. It may be mistyped, expired or revoked."
+
+
+def operations(site: Site) -> list[Operation]:
+    return [
+        site.open_page(["GET"], paths.SIGN_IN, "ui_sign_in", _Door(site).show),
+        site.open_page(["POST"], paths.SIGN_IN, "ui_sign_in_sent", _Door(site).enter),
+        site.action("/ui/sign-out", "ui_sign_out", _Door(site).leave),
+        site.page("/ui/orgs", "ui_orgs", _list_orgs),
+        site.action("/ui/orgs", "ui_orgs_choose", _Door(site).look_at),
+    ]
+
+
+class _Door:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def show(self, call: Call) -> Reply | StreamReply:
+        back = paths.own_page(read_query(call).get("next"))
+        if self._site.sessions.read(call) is not None:
+            return self._site.redirect(call, back)
+        return self._form(call, back)
+
+    async def enter(self, call: Call) -> Reply | StreamReply:
+        form = await read_form(call)
+        visitor = _VISITOR.read(call) or ""
+        csrf.check(call, form, self._site.seal, visitor.encode(), self._site.public_url)
+        back = paths.own_page(form.get("next"))
+        credential = form.get("credential").encode()
+        if not visitor or not credential:
+            return self._form(call, back, "Paste an API key or a token.")
+        if len(credential) > CREDENTIAL_BYTES_MAX:
+            said = f"The token has {len(credential)} bytes; a browser's cookie has room for"
+            return self._form(call, back, f"{said} {CREDENTIAL_BYTES_MAX}. Use an API key.")
+        try:
+            me = await self._site.api_for(credential, call).get("/api/v1/me")
+        except ApiProblem as problem:
+            if problem.status != HTTPStatus.UNAUTHORIZED:
+                raise
+            return self._form(call, back, _REFUSED)
+        secure = self._site.is_secure(call)
+        session = self._site.sessions.cookie(begin(credential, me), secure=secure)
+        return self._site.redirect(call, back, more=[session, _VISITOR.clear(secure=secure)])
+
+    async def leave(self, visit: Visit) -> Reply | StreamReply:
+        gone = self._site.sessions.gone(secure=self._site.is_secure(visit.call))
+        return self._site.redirect(visit.call, paths.SIGN_IN, more=[gone])
+
+    async def look_at(self, visit: Visit) -> Reply | StreamReply:
+        org = visit.form.get("org")
+        orgs = (await visit.api.get("/api/v1/operator/orgs"))["items"]
+        if org not in {each["org_id"] for each in orgs}:
+            return visit.redirect("/ui/orgs", Notice("There is no such organisation.", "error"))
+        session = msgspec.structs.replace(visit.session, org=org)
+        cookie = self._site.sessions.cookie(session, secure=self._site.is_secure(visit.call))
+        return self._site.redirect(visit.call, paths.HOME, more=[cookie])
+
+    def _form(self, call: Call, back: str, said: str = "") -> Reply:
+        # The one there is, if there is one: the form in another window stays good.
+        visitor = _VISITOR.read(call) or ""
+        if _FIT.fullmatch(visitor) is None:
+            visitor = base64.urlsafe_b64encode(os.urandom(_VISITOR_BYTES)).rstrip(b"=").decode()
+        status = HTTPStatus.UNPROCESSABLE_ENTITY if said else HTTPStatus.OK
+        reply = self._site.render_open(
+            "sign_in.html",
+            {"back": back, "said": said, "csrf_token": self._site.seal.token(visitor.encode())},
+            status,
+        )
+        cookie = _VISITOR.set(visitor, secure=self._site.is_secure(call))
+        reply.headers = [*reply.headers, cookie]
+        return reply
+
+
+async def _list_orgs(visit: Visit) -> Reply | StreamReply:
+    orgs = (await visit.api.get("/api/v1/operator/orgs"))["items"]
+    return visit.page("orgs.html", orgs=orgs)

@@ -1,0 +1,83 @@
+"""What the organisation has used, by day and endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any, Final
+
+from coatcheck.control.operations import Operation
+from coatcheck.control.reply import Reply, StreamReply
+from coatcheck.dashboard import paths
+from coatcheck.dashboard.downloads import download
+from coatcheck.dashboard.site import Site
+from coatcheck.dashboard.visit import Visit
+
+PATH: Final = "/ui/usage"
+_API: Final = "/api/v1/orgs/{org}/usage"
+_SUMS: Final = (
+    "jobs",
+    "completed",
+    "failed",
+    "cancelled",
+    "attempts",
+    "run_seconds",
+    "payload_bytes",
+    "result_bytes",
+)
+
+
+def operations(site: Site) -> list[Operation]:
+    return [
+        site.page(PATH, "ui_usage", _show),
+        site.page(f"{PATH}.csv", "ui_usage_csv", _download),
+    ]
+
+
+async def _show(visit: Visit) -> Reply | StreamReply:
+    asked = _asked(visit)
+    usage = await visit.api.get(paths.to(_API, org=visit.org), asked)
+    rows = usage["items"]
+    span = {"from": usage["first_day"], "to": usage["last_day"]}
+    return visit.page(
+        "usage.html",
+        span=span,
+        total=_sum(rows),
+        endpoints=_by_endpoint(rows),
+        days=_by_day(rows, usage["first_day"], usage["last_day"]),
+        rows=list(reversed(rows)),
+        csv=paths.with_query(f"{PATH}.csv", span),
+    )
+
+
+async def _download(visit: Visit) -> Reply | StreamReply:
+    asked = {**_asked(visit), "format": "csv"}
+    answered = await visit.api.call("GET", paths.to(_API, org=visit.org), query=asked)
+    return download(answered.body, f"usage-{visit.org}.csv", "text/csv; charset=utf-8")
+
+
+def _asked(visit: Visit) -> dict[str, str | int | None]:
+    return {name: visit.query.get(name) or None for name in ("from", "to")}
+
+
+def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    return {name: sum(row[name] for row in rows) for name in _SUMS}
+
+
+def _by_endpoint(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The busiest first."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["flow"] or row["endpoint"], []).append(row)
+    sums = [{"name": name, **_sum(each)} for name, each in found.items()]
+    return sorted(sums, key=lambda each: (-each["jobs"], each["name"]))
+
+
+def _by_day(rows: Sequence[Mapping[str, Any]], first: str, last: str) -> list[dict[str, Any]]:
+    """Every day of the span, the empty ones as well: a chart without gaps."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["day"], []).append(row)
+    begin, end = date.fromisoformat(first), date.fromisoformat(last)
+    days = [(begin + timedelta(days=n)).isoformat() for n in range((end - begin).days + 1)]
+    return [{"day": day, **_sum(found.get(day, ()))} for day in days]

@@ -1,0 +1,194 @@
+"""Webhooks: who is told of what, and what was sent; made, paused, rotated, tried, sent again."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from coatcheck.control.operations import Operation
+from coatcheck.control.reply import Reply, StreamReply
+from coatcheck.dashboard import paths
+from coatcheck.dashboard.notices import Notice
+from coatcheck.dashboard.site import Handler, Site
+from coatcheck.dashboard.visit import Visit
+from coatcheck.domain.webhooks import EVENTS, MANY_EVENTS, Status
+
+PATH: Final = "/ui/webhooks"
+ENDPOINT: Final = f"{PATH}/endpoints/{{id}}"
+API: Final = "/api/v1/orgs/{org}/webhooks"
+_PAGE_ROWS: Final = 50
+_REPLAY_ORDERS_MAX: Final = 20
+_REPLAY_HOURS: Final = {"1": "the last hour", "24": "the last 24 hours", "168": "the last 7 days"}
+EVENT_WORDS: Final = (*MANY_EVENTS, *sorted(EVENTS))
+STATUSES: Final = tuple(status.value for status in Status)
+
+
+def operations(site: Site) -> list[Operation]:
+    return [
+        site.page(PATH, "ui_webhooks", _show),
+        site.action(PATH, "ui_create_webhook", _create),
+        site.action(
+            f"{PATH}/replay", "ui_replay_webhooks", _replay_span, asks="Send these messages again?"
+        ),
+        site.action(
+            f"{PATH}/deliveries/{{id}}/replay",
+            "ui_replay_delivery",
+            _replay,
+            asks="Send this message again?",
+        ),
+        site.page(ENDPOINT, "ui_webhook", _show_endpoint),
+        site.action(ENDPOINT, "ui_change_webhook", _change),
+        site.action(f"{ENDPOINT}/pause", "ui_pause_webhook", _steer("pause", "It is paused.")),
+        site.action(f"{ENDPOINT}/resume", "ui_resume_webhook", _steer("resume", "It goes on.")),
+        site.action(f"{ENDPOINT}/test", "ui_test_webhook", _steer("test", "A test is on its way.")),
+        site.action(
+            f"{ENDPOINT}/rotate",
+            "ui_rotate_webhook",
+            _rotate,
+            asks="Make a new secret? The old one signs along for 24 hours.",
+        ),
+        site.action(f"{ENDPOINT}/secret", "ui_webhook_secret", _show_secret),
+        site.action(
+            f"{ENDPOINT}/delete", "ui_delete_webhook", _delete, asks="Delete this endpoint?"
+        ),
+    ]
+
+
+async def _show(visit: Visit) -> Reply | StreamReply:
+    base = paths.to(API, org=visit.org)
+    chosen = {name: visit.query.get(name) for name in ("status", "job_id")}
+    shown = await _deliveries(visit, f"{base}/deliveries", PATH, chosen)
+    if visit.by_htmx:
+        return visit.fragment("webhook_deliveries.html", **shown)
+    return visit.page(
+        "webhooks.html",
+        **shown,
+        endpoints=(await visit.api.get(f"{base}/endpoints"))["items"],
+        events=EVENT_WORDS,
+        spans=_REPLAY_HOURS,
+    )
+
+
+async def _show_endpoint(visit: Visit) -> Reply | StreamReply:
+    base = _api_of(visit)
+    here = _page_of(visit)
+    chosen = {name: visit.query.get(name) for name in ("status", "job_id")}
+    shown = await _deliveries(visit, f"{base}/deliveries", here, chosen)
+    if visit.by_htmx:
+        return visit.fragment("webhook_deliveries.html", **shown)
+    return visit.page(
+        "webhook.html", **shown, endpoint=await visit.api.get(base), events=EVENT_WORDS, secret=None
+    )
+
+
+async def _deliveries(visit: Visit, api: str, page: str, chosen: dict[str, str]) -> dict[str, Any]:
+    cursor = visit.query.get("cursor")
+    asked = {name: value or None for name, value in chosen.items()}
+    found = await visit.api.get(api, {**asked, "cursor": cursor or None, "limit": _PAGE_ROWS})
+    return {
+        "deliveries": found["items"],
+        "chosen": chosen,
+        "statuses": STATUSES,
+        "page_url": page,
+        "this_page": paths.with_query(page, {**chosen, "cursor": cursor}),
+        "next_page": found["next"] and paths.with_query(page, {**chosen, "cursor": found["next"]}),
+        "first_page": paths.with_query(page, chosen) if cursor else None,
+    }
+
+
+async def _create(visit: Visit) -> Reply | StreamReply:
+    form = visit.form
+    made = await visit.api.post(
+        f"{paths.to(API, org=visit.org)}/endpoints",
+        {
+            "url": form.get("url"),
+            "events": form.all("events") or None,
+            "description": form.get("description"),
+        },
+    )
+    return visit.redirect(
+        paths.to(ENDPOINT, id=made["id"]), Notice("The endpoint is told from now on.")
+    )
+
+
+async def _change(visit: Visit) -> Reply | StreamReply:
+    form = visit.form
+    changes: dict[str, Any] = {
+        "description": form.get("description"),
+        "events": form.all("events") or ["*"],
+    }
+    if form.get("url"):
+        changes["url"] = form.get("url")
+    await visit.api.patch(_api_of(visit), changes)
+    return visit.redirect(_page_of(visit), Notice("It is changed."))
+
+
+def _steer(verb: str, said: str) -> Handler:
+    async def steer(visit: Visit) -> Reply | StreamReply:
+        await visit.api.post(f"{_api_of(visit)}/{verb}")
+        return visit.redirect(_page_of(visit), Notice(said))
+
+    return steer
+
+
+async def _rotate(visit: Visit) -> Reply | StreamReply:
+    """Once for the secret that the visitor was shown, however often the form is sent."""
+    generation = visit.form.get("generation")
+    order = {"generation": int(generation)} if re.fullmatch(r"[0-9]{1,9}", generation) else None
+    await visit.api.post(f"{_api_of(visit)}/secret/rotate", order)
+    return visit.redirect(
+        _page_of(visit), Notice("There is a new secret. The old one signs along for 24 hours.")
+    )
+
+
+async def _show_secret(visit: Visit) -> Reply | StreamReply:
+    """By a form and not a link: no history and no prefetch shall ever hold a page with secrets."""
+    base = _api_of(visit)
+    secret = await visit.api.get(f"{base}/secret")
+    shown = await _deliveries(
+        visit, f"{base}/deliveries", _page_of(visit), {"status": "", "job_id": ""}
+    )
+    return visit.page(
+        "webhook.html",
+        **shown,
+        endpoint=await visit.api.get(base),
+        events=EVENT_WORDS,
+        secret=secret,
+    )
+
+
+async def _delete(visit: Visit) -> Reply | StreamReply:
+    await visit.api.delete(_api_of(visit))
+    return visit.redirect(PATH, Notice("The endpoint is deleted."))
+
+
+async def _replay(visit: Visit) -> Reply | StreamReply:
+    delivery = paths.to("/deliveries/{id}/replay", id=visit.params["id"])
+    await visit.api.post(f"{paths.to(API, org=visit.org)}{delivery}")
+    back = paths.own_page(visit.form.get("back"))
+    return visit.redirect(PATH if back == paths.HOME else back, Notice("It is sent again."))
+
+
+async def _replay_span(visit: Visit) -> Reply | StreamReply:
+    """What was not taken in a span of time, to whomever it was for."""
+    hours = visit.form.get("hours")
+    since = datetime.now(UTC) - timedelta(hours=int(hours if hours in _REPLAY_HOURS else "1"))
+    order: dict[str, Any] = {"since": since.isoformat()}
+    count = 0
+    for _ in range(_REPLAY_ORDERS_MAX):
+        done = await visit.api.post(f"{paths.to(API, org=visit.org)}/replay", order)
+        count += done["replayed"]
+        if done["next"] is None:
+            return visit.redirect(PATH, Notice(f"Messages that are sent again: {count:,}."))
+        order["cursor"] = done["next"]
+    said = f"Messages that are sent again: {count:,}. For the rest: coatcheck webhooks replay."
+    return visit.redirect(PATH, Notice(said, "warning"))
+
+
+def _api_of(visit: Visit) -> str:
+    return paths.to(f"{API}/endpoints/{{id}}", org=visit.org, id=visit.params["id"])
+
+
+def _page_of(visit: Visit) -> str:
+    return paths.to(ENDPOINT, id=visit.params["id"])

@@ -1,0 +1,131 @@
+"""A job as those see it who look after jobs, whichever surface it came by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.job import JobView
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.states import TERMINAL, State
+
+RESULT_SHOWN_BYTES_MAX: Final = 64 * 1024
+"""A longer result is found where its surface shows it."""
+
+LIVE: Final = tuple(state for state in State if state not in TERMINAL)
+ENDED: Final = tuple(state for state in State if state in TERMINAL)
+UNSUCCESSFUL: Final = (State.FAILED, State.CANCELLED)
+
+_TRACE_ID: Final = 1
+"""Which part of a traceparent names the trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Which task of which batch a job is. ``batch`` is None once the batch is being removed."""
+
+    run: UUID
+    index: int
+    batch: UUID | None = None
+    service: str | None = None
+    endpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleJob:
+    """A job, and what there is besides: its input while it is kept, and its retries.
+
+    ``view.result`` is there if it was asked for and is short; ``result_bytes`` says how long it is.
+    """
+
+    view: JobView
+    task: Task | None
+    input_kept: bool
+    retry_of: UUID | None
+    retried_as: UUID | None
+    result_bytes: int | None
+    traceparent: str | None
+
+    @property
+    def uuid(self) -> UUID:
+        return self.view.uuid
+
+    @property
+    def id(self) -> str:
+        return to_text(self.view.uuid)
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace that its submission belongs to, if it was traced."""
+        return None if self.traceparent is None else self.traceparent.split("-")[_TRACE_ID]
+
+    @property
+    def service(self) -> str:
+        """The first part of the name of its endpoint."""
+        return self.view.endpoint.partition(".")[0]
+
+    @property
+    def has_come_to_nothing(self) -> bool:
+        return self.view.state in UNSUCCESSFUL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which of an organisation's jobs are asked for. What is None does not narrow it.
+
+    ``reader`` is whose jobs are shown, besides those that are anyone's; ``retryable``: only those
+    that can be retried and were not yet.
+    """
+
+    org: str
+    states: Sequence[State] | None = None
+    lane: Lane | None = None
+    services: Sequence[str] | None = None
+    other_services_than: Sequence[str] | None = None
+    endpoint: str | None = None
+    reader: str | None = None
+    owner: str | None = None
+    error_code: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    request_id: str | None = None
+    retryable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolePage:
+    """Jobs, newest first. ``following`` is where the next page goes on, None if there is none: a
+    page may have fewer than were asked for, or none at all, and still be followed by another."""
+
+    items: Sequence[ConsoleJob]
+    following: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A log line, an alert, or what became of an attempt."""
+
+    seq: int
+    kind: str
+    data: dict[str, Any]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt that did not complete. ``outcome`` is failed, crashed, interrupted,
+    target_unreachable or cancelled; ``state`` is where it left the job."""
+
+    attempt: int
+    outcome: str
+    state: str
+    code: str | None
+    message: str | None
+    dispatched_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime
+    next_run_at: datetime | None

@@ -1,0 +1,429 @@
+"""Says why a job waits or what it does, behind how many others, and how long that may take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from coatcheck.domain.batches import BatchView, RunView
+from coatcheck.domain.explanation import Blocker, BlockerKind, Eta, Explanation, Holder
+from coatcheck.domain.forecast import (
+    Spread,
+    end_by_progress,
+    eta_of,
+    retry_after,
+    retry_when_due,
+)
+from coatcheck.domain.job import JobView
+from coatcheck.domain.llm import LLM_ENDPOINTS
+from coatcheck.domain.states import State
+from coatcheck.engine.explain_words import clock, counted, seconds_in_words, sentence_of
+from coatcheck.engine.forecasts import Forecasts, eta_behind, is_exact
+from coatcheck.engine.llm import LlmDesk
+from coatcheck.settings import Settings
+from coatcheck.store import explaining
+from coatcheck.store import jobs as job_store
+from coatcheck.store.explaining import Ahead, Circumstance
+from coatcheck.store.faults import retried
+from coatcheck.store.line import PINNED_PLANS, Line
+
+_UNREACHABLE: Final = "target_unreachable"
+_LLM: Final = frozenset(LLM_ENDPOINTS.values())
+_ORDER: Final = {kind: place for place, kind in enumerate(BlockerKind)}
+_NO_FORECAST: Final = frozenset(
+    {
+        BlockerKind.PAUSED,
+        BlockerKind.NO_WORKER,
+        BlockerKind.TARGET_UNREACHABLE,
+        BlockerKind.WAITING_FOR_INPUT,
+        BlockerKind.HEARTBEAT_LOST,
+    }
+)
+"""What nobody can say the end of."""
+_AT_ONCE_SECONDS: Final = 5.0
+_LOOKS_MAX: Final = 3
+_UNTIL: Final = frozenset(
+    {BlockerKind.SCHEDULED, BlockerKind.BACKOFF, BlockerKind.TARGET_UNREACHABLE}
+)
+"""What nothing happens before the end of."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """A job, what it stands under, and what is before it."""
+
+    view: JobView
+    found: Sequence[Circumstance]
+    before: Ahead | None
+
+
+class Explainer:
+    """Explains jobs, one at a time. Its connection is made when first needed."""
+
+    def __init__(self, settings: Settings, llm: LlmDesk) -> None:
+        self._line = Line(settings.database_url, name="explain", server_settings=PINNED_PLANS)
+        self._llm = llm
+        self._llm_targets = frozenset(target.name for target in settings.llm_targets)
+        self._llm_places = sum(target.concurrency for target in settings.llm_targets)
+        self.forecasts = Forecasts(self._line)
+
+    async def close(self) -> None:
+        await self._line.close()
+
+    async def explain(self, view: JobView) -> Explanation:
+        """Everything there is to say of a job as it was just read. ``retry_after`` is 0 if the job
+        has ended, and if nobody can say when to ask again."""
+        scene = await self._look(view)
+        view = scene.view
+        if view.terminal:
+            return Explanation(view.id, view.state, True, _ended(view))
+        blockers = sorted(await self._blockers(scene), key=lambda each: _ORDER[each.kind])
+        eta = await self._eta(scene, blockers)
+        return Explanation(
+            job_id=view.id,
+            state=view.state,
+            terminal=False,
+            summary=sentence_of(blockers, eta, _no_reason(view)),
+            blockers=blockers,
+            position=None if scene.before is None else scene.before.jobs + 1,
+            eta=eta,
+            retry_after=_retry_after(view, blockers, eta),
+        )
+
+    async def next_of_run(self, batch: BatchView, run: RunView) -> JobView | None:
+        """A task that stands for those of a run that have not ended; None if all have."""
+        line, org = self._line, batch.org
+        task = await retried(lambda: explaining.next_of_run(line, org, run.uuid, batch.uuid))
+        if task is None:
+            return None
+        return await self._view(org, task)
+
+    async def _look(self, view: JobView) -> _Scene:
+        """What a job stands under. One that has moved on meanwhile is looked at again: what was
+        found may be of the state before, or of the one after."""
+        scene = _Scene(view, (), None)
+        for _ in range(_LOOKS_MAX):
+            if view.terminal:
+                return _Scene(view, (), None)
+            org, uuid = view.org, view.uuid
+            found = await retried(partial(explaining.circumstances, self._line, org, uuid))
+            before = await self.forecasts.ahead(view) if view.state is State.QUEUED else None
+            scene = _Scene(view, found, before)
+            after = await self._view(org, uuid)
+            if after is None or after.state is view.state:
+                break
+            view = after
+        return scene
+
+    async def _view(self, org: str, job: UUID) -> JobView | None:
+        key = (org, job)
+        return (await retried(lambda: job_store.get(self._line, [key]))).get(key)
+
+    async def _blockers(self, scene: _Scene) -> list[Blocker]:
+        view = scene.view
+        match view.state:
+            case State.STAGED:
+                return [
+                    Blocker(
+                        BlockerKind.SCHEDULED,
+                        f"It is due at {clock(view.run_at, view.read_at)}.",
+                        since=view.created_at,
+                        until=view.run_at,
+                    )
+                ]
+            case State.RETRYING:
+                return [await self._postponed(view)]
+            case State.QUEUED:
+                return await self._queued(scene)
+            case _:
+                return [await self._held(scene)]
+
+    async def _postponed(self, view: JobView) -> Blocker:
+        again = f"It is tried again at {clock(view.run_at, view.read_at)}."
+        if view.error_code == _UNREACHABLE:
+            return Blocker(
+                BlockerKind.TARGET_UNREACHABLE,
+                f"Its target could not be reached: {_error(view)}. {again} No attempt is spent.",
+                since=view.updated_at,
+                until=view.run_at,
+            )
+        left = view.failures_max - view.failures + 1
+        return Blocker(
+            BlockerKind.BACKOFF,
+            f"Attempt {view.failures} failed: {_error(view)}. {again} "
+            f"{counted(left, 'attempt is', 'attempts are')} left.",
+            since=view.updated_at,
+            until=view.run_at,
+        )
+
+    async def _queued(self, scene: _Scene) -> list[Blocker]:
+        view, found = scene.view, scene.found
+        blockers = [await self._limit(view, each) for each in found if _is_full(each)]
+        blockers += [_rate(each) for each in found if each.kind == "rate"]
+        serving = next((each for each in found if each.kind == "server" and each.is_fit), None)
+        if view.endpoint in _LLM:
+            blockers += await self._targets_away(view)
+        if serving is None:
+            blockers.append(_no_worker(view, found))
+        elif not blockers and serving.number and (serving.of or 0) >= serving.number:
+            blockers.append(await self._lane_full(view, serving))
+        if not blockers and view.endpoint in _LLM:
+            blockers += await self._targets_full(view)
+        if scene.before is not None and scene.before.jobs:
+            blockers.append(_behind(view, scene.before))
+        return blockers
+
+    async def _limit(self, view: JobView, limit: Circumstance) -> Blocker:
+        scope, name = limit.scope or "", limit.name or ""
+        most, held = int(limit.of or 0), int(limit.number or 0)
+        what = {
+            "org": "the organisation",
+            "flow": f"the flow {name!r}",
+            "endpoint": f"the endpoint {name}",
+            "run": "its batch",
+        }[scope]
+        if most == 0:
+            return Blocker(
+                BlockerKind.PAUSED,
+                f"Jobs of {what} are paused: none may run.",
+                key=_key(scope, name),
+                limit=0,
+                held=held,
+                is_shared=limit.is_shared,
+            )
+        message = f"{counted(most, 'job', 'jobs')} of {what} may run at once, and as many do."
+        if limit.is_shared:
+            # How many run for everybody is for operators to know, who see the number beside it.
+            message = f"As many jobs of {what} run as may at once, whoever's they are."
+        return Blocker(
+            BlockerKind.CONCURRENCY_LIMIT,
+            message,
+            key=_key(scope, name),
+            limit=most,
+            held=held,
+            holders=await self._holders(view.org, scope, name),
+            is_shared=limit.is_shared,
+        )
+
+    async def _lane_full(self, view: JobView, serving: Circumstance) -> Blocker:
+        return Blocker(
+            BlockerKind.LANE_FULL,
+            f"Every slot of the lane {view.lane.value} is taken, by whoever's jobs.",
+            key=view.lane.value,
+            limit=serving.number,
+            held=int(serving.of or 0),
+            holders=await self._holders(view.org, "lane", view.lane.value),
+            is_shared=True,
+        )
+
+    async def _holders(self, org: str, scope: str, name: str) -> Sequence[Holder]:
+        return await retried(lambda: explaining.holders(self._line, org, scope, name))
+
+    async def _targets_away(self, view: JobView) -> list[Blocker]:
+        """For a chat: that none of the targets can be reached, if so."""
+        states = [
+            each for each in await self._llm.target_states() if each.name in self._llm_targets
+        ]
+        away = [each for each in states if each.unreachable_since is not None]
+        if not away or len(away) < len(self._llm_targets):
+            return []
+        since = [each.unreachable_since for each in away if each.unreachable_since is not None]
+        tries = [each.next_try_at for each in away if each.next_try_at is not None]
+        return [
+            Blocker(
+                BlockerKind.TARGET_UNREACHABLE,
+                f"No target has been reached since {clock(min(since), view.read_at)}. "
+                "No attempt is spent.",
+                since=min(since),
+                until=min(tries, default=None),
+            )
+        ]
+
+    async def _targets_full(self, view: JobView) -> list[Blocker]:
+        """For a chat: that all the targets together have no place free, if so."""
+        held = await retried(lambda: explaining.held_of(self._line, sorted(_LLM)))
+        if not self._llm_places or held < self._llm_places:
+            return []
+        return [
+            Blocker(
+                BlockerKind.LANE_FULL,
+                "Every place at the targets is taken, by whoever's chats.",
+                key="targets",
+                limit=self._llm_places,
+                held=held,
+                holders=await self._holders(view.org, "endpoint", view.endpoint),
+                is_shared=True,
+            )
+        ]
+
+    async def _held(self, scene: _Scene) -> Blocker:
+        view, found = scene.view, scene.found
+        since = view.started_at or view.dispatched_at
+        asked = " It was asked to stop." if view.state is State.CANCEL_REQUESTED else ""
+        remote = next((each for each in found if each.kind == "remote"), None)
+        holder = next((each for each in found if each.kind == "holder"), None)
+        if remote is not None and not remote.is_fit:
+            return Blocker(
+                BlockerKind.TARGET_UNREACHABLE,
+                "Where it runs cannot be asked just now; the last "
+                f"{counted(int(remote.number or 0), 'look', 'looks')} said nothing.{asked}",
+                key=view.execution_id,
+                since=remote.since,
+                until=remote.until,
+            )
+        if remote is not None or (holder is None and view.execution_id is not None):
+            return Blocker(
+                BlockerKind.RUNNING_ELSEWHERE,
+                f"It runs elsewhere{_for(since, view)}.{asked}",
+                key=view.execution_id,
+                since=since,
+                until=None if remote is None else remote.until,
+            )
+        if holder is None or not holder.is_fit:
+            return _silent(view, holder, asked)
+        if view.endpoint in _LLM:
+            assignment = await self._llm.assignment(view.org, view.uuid)
+            if assignment is not None and assignment.loading and view.started_at is None:
+                return Blocker(
+                    BlockerKind.MODEL_LOADING,
+                    f"The model {view.flow} is being loaded{_for(view.dispatched_at, view)}."
+                    f"{asked}",
+                    key=view.flow,
+                    since=view.dispatched_at,
+                )
+        attempt = f", attempt {view.attempts}" if view.attempts > 1 else ""
+        return Blocker(
+            BlockerKind.RUNNING, f"It runs{_for(since, view)}{attempt}.{asked}", since=since
+        )
+
+    async def _eta(self, scene: _Scene, blockers: Sequence[Blocker]) -> Eta | None:
+        view = scene.view
+        if any(each.kind in _NO_FORECAST for each in blockers):
+            return None
+        form = await self.forecasts.form(view)
+        match view.state:
+            case State.QUEUED:
+                rate = min(
+                    (
+                        each.limit
+                        for each in blockers
+                        if each.kind is BlockerKind.RATE_LIMIT and each.limit
+                    ),
+                    default=None,
+                )
+                return None if scene.before is None else eta_behind(scene.before, form, rate)
+            case State.STAGED | State.RETRYING:
+                due = max(0.0, (view.run_at - view.read_at).total_seconds())
+                waits = form.waits or Spread(0.0, 0.0)
+                return eta_of(Spread(due + waits.p50, due + waits.p90), form.runs)
+            case _:
+                since = view.started_at or view.dispatched_at or view.updated_at
+                elapsed = max(0.0, (view.read_at - since).total_seconds())
+                left = end_by_progress(elapsed, view.progress)
+                if left is None and form.runs is not None:
+                    left = form.runs.less(elapsed)
+                return eta_of(None, left)
+
+
+def _no_reason(view: JobView) -> str:
+    waited = (view.read_at - max(view.run_at, view.created_at)).total_seconds()
+    if waited < _AT_ONCE_SECONDS:
+        return "It is about to start."
+    return "It is first in its line, which takes turns with those of others."
+
+
+def _is_full(each: Circumstance) -> bool:
+    return each.kind == "limit" and not each.is_fit
+
+
+def _key(scope: str, name: str) -> str:
+    return f"{scope}:{name}" if name else scope
+
+
+def _rate(rate: Circumstance) -> Blocker:
+    of_all = not rate.name
+    what = "its batch" if of_all else "its key"
+    return Blocker(
+        BlockerKind.RATE_LIMIT,
+        f"{rate.number:g} jobs of {what} are started in a second, and no more.",
+        key="run" if of_all else f"key:{(rate.name or '').partition('/')[2]}",
+        limit=rate.number,
+        until=rate.until,
+    )
+
+
+def _no_worker(view: JobView, found: Sequence[Circumstance]) -> Blocker:
+    gone = next((each for each in found if each.kind == "server"), None)
+    last = None if gone is None else gone.since
+    ending = (
+        "None is registered."
+        if last is None
+        else f"The last one was heard of at {clock(last, view.read_at)}."
+    )
+    return Blocker(
+        BlockerKind.NO_WORKER,
+        f"No worker serves {view.endpoint} in the lane {view.lane.value}. {ending}",
+        key=view.endpoint,
+        since=last or view.run_at,
+    )
+
+
+def _behind(view: JobView, before: Ahead) -> Blocker:
+    number = f"{before.jobs:,}" if is_exact(before) else f"more than {before.jobs:,}"
+    jobs = "job stands" if before.jobs == 1 else "jobs stand"
+    turns = f"; {before.flows} lines take turns" if before.flows > 1 else ""
+    return Blocker(
+        BlockerKind.QUEUED_BEHIND,
+        f"{number} {jobs} before it in its line{turns}.",
+        since=max(view.run_at, view.created_at),
+    )
+
+
+def _silent(view: JobView, holder: Circumstance | None, asked: str) -> Blocker:
+    if holder is None or holder.since is None:
+        return Blocker(
+            BlockerKind.HEARTBEAT_LOST,
+            f"Its worker is gone; another is given it in a moment.{asked}",
+            since=view.dispatched_at,
+        )
+    until = holder.since + timedelta(seconds=holder.number or 0.0)
+    return Blocker(
+        BlockerKind.HEARTBEAT_LOST,
+        f"Its worker was last heard of at {clock(holder.since, view.read_at)}; if it stays silent, "
+        f"another is given the job at {clock(until, view.read_at)}.{asked}",
+        since=holder.since,
+        until=until,
+    )
+
+
+def _for(since: datetime | None, view: JobView) -> str:
+    if since is None:
+        return ""
+    return f", for {seconds_in_words((view.read_at - since).total_seconds())}"
+
+
+def _error(view: JobView) -> str:
+    return (view.error_message or view.error_code or "no reason was given").rstrip(".")
+
+
+def _ended(view: JobView) -> str:
+    moment = view.finished_at or view.updated_at
+    at = clock(moment, view.read_at)
+    match view.state:
+        case State.COMPLETED:
+            return f"It completed at {at}."
+        case State.CANCELLED:
+            return f"It was cancelled at {at}."
+        case _:
+            return f"It failed at {at}: {_error(view)}."
+
+
+def _retry_after(view: JobView, blockers: Sequence[Blocker], eta: Eta | None) -> int:
+    due = [each.until for each in blockers if each.kind in _UNTIL and each.until is not None]
+    if due and view.state in (State.STAGED, State.RETRYING):
+        return retry_when_due((max(due) - view.read_at).total_seconds())
+    return 0 if eta is None else retry_after(eta.end_p50)

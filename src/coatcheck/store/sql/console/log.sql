@@ -1,0 +1,25 @@
+-- What a job said to people, after $3, in order: log lines, alerts, and what became of its attempts. Its
+-- output is walked over, so far and no further: answers the last that was, from where to go on.
+--
+-- $1 org   $2 id   $3 after this event   $4 how many to walk over   $5 how many to show
+WITH walked AS MATERIALIZED (
+    SELECT e.seq, e.kind, e.at
+    FROM job_events AS e
+    WHERE e.org_id = $1 AND e.job_id = $2 AND e.seq > $3
+    ORDER BY e.seq
+    LIMIT $4
+),
+page AS MATERIALIZED (
+    SELECT w.seq
+    FROM walked AS w
+    WHERE w.kind IN ('log', 'alert', 'attempt')
+    ORDER BY w.seq
+    LIMIT $5
+)
+SELECT progress.walked_rows, progress.walked_to, e.seq, e.kind, e.data, e.at
+FROM (SELECT count(*) AS walked_rows, max(w.seq) AS walked_to FROM walked AS w) AS progress
+LEFT JOIN page AS p ON true
+LEFT JOIN LATERAL (
+    SELECT * FROM job_events AS e WHERE e.org_id = $1 AND e.job_id = $2 AND e.seq = p.seq
+) AS e ON true
+ORDER BY e.seq

@@ -1,0 +1,14 @@
+-- What whoever looks after jobs sees of one, besides what every reader does: in the order of
+-- ConsoleJob. Included by the statements here. A long result is left out: its length says so.
+--
+-- What it was retried as is looked for only where there can be such a job.
+/* include jobs/view_columns.sql */, NULL::bytea AS result,
+       j.run_id, j.task_index, j.payload IS NOT NULL AS input_kept, j.retry_of,
+       CASE WHEN j.state IN ('failed', 'cancelled') THEN (
+           SELECT r.id
+           FROM jobs AS r
+           WHERE r.org_id = j.org_id AND r.retry_of = j.id
+           ORDER BY r.id DESC
+           LIMIT 1
+       ) END AS retried_as,
+       octet_length(j.result) AS result_bytes, j.traceparent

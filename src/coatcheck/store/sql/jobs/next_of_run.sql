@@ -1,0 +1,36 @@
+-- A task of a run that stands for the others: the first in the queue, else one that waits to be tried again,
+-- else one that runs. Each by an index of its own; no row if none is left.
+--
+-- $1 org   $2 run   $3 batch
+SELECT n.id
+FROM (
+    (
+        SELECT 1 AS rank, j.id
+        FROM jobs AS j
+        WHERE j.state = 'queued' AND j.org_id = $1 AND j.run_id = $2
+          AND j.lane = (SELECT b.lane FROM batches AS b WHERE b.org_id = $1 AND b.id = $3)
+          AND j.endpoint = (SELECT b.endpoint FROM batches AS b WHERE b.org_id = $1 AND b.id = $3)
+          AND j.flow >= replace($2::uuid::text, '-', '')
+          AND j.flow < replace($2::uuid::text, '-', '') || '0'
+        ORDER BY j.flow, j.run_at, j.id
+        LIMIT 1
+    )
+    UNION ALL
+    (
+        SELECT 2, j.id
+        FROM jobs AS j
+        WHERE j.org_id = $1 AND j.run_id = $2 AND j.state IN ('staged', 'retrying')
+        ORDER BY j.task_index
+        LIMIT 1
+    )
+    UNION ALL
+    (
+        SELECT 3, j.id
+        FROM jobs AS j
+        WHERE j.org_id = $1 AND j.run_id = $2
+          AND j.state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested')
+        LIMIT 1
+    )
+) AS n
+ORDER BY n.rank
+LIMIT 1

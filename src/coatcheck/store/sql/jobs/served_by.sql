@@ -1,0 +1,10 @@
+-- The workers that say they serve a job `a`, and whether each was heard of within the lease time that it
+-- promised itself for the job's lane: included by stall.sql and explain.sql, which give `serving`.
+SELECT w.boot, w.silent_for, w.slots[array_position(w.lanes, a.lane::text)] AS slots,
+       w.silent_for <= interval '1 second' * CASE a.lane
+           WHEN 'urgent' THEN w.urgent_seconds
+           WHEN 'standard' THEN w.standard_seconds
+           WHEN 'bulk' THEN w.bulk_seconds
+       END AS is_alive
+FROM serving AS w
+WHERE a.endpoint = ANY (w.endpoints) AND a.lane::text = ANY (w.lanes)

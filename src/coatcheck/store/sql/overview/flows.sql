@@ -1,0 +1,89 @@
+-- The flows that have jobs in the queue, and how many each has: of one organisation, or of all.
+--
+-- A loose scan of jobs_ready, as the claim's (jobs/ready_flows.sql): the places of the queue are
+-- found one index probe each, and each is counted no further than $4 shared out among them. Reads
+-- live rows only, and of those no more than a bound: neither history nor a queue of millions shows.
+--
+-- With an organisation, the scan goes over the lanes and endpoints that have anything queued, and then
+-- over the organisation's flows of each.
+--
+-- $1 org, or '*' for all of them   $2 flows at most   $3 jobs of a flow that are counted at least
+-- $4 jobs that are counted in all
+WITH RECURSIVE desks AS (
+    (
+        SELECT j.lane, j.endpoint
+        FROM jobs AS j
+        WHERE j.state = 'queued'
+        ORDER BY j.lane, j.endpoint
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT n.lane, n.endpoint
+    FROM desks AS d
+    CROSS JOIN LATERAL (
+        SELECT j.lane, j.endpoint
+        FROM jobs AS j
+        WHERE j.state = 'queued' AND (j.lane, j.endpoint) > (d.lane, d.endpoint)
+        ORDER BY j.lane, j.endpoint
+        LIMIT 1
+    ) AS n
+),
+places AS MATERIALIZED (
+    SELECT d.lane, d.endpoint, f.org_id, f.flow
+    FROM desks AS d
+    CROSS JOIN LATERAL (
+        WITH RECURSIVE found AS (
+            (
+                SELECT n.org_id, n.flow
+                FROM (
+                    SELECT j.org_id, j.flow
+                    FROM jobs AS j
+                    WHERE j.state = 'queued' AND j.lane = d.lane AND j.endpoint = d.endpoint
+                      AND j.org_id >= CASE WHEN $1 = '*' THEN '' ELSE $1 END
+                    ORDER BY j.org_id, j.flow
+                    LIMIT 1
+                ) AS n
+                WHERE n.org_id = $1 OR $1 = '*'
+            )
+            UNION ALL
+            SELECT n.org_id, n.flow
+            FROM found AS f
+            CROSS JOIN LATERAL (
+                SELECT j.org_id, j.flow
+                FROM jobs AS j
+                WHERE j.state = 'queued' AND j.lane = d.lane AND j.endpoint = d.endpoint
+                  AND (j.org_id, j.flow) > (f.org_id, f.flow)
+                ORDER BY j.org_id, j.flow
+                LIMIT 1
+            ) AS n
+            WHERE n.org_id = $1 OR $1 = '*'
+        )
+        SELECT found.org_id, found.flow FROM found LIMIT $2::integer
+    ) AS f
+    LIMIT $2::integer
+)
+SELECT p.org_id, p.flow, p.endpoint, p.lane::text AS lane, q.jobs,
+       q.jobs >= b.most AS is_more,
+       date_part('epoch', now() - o.run_at) AS oldest_seconds
+FROM places AS p
+CROSS JOIN (
+    SELECT greatest($3::integer, $4::integer / greatest(1, count(*)))::integer AS most FROM places
+) AS b
+CROSS JOIN LATERAL (
+    SELECT count(*) AS jobs
+    FROM (
+        SELECT
+        FROM jobs AS j
+        WHERE j.state = 'queued' AND j.lane = p.lane AND j.endpoint = p.endpoint
+          AND j.org_id = p.org_id AND j.flow = p.flow
+        LIMIT b.most
+    ) AS counted
+) AS q
+CROSS JOIN LATERAL (
+    SELECT j.run_at
+    FROM jobs AS j
+    WHERE j.state = 'queued' AND j.lane = p.lane AND j.endpoint = p.endpoint
+      AND j.org_id = p.org_id AND j.flow = p.flow
+    ORDER BY j.run_at, j.id
+    LIMIT 1
+) AS o

@@ -1,0 +1,52 @@
+"""Sends recorded spans to a collector. Imported only where OpenTelemetry's variables name one.
+
+The variables are OpenTelemetry's own, and are read by its SDK: OTEL_EXPORTER_OTLP_ENDPOINT and
+OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG, OTEL_SERVICE_NAME,
+OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_* (docs/how-to/trace.md).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from typing import Final
+
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from coatcheck.version import __version__
+
+_FLUSH_SECONDS_MAX: Final = 5.0
+
+
+class Export:
+    """The tracer of a process, and the thread that sends what it records."""
+
+    def __init__(self, kind: str) -> None:
+        ours = {
+            SERVICE_NAME: f"coatcheck-{kind}",
+            SERVICE_VERSION: __version__,
+            SERVICE_INSTANCE_ID: f"{socket.gethostname()}:{os.getpid()}",
+        }
+        # What the variables say goes before ours.
+        said = {
+            name: value
+            for name, value in Resource.create().attributes.items()
+            if not (name == SERVICE_NAME and str(value).startswith("unknown_service"))
+        }
+        self._provider = TracerProvider(resource=Resource({**ours, **said}), shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        # So that what handlers record by OpenTelemetry's own API is exported, too.
+        trace.set_tracer_provider(self._provider)
+        self.tracer = self._provider.get_tracer("coatcheck", __version__)
+
+    def close(self) -> None:
+        """Send what is left; give up after some seconds."""
+        # In a thread that may be left behind: a collector that hangs must not hold the process up.
+        flush = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
+        flush.start()
+        flush.join(_FLUSH_SECONDS_MAX)

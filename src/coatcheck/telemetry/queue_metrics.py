@@ -1,0 +1,84 @@
+"""What only the database knows, as of the scrape: the queue, and what waits to be posted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.states import HELD, WAITING, State
+from coatcheck.telemetry.instruments import Declared
+from coatcheck.telemetry.snapshots import Snapshot, taken
+
+DATABASE_UP: Final = Declared(
+    "coatcheck_database_up", "gauge", "1 if the database answered this scrape.", ()
+)
+DEPTH: Final = Declared(
+    "coatcheck_queue_depth",
+    "gauge",
+    "Jobs that have not ended, by lane and state.",
+    ("lane", "state"),
+)
+OLDEST: Final = Declared(
+    "coatcheck_queue_oldest_seconds",
+    "gauge",
+    "For how long the job that waits longest in a lane has been due; 0 if none waits.",
+    ("lane",),
+)
+OVERDUE: Final = Declared(
+    "coatcheck_webhooks_overdue_seconds",
+    "gauge",
+    "For how long the webhook that is due longest has been; 0 if none is. Those of receivers that "
+    "are paused, fetched from, or asked for peace are left out.",
+    (),
+)
+QUEUE_METRICS: Final = (DATABASE_UP, DEPTH, OLDEST, OVERDUE)
+
+
+class Waiting(NamedTuple):
+    """How many jobs are in a state in a lane, and for how long the first of them has been due."""
+
+    lane: Lane
+    state: State
+    jobs: int
+    oldest_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The live jobs, and for how long the most overdue webhook has been due. ``is_counted``: if
+    not, there were too many of them to be counted in time, and nothing is known of either."""
+
+    waiting: Sequence[Waiting] = field(default=())
+    webhooks_overdue_seconds: float = 0.0
+    is_counted: bool = True
+
+
+def queue_snapshot(queue: Queue | None) -> Snapshot:
+    """The queue as samples. None while the database cannot be asked: that is then all they say."""
+    registry = CollectorRegistry()
+    up = _gauge(DATABASE_UP, registry)
+    if queue is None:
+        up.set(0)
+        return taken(registry, {})
+    up.set(1)
+    if not queue.is_counted:
+        return taken(registry, {})
+    depth, oldest = _gauge(DEPTH, registry), _gauge(OLDEST, registry)
+    for lane in Lane:
+        oldest.labels(lane.value)
+        for state in sorted(WAITING | HELD):
+            depth.labels(lane.value, state.value)
+    for lane, state, jobs, seconds in queue.waiting:
+        depth.labels(lane.value, state.value).set(jobs)
+        if state is State.QUEUED:
+            oldest.labels(lane.value).set(max(0.0, seconds))
+    _gauge(OVERDUE, registry).set(max(0.0, queue.webhooks_overdue_seconds))
+    return taken(registry, {})
+
+
+def _gauge(declared: Declared, registry: CollectorRegistry) -> Gauge:
+    return Gauge(declared.name, declared.text, declared.labels, registry=registry)

@@ -1,0 +1,204 @@
+"""Traces: a submission, its runs and its webhooks as parts of one.
+
+A request may come with a W3C ``traceparent``. Its job keeps it, and everything that is done for the
+job carries it on: handlers find it as OpenTelemetry's current context, upstreams, remotes and
+receivers of webhooks get it as a header. That needs no set-up here.
+
+With ``OTEL_EXPORTER_OTLP_ENDPOINT`` set, processes record spans of their own and export them by
+OTLP over HTTP (``exporting.py``). Without it, OpenTelemetry is not even imported until the first
+job comes that is part of a trace.
+
+Spans hold ids and names, never payloads, and of an error its type and no text.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Literal
+
+from coatcheck.telemetry import context
+from coatcheck.telemetry.traceparents import is_sampled, is_valid
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, Tracer
+
+    from coatcheck.telemetry.exporting import Export
+
+Attributes = Mapping[str, str | int | float | bool]
+Kind = Literal["server", "consumer", "client", "internal"]
+
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_TRUE: Final = "true"
+
+_tracer: Tracer | None = None
+_export: Export | None = None
+
+
+class Part:
+    """One span, being recorded; or, where nothing is recorded, what takes the same words."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Span | None = None) -> None:
+        self._span = span
+
+    def note(self, attributes: Attributes) -> None:
+        """Say more of it."""
+        if self._span is not None:
+            self._span.set_attributes(attributes)
+
+    def failed(self, why: str) -> None:
+        """It did not end well. ``why`` is a code or a type, never a text that may quote data."""
+        if self._span is not None:
+            from opentelemetry.trace import StatusCode
+
+            self._span.set_status(StatusCode.ERROR, why)
+
+
+_NOT_RECORDED: Final = Part()
+
+
+def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether OpenTelemetry's own variables say where traces go."""
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == _TRUE:
+        return False
+    if environment.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
+        return False
+    return any(environment.get(name, "").strip() for name in _ENDPOINTS)
+
+
+def start(kind: str) -> bool:
+    """Record and export from now on, if the environment says where to. Whether that is so.
+
+    ``kind`` is what the process is: it becomes the service's name, unless OTEL_SERVICE_NAME says
+    another.
+    """
+    global _export, _tracer  # a process has one, like its logs
+    if _tracer is None and is_wanted():
+        from coatcheck.telemetry.exporting import Export
+
+        _export = Export(kind)
+        _tracer = _export.tracer
+    return _tracer is not None
+
+
+def stop() -> None:
+    """Export what is left, for some seconds at most. Blocks; call it last."""
+    global _export, _tracer
+    if _export is not None:
+        _export.close()
+    _export = _tracer = None
+
+
+def is_on() -> bool:
+    """Whether this process records spans."""
+    return _tracer is not None
+
+
+def current() -> str | None:
+    """The traceparent to hand on to whatever is begun now; None outside of a trace."""
+    if _tracer is None:
+        return context.traceparent.get()
+    from opentelemetry.trace import get_current_span
+
+    return written(get_current_span()) or context.traceparent.get()
+
+
+@contextmanager
+def span(name: str, kind: Kind, parent: str | None, attributes: Attributes) -> Iterator[Part]:
+    """Do something as a part of ``parent``'s trace; with no parent, as the root of a new one.
+
+    It is OpenTelemetry's current span meanwhile. An exception marks it as failed, by its type.
+    Where nothing is recorded, the trace of ``parent`` is handed on as it came.
+    """
+    if _tracer is None:
+        if parent is None:
+            yield _NOT_RECORDED
+            return
+        with continuing(parent):
+            yield _NOT_RECORDED
+        return
+    from opentelemetry.context import Context
+    from opentelemetry.trace import SpanKind, set_span_in_context
+
+    above = _remote(parent) if parent is not None and is_valid(parent) else Context()
+    begun = _tracer.start_span(
+        name,
+        context=above,
+        kind=SpanKind[kind.upper()],
+        attributes=attributes,
+        record_exception=False,
+        set_status_on_exception=False,
+    )
+    part = Part(begun)
+    try:
+        with _as_current(set_span_in_context(begun, above), written(begun)):
+            yield part
+    except BaseException as error:
+        part.failed(type(error).__name__)
+        raise
+    finally:
+        begun.end()
+
+
+@contextmanager
+def continuing(traceparent: str) -> Iterator[None]:
+    """Make ``traceparent`` the current context, ours and OpenTelemetry's, without a span."""
+    if not is_valid(traceparent):
+        yield
+        return
+    with _as_current(_remote(traceparent), traceparent):
+        yield
+
+
+@contextmanager
+def passing(traceparent: str) -> Iterator[None]:
+    """Note what a request came with, for the jobs that it hands in: if its sender records it."""
+    if not is_sampled(traceparent):
+        yield
+        return
+    token = context.traceparent.set(traceparent)
+    try:
+        yield
+    finally:
+        context.traceparent.reset(token)
+
+
+def written(span: Span) -> str | None:
+    """A span as a traceparent; None if it is none."""
+    about = span.get_span_context()
+    if not about.is_valid:
+        return None
+    return f"00-{about.trace_id:032x}-{about.span_id:016x}-{about.trace_flags:02x}"
+
+
+@contextmanager
+def _as_current(theirs: Context, ours: str | None) -> Iterator[None]:
+    from opentelemetry.context import attach, detach
+
+    token = context.traceparent.set(ours)
+    attached = attach(theirs)
+    try:
+        yield
+    finally:
+        detach(attached)
+        context.traceparent.reset(token)
+
+
+def _remote(traceparent: str) -> Context:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import (
+        NonRecordingSpan,
+        SpanContext,
+        TraceFlags,
+        set_span_in_context,
+    )
+
+    _, trace_id, span_id, flags = traceparent.split("-")
+    about = SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
+    )
+    return set_span_in_context(NonRecordingSpan(about), Context())

@@ -1,0 +1,20 @@
+"""Deletes roll-ups that nobody looks at any more: minutes after hours, hours after a month."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
+from coatcheck.store import roll_ups
+from coatcheck.upkeep.loop import Loop
+
+_ROWS_MAX: Final = 1_000
+_LOOK_SECONDS: Final = 60.0
+
+
+class RollUpKeeper(Loop):
+    name: ClassVar[str] = "roll-up keeper"
+
+    async def tick(self) -> float:
+        deleted = await roll_ups.prune(self._line, ROLL_UPS_KEPT_SECONDS, _ROWS_MAX)
+        return 0.0 if deleted >= _ROWS_MAX else _LOOK_SECONDS

@@ -1,0 +1,137 @@
+"""Webhooks, services, API keys and usage: looked at and looked after."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.chromium import PHONE, is_wider_than_its_window, violations
+from tests.browser.conftest import OpenPage
+from tests.browser.errands import ORG, ended
+from tests.browser.signing_in import sign_in, token_in
+from tests.surfaces.house import House, bearer
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+CLICK_TWICE = """button => {
+    let sent = 0;
+    addEventListener("submit", (event) => { if (!event.defaultPrevented) sent += 1; });
+    button.click();
+    button.click();
+    return sent;
+}"""
+
+
+async def test_an_endpoint_is_registered_tried_paused_rotated_and_deleted(
+    house: House, open_page: OpenPage
+) -> None:
+    page = await open_page("/ui/webhooks")
+    assert await violations(page) == []
+    if not await page.get_by_label("URL").is_visible():
+        await page.get_by_text("Register an endpoint").click()
+    await page.get_by_label("URL").fill("http://127.0.0.1:9/hooks")
+    await page.get_by_label("Description").fill("The till")
+    await page.get_by_label("job.failed").check()
+    await page.get_by_label("*", exact=True).uncheck()
+    await page.get_by_role("button", name="Register").click()
+    await expect(page.get_by_role("heading", name="http://127.0.0.1:9/hooks")).to_be_visible()
+    endpoint = f"{ORG}/webhooks/endpoints/{page.url.rpartition('/')[2]}"
+    made = (await house.http.get(endpoint)).json()
+    assert (made["events"], made["description"]) == (["job.failed"], "The till")
+
+    await page.get_by_role("button", name="Send a test").click()
+    await expect(page.get_by_text("A test is on its way.")).to_be_visible()
+    await expect(page.get_by_role("cell", name="webhook.test")).to_be_visible()
+    assert await violations(page) == []
+    await page.get_by_role("button", name="Pause").click()
+    await expect(page.locator(".heading .badge")).to_have_text("paused")
+    await page.get_by_role("button", name="Resume").click()
+    await expect(page.locator(".heading .badge")).to_have_text("active")
+
+    secret = (await house.http.get(f"{endpoint}/secret")).json()["secret"]
+    assert secret not in await page.content()
+    await page.get_by_role("button", name="Show it").click()
+    await expect(page.locator("#secret")).to_contain_text(secret)
+    await page.get_by_role("button", name="Rotate").click()
+    await page.get_by_role("button", name="Rotate it").click()
+    await expect(page.get_by_text("There is a new secret.")).to_be_visible()
+    assert (await house.http.get(f"{endpoint}/secret")).json()["previous"] == secret
+
+    await page.get_by_role("button", name="Delete").click()
+    await page.get_by_role("button", name="Delete it").click()
+    await expect(page.get_by_text("The endpoint is deleted.")).to_be_visible()
+    assert (await house.http.get(endpoint)).status_code == 404
+
+
+async def test_an_operator_looks_at_another_organisation(
+    house: House, visitor: httpx2.AsyncClient
+) -> None:
+    await house.org("looked-at")
+    theirs = bearer(await house.create_key("looked-at"))
+    path = "/api/v1/orgs/looked-at/services/errands/async/greet"
+    job = (await house.http.post(path, json={}, headers=theirs)).json()
+    await sign_in(visitor, house.key)
+    token = token_in((await visitor.get("/ui/orgs")).text)
+    assert job["job_id"] not in (await visitor.get("/ui/jobs")).text
+    chosen = await visitor.post("/ui/orgs", data={"csrf": token, "org": "looked-at"})
+    assert chosen.status_code == 303
+    assert job["job_id"] in (await visitor.get("/ui/jobs")).text
+    pages = ("webhooks", "services", "keys", "usage", f"jobs/{job['job_id']}")
+    for page in pages:
+        assert (await visitor.get(f"/ui/{page}")).status_code == 200
+    # Their paths name no organisation, so they are nobody's but their own.
+    assert "shown to their own organisation" in (await visitor.get("/ui/batches")).text
+
+
+async def test_a_key_is_made_shown_once_and_revoked(house: House, open_page: OpenPage) -> None:
+    page = await open_page("/ui/keys")
+    await page.get_by_text("Make a key").click()
+    assert await violations(page) == []
+    await page.get_by_label("Name").fill("for the till")
+    await page.get_by_label("Expires").select_option("30")
+    await page.get_by_label("submit").uncheck()
+    assert await page.get_by_role("button", name="Make the key").evaluate(CLICK_TWICE) == 1
+    key = await page.locator("#new-key").inner_text()
+    me = (await house.http.get("/api/v1/me", headers=bearer(key))).json()
+    assert me["scopes"] == ["read"]
+
+    await page.get_by_role("link", name="Done").click()
+    await expect(page.get_by_role("cell", name="for the till")).to_have_count(1)
+    assert key not in await page.content()
+    await page.get_by_role("row").filter(has_text=me["key_id"]).get_by_role("button").click()
+    await page.get_by_role("button", name="Revoke it").click()
+    await expect(page.get_by_text("The key is revoked.")).to_be_visible()
+    shown = (await house.http.get(f"{ORG}/api-keys/{me['key_id']}")).json()
+    assert shown["revoked_at"] is not None
+
+
+async def test_services_and_usage_are_shown_and_fit_a_phone(
+    house: House, open_page: OpenPage
+) -> None:
+    await ended(house, "/greet")
+    page = await open_page("/ui/services", viewport=PHONE, color_scheme="dark")
+    for path in ("/ui/services", "/ui/usage", "/ui/webhooks", "/ui/keys"):
+        await page.goto(path)
+        assert not await is_wider_than_its_window(page)
+        if path in ("/ui/services", "/ui/usage"):  # the others are looked at elsewhere
+            assert await violations(page) == []
+    page = await open_page("/ui/services")
+    await expect(page.get_by_role("cell", name="POST /greet")).to_be_visible()
+    await page.get_by_role("link", name="Usage").click()
+    await expect(page.get_by_role("cell", name="errands.post__greet").first).to_be_visible()
+
+
+async def test_usage_is_downloaded_for_the_days_that_are_shown(
+    house: House, open_page: OpenPage
+) -> None:
+    await ended(house, "/greet")
+    page = await open_page("/ui/usage?from=2026-01-01&to=2026-01-31")
+    await expect(page.get_by_text("No job has ended in that time")).to_be_visible()
+    await page.goto("/ui/usage")
+    async with page.expect_download() as downloading:
+        await page.get_by_role("link", name="CSV").click()
+    download = await downloading.value
+    assert download.suggested_filename == "usage-default.csv"
+    table = (await download.path()).read_text()
+    assert "errands.post__greet" in table

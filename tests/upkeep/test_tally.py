@@ -1,0 +1,57 @@
+"""What upkeep ends is counted, too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from coatcheck.domain.states import State
+from coatcheck.settings import Settings
+from coatcheck.telemetry.tally import Tally, tally_of
+from coatcheck.upkeep import Upkeep
+from coatcheck.upkeep.loop import Loop
+from tests.store.rows import ORG, connected, put_job
+
+LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
+
+
+@pytest.fixture
+def tally(dsn: str) -> Tally:
+    return tally_of(dsn)
+
+
+@pytest.fixture
+async def loops(dsn: str, tmp_path: Path) -> AsyncIterator[dict[str, Loop]]:
+    upkeep = Upkeep(Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri()))
+    yield {loop.name: loop for loop in upkeep.loops}
+    await upkeep.stop()
+
+
+async def test_jobs_of_a_silent_worker_are_counted_as_rescued_and_as_what_became_of_them(
+    dsn: str, tally: Tally, loops: dict[str, Loop]
+) -> None:
+    async with connected(dsn) as connection:
+        await put_job(connection, State.PROCESSING)
+        await put_job(connection, State.PROCESSING, crashes=3)
+        await put_job(connection, State.CANCEL_REQUESTED)
+    await loops["rescuer"].tick()
+    counted = tally.take()
+    counts = counted.jobs[ORG, "standard"]
+    assert (counts.rescued, counts.failed, counts.cancelled) == (3, 1, 1)
+    assert counted.failures == {(ORG, "worker_lost"): 1}
+
+
+async def test_jobs_whose_time_is_up_are_counted_with_their_error(
+    dsn: str, tally: Tally, loops: dict[str, Loop]
+) -> None:
+    async with connected(dsn) as connection:
+        await put_job(connection, State.QUEUED, start_deadline=LONG_AGO)
+        await put_job(connection, State.PROCESSING, run_deadline=LONG_AGO)
+    await loops["expirer"].tick()
+    counted = tally.take()
+    counts = counted.jobs[ORG, "standard"]
+    assert (counts.failed, counts.retried) == (1, 1)
+    assert counted.failures == {(ORG, "start_deadline_passed"): 1}
