@@ -72,6 +72,8 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "still runs": (errors.BatchStillRuns("It does."), 409, "batch_still_runs"),
     "no task": (errors.NothingToRerun("None is."), 409, "nothing_to_rerun"),
     "not put": (errors.UploadMissing("PUT it first."), 409, "upload_missing"),
+    "input gone": (errors.InputNotKept("It is gone."), 409, "input_not_kept"),
+    "not retried": (errors.NotRetryable("Rerun it."), 409, "not_retryable"),
     "blobs": (errors.BlobStoreUnavailable("10.0.0.7 refused"), 503, "blob_store_unavailable"),
     "audio": (errors.AudioRejected("not_wave", "It is no WAV."), 422, "audio_rejected"),
     "user": (errors.UserRequired("Call as a user."), 403, "user_required"),

@@ -318,3 +318,16 @@ async def test_a_record_is_not_forgotten_while_its_blob_is_left(
 async def test_another_organisation_is_told_of_no_record(line: Line) -> None:
     copy = await put_input(line)
     assert await inputs.record(line, "other", copy.job) is None
+
+
+async def test_nothing_is_said_to_be_deleted_after_it_was_read(
+    connection: Connection, line: Line
+) -> None:
+    copy = await put_input(line)
+    async with connection.transaction():
+        await connection.fetchval("SELECT now()")  # the transaction's time stands from here on
+        await inputs.mark_deleted(line, [(copy, Mechanism.TTL)])
+        rows = await connection.fetch(sql("inputs/record"), copy.org, copy.job)
+    deleted = [row for row in rows if row["deleted_at"] is not None]
+    assert deleted
+    assert all(row["deleted_at"] <= row["read_at"] for row in deleted)

@@ -96,7 +96,7 @@ async def test_a_method_that_a_route_does_not_take(
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/v1", "/api/v1/orgs/default", "/api/v1/orgs/default/services", "//api/v1", "/x"]
+    "path", ["/api/v1", "/api/v1/orgs/default", "/api/v1/orgs/default/workspaces", "//api/v1", "/x"]
 )
 async def test_a_path_that_nothing_is_served_at(shared: House, path: str) -> None:
     problem(
