@@ -8,18 +8,16 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from coatcheck.cli.common_options import JsonOption, SinceOption, UntilOption
 from coatcheck.cli.console import complain, err
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
 from coatcheck.cli.job_filters import (
     EndpointOption,
     ErrorCodeOption,
-    JsonOption,
     LaneOption,
     ServiceOption,
-    SinceOption,
     StateOption,
     SurfaceOption,
-    UntilOption,
 )
 from coatcheck.cli.job_follow import ended, require_completed
 from coatcheck.cli.job_show import line, show

@@ -12,6 +12,7 @@ import typer
 
 from coatcheck.cli.batch_follow import show
 from coatcheck.cli.batch_show import dead_letter_line, summary, task_line
+from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import err, until_nobody_reads
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.remote import Server
@@ -31,7 +32,6 @@ FileArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="JSON lines, or a JSON array; - for standard input.")
 ]
 WatchOption = Annotated[bool, typer.Option("--watch", help="Follow it until it has ended.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RunOption = Annotated[str | None, typer.Option(help="A run other than the current one.")]
 
 

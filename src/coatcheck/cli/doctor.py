@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck.blobs import BlobContainer, Patience
+from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.error_texts import IS_IT_RUNNING
 from coatcheck.cli.errors import EXIT_FAILED, reporting_errors
-from coatcheck.cli.job_filters import JsonOption
 from coatcheck.domain.errors import CoatcheckError, SchemaMismatch, SettingsInvalid
 from coatcheck.encoding import encode
 from coatcheck.settings import Settings, likely_typos

@@ -6,8 +6,9 @@ from typing import Annotated, Final
 
 import typer
 
+from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out, plain
-from coatcheck.cli.job_filters import JobArgument, JsonOption
+from coatcheck.cli.job_filters import JobArgument
 from coatcheck.cli.job_show import span
 from coatcheck.cli.remote import Server
 from coatcheck.cli.server_options import on_server

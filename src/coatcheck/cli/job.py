@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from coatcheck.cli import batch_follow
+from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import until_nobody_reads
 from coatcheck.cli.job_display import json_line
-from coatcheck.cli.job_filters import JobArgument, JsonOption
+from coatcheck.cli.job_filters import JobArgument
 from coatcheck.cli.job_follow import ended, require_completed
 from coatcheck.cli.job_show import show
 from coatcheck.cli.remote import Server

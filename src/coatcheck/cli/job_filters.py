@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import typer
-
-from coatcheck.cli.moments import moment
 
 StateOption = Annotated[
     list[str] | None,
@@ -27,18 +24,4 @@ EndpointOption = Annotated[
 ErrorCodeOption = Annotated[
     str | None, typer.Option("--error-code", help="That failed with this code.")
 ]
-SinceOption = Annotated[
-    datetime | None,
-    typer.Option(
-        "--since",
-        parser=moment,
-        metavar="MOMENT",
-        help="Made since then: 2h ago, or a moment such as 2026-01-31T12:00:00Z.",
-    ),
-]
-UntilOption = Annotated[
-    datetime | None,
-    typer.Option("--until", parser=moment, metavar="MOMENT", help="Made before then."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]

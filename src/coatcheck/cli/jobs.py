@@ -15,18 +15,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from coatcheck.cli.common_options import JsonOption, SinceOption, UntilOption
 from coatcheck.cli.console import err, out, plain, until_nobody_reads
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.job_filters import (
     EndpointOption,
     ErrorCodeOption,
-    JsonOption,
     LaneOption,
     ServiceOption,
-    SinceOption,
     StateOption,
     SurfaceOption,
-    UntilOption,
 )
 from coatcheck.cli.job_show import STATE_STYLES, age, brief, line, what
 from coatcheck.cli.remote import Server

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck.cli import quantities
+from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import err, say, show_table
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.job_filters import JsonOption
 from coatcheck.cli.key_registers import register_at
 from coatcheck.cli.remote import Place
 from coatcheck.cli.server_options import on_place

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import err, out, until_nobody_reads
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.job_display import log_line
-from coatcheck.cli.job_filters import JobArgument, JsonOption
+from coatcheck.cli.job_filters import JobArgument
 from coatcheck.cli.remote import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import JobLogEntry

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coatcheck.cli import quantities
+from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import say, show_table
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.database import on_database
@@ -35,7 +36,6 @@ RateOption = Annotated[
 BacklogOption = Annotated[
     int | None, typer.Option(min=0, help="At most so many jobs that have not begun.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()

@@ -10,9 +10,9 @@ import jwt
 import typer
 
 from coatcheck.cli import quantities
+from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.errors import Misconfigured, reporting_errors
-from coatcheck.cli.job_filters import JsonOption
 from coatcheck.domain.tenants import (
     DEFAULT_ORG,
     ORG_ID_ALLOWED,

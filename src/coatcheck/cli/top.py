@@ -14,8 +14,8 @@ from typing import Annotated, Final
 import typer
 from rich.live import Live
 
+from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out
-from coatcheck.cli.job_filters import JsonOption
 from coatcheck.cli.remote import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.cli.top_screen import screen

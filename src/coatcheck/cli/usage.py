@@ -12,9 +12,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out, until_nobody_reads
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.job_filters import JsonOption
 from coatcheck.cli.job_show import span
 from coatcheck.cli.remote import Server
 from coatcheck.cli.server_options import on_server

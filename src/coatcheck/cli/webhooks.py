@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from itertools import islice
 from typing import Annotated, Final
 
 import typer
 
+from coatcheck.cli.common_options import JsonOption, SinceOption, UntilOption
 from coatcheck.cli.console import err, until_nobody_reads
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
 from coatcheck.cli.event_names import EventsOption, event_names
-from coatcheck.cli.moments import moment
 from coatcheck.cli.remote import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.cli.webhook_show import delivery_line, endpoint_line, outcome
@@ -33,22 +32,8 @@ OptionalIdArgument = Annotated[
     str | None,
     typer.Argument(metavar="ID", help="The endpoint; if left out, URLs that are named with a job."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 EndpointOption = Annotated[
     str | None, typer.Option("--endpoint", metavar="ID", help="To this endpoint only.")
-]
-SinceOption = Annotated[
-    datetime | None,
-    typer.Option(
-        "--since",
-        parser=moment,
-        metavar="MOMENT",
-        help="Made since then: 2h ago, or a moment such as 2026-01-31T12:00:00Z.",
-    ),
-]
-UntilOption = Annotated[
-    datetime | None,
-    typer.Option("--until", parser=moment, metavar="MOMENT", help="Made before then."),
 ]
 
 

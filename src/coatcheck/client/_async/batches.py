@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -30,12 +29,11 @@ from coatcheck.client.batch_request import (
     keyed_headers,
     rerun_filter,
 )
-from coatcheck.client.deadline import Deadline, Stopwatch
-from coatcheck.client.errors import BatchFailed, ConflictError, NotFoundError, WaitTimeout
+from coatcheck.client.deadline import Deadline
+from coatcheck.client.errors import BatchFailed, ConflictError, NotFoundError
+from coatcheck.client.polling import Polling
 from coatcheck.client.request_headers import seconds
-from coatcheck.client.retries import BACKOFF
 
-POLL_SECONDS: Final = 30.0
 """How long the server is asked to hold one long-poll: less than most proxies allow."""
 PAGE_ITEMS: Final = 200
 
@@ -161,25 +159,16 @@ class AsyncBatches:
         Raises WaitTimeout after ``timeout`` seconds (None: never), and BatchFailed if its list
         could not be taken in or it was cancelled, unless ``raise_on_failure`` is false.
         """
-        deadline = Deadline(timeout)
-        fruitless = 0
+        polling = Polling(timeout)
         while isinstance(batch, str) or not batch.terminal:
-            held = min(POLL_SECONDS, deadline.remaining())
-            asked = Stopwatch()
+            held = polling.next_hold()
             url = with_query(self._url(batch), {"wait": seconds(held)})
-            response = await self._exchange.send("GET", url, held=held, deadline=deadline)
+            response = await self._exchange.send("GET", url, held=held, deadline=polling.deadline)
             batch = self._learn(batch, response)
             if batch.terminal:
                 break
-            if deadline.passed:
-                raise WaitTimeout(batch, deadline.seconds)
-            if asked.seconds >= held / 2:
-                fruitless = 0
-                continue
-            # A server that is about to stop does not hold; nor must this become a busy loop.
-            fruitless += 1
-            delay = BACKOFF.delay(fruitless - 1, random.random())
-            await self._exchange.pause(min(delay, deadline.remaining()))
+            if pause := polling.pause(batch):
+                await self._exchange.pause(pause)
         if raise_on_failure and batch.status != "completed":
             raise BatchFailed(batch)
         return batch

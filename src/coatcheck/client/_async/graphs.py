@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-import random
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from coatcheck.client._async.exchange import AsyncExchange
 from coatcheck.client._async.files import AsyncFiles
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import read
 from coatcheck.client.batch_request import keyed_headers
-from coatcheck.client.deadline import Deadline, Stopwatch
-from coatcheck.client.errors import JobFailed, WaitTimeout
+from coatcheck.client.errors import JobFailed
 from coatcheck.client.graph_body import GraphEnvelope, GraphJob, GraphOperation
 from coatcheck.client.in_threads import in_a_thread
+from coatcheck.client.polling import POLL_SECONDS, Polling
 from coatcheck.client.request_headers import seconds
-from coatcheck.client.retries import BACKOFF
 
-POLL_SECONDS: Final = 30.0
 """How long the server is asked to hold one long-poll: less than most proxies allow."""
 
 
@@ -104,26 +101,15 @@ class AsyncGraphs:
         after ``timeout`` seconds (None: never), and JobFailed if it failed, unless
         ``raise_on_failure`` is false.
         """
-        deadline = Deadline(timeout)
-        hold = POLL_SECONDS if on_progress is None else 1.0
-        fruitless = 0
+        polling = Polling(timeout, hold=POLL_SECONDS if on_progress is None else 1.0)
         while True:
-            held = min(hold, deadline.remaining())
-            asked = Stopwatch()
-            job = await self.get(job, wait=held)
+            job = await self.get(job, wait=polling.next_hold())
             if on_progress is not None:
                 on_progress(job)
             if job.terminal:
                 break
-            if deadline.passed:
-                raise WaitTimeout(job, deadline.seconds)
-            if asked.seconds >= held / 2:
-                fruitless = 0
-                continue
-            # A server that is about to stop does not hold; nor must this become a busy loop.
-            fruitless += 1
-            delay = BACKOFF.delay(fruitless - 1, random.random())
-            await self._exchange.pause(min(delay, deadline.remaining()))
+            if pause := polling.pause(job):
+                await self._exchange.pause(pause)
         if raise_on_failure and job.status != "completed":
             raise JobFailed(job)
         return job

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import Final, Literal
@@ -22,16 +21,14 @@ from coatcheck.client.console_body import (
     TimelineEntry,
     job_details,
 )
-from coatcheck.client.deadline import Deadline, Stopwatch
-from coatcheck.client.errors import ConflictError, JobFailed, WaitTimeout
+from coatcheck.client.errors import ConflictError, JobFailed
 from coatcheck.client.events import AsyncEvents
 from coatcheck.client.job_filter import job_filter
+from coatcheck.client.polling import Polling
 from coatcheck.client.request_headers import JSON_HEADERS, seconds, submission_headers
-from coatcheck.client.retries import BACKOFF
 from coatcheck.encoding import encode
 
 PAGE_ITEMS: Final = 200
-POLL_SECONDS: Final = 30.0
 """How long the server is asked to hold one long-poll: less than most proxies allow."""
 
 
@@ -138,25 +135,16 @@ class AsyncJobs:
         Raises WaitTimeout after ``timeout`` seconds (None: never), and JobFailed if the job failed
         or was cancelled, unless ``raise_on_failure`` is false.
         """
-        deadline = Deadline(timeout)
-        fruitless = 0
+        polling = Polling(timeout)
         while True:
-            held = min(POLL_SECONDS, deadline.remaining())
-            asked = Stopwatch()
+            held = polling.next_hold()
             url = with_query(self._url(job), {"wait": seconds(held)})
-            response = await self._exchange.send("GET", url, held=held, deadline=deadline)
+            response = await self._exchange.send("GET", url, held=held, deadline=polling.deadline)
             job = job_details(read_object(response))
             if job.terminal:
                 break
-            if deadline.passed:
-                raise WaitTimeout(job, deadline.seconds)
-            if asked.seconds >= held / 2:
-                fruitless = 0
-                continue
-            # A server that is about to stop does not hold; nor must this become a busy loop.
-            fruitless += 1
-            delay = BACKOFF.delay(fruitless - 1, random.random())
-            await self._exchange.pause(min(delay, deadline.remaining()))
+            if pause := polling.pause(job):
+                await self._exchange.pause(pause)
         if raise_on_failure and job.state != "completed":
             raise JobFailed(job)
         return job

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from os import PathLike
@@ -38,28 +37,27 @@ from coatcheck.client.api_key_body import Caller
 from coatcheck.client.artifact_body import JobArtifact, JobArtifacts
 from coatcheck.client.configuration import base_url_or_default, token_or_default
 from coatcheck.client.credential import Bearer
-from coatcheck.client.deadline import Deadline, Stopwatch
+from coatcheck.client.deadline import Deadline
 from coatcheck.client.errors import (
     ApiError,
     ConflictError,
     JobFailed,
     PermissionDeniedError,
-    WaitTimeout,
 )
 from coatcheck.client.events import Events
 from coatcheck.client.job_body import JobUrls, job_urls
 from coatcheck.client.overview_body import Overview
+from coatcheck.client.polling import Polling
 from coatcheck.client.request_headers import (
     WAIT_SECONDS_MAX,
     seconds,
     submission_headers,
 )
-from coatcheck.client.retries import BACKOFF, RetryPolicy
+from coatcheck.client.retries import RetryPolicy
 from coatcheck.encoding import encode
 
 TIMEOUT_SECONDS: Final = 30.0
 RETRIES: Final = 4
-POLL_SECONDS: Final = 30.0
 """How long the server is asked to hold one long-poll: less than most proxies allow."""
 PAGE_JOBS: Final = 200
 BATCH_JOBS_MAX: Final = 200
@@ -232,27 +230,17 @@ class Client:
         after it has come. Raises WaitTimeout after ``timeout`` seconds (None: never), and JobFailed
         if the job failed or was cancelled, unless ``raise_on_failure`` is false.
         """
-        deadline = Deadline(timeout)
-        url = self._urls(job, service).poll
-        fruitless = 0
+        polling = Polling(timeout)
+        poll = self._urls(job, service).poll
         while isinstance(job, str) or not (job.terminal and job.is_whole):
-            held = min(POLL_SECONDS, deadline.remaining())
-            asked = Stopwatch()
-            response = self._exchange.send(
-                "GET", with_query(url, {"wait": seconds(held)}), held=held, deadline=deadline
-            )
+            held = polling.next_hold()
+            url = with_query(poll, {"wait": seconds(held)})
+            response = self._exchange.send("GET", url, held=held, deadline=polling.deadline)
             job = self._learn(job, response)
             if job.terminal:
                 break
-            if deadline.passed:
-                raise WaitTimeout(job, deadline.seconds)
-            if asked.seconds >= held / 2:
-                fruitless = 0
-                continue
-            # A server that is about to stop does not hold; nor must this become a busy loop.
-            fruitless += 1
-            delay = BACKOFF.delay(fruitless - 1, random.random())
-            self._exchange.pause(min(delay, deadline.remaining()))
+            if pause := polling.pause(job):
+                self._exchange.pause(pause)
         if raise_on_failure and job.status != "completed":
             raise JobFailed(job)
         return job
