@@ -11,7 +11,8 @@ import httpx2
 import pytest
 from playwright.async_api import Route
 
-from tests.browser.chromium import Complaints, find_chromium, new_page, open_chromium
+from tests.browser.chromium import Complaints, find_chromium, open_chromium
+from tests.browser.windows import Watch
 from tests.surfaces.graphs.archives import zipped
 from tests.surfaces.house import bearer
 from tests.typescript.conftest import CODE, Live
@@ -83,7 +84,8 @@ async def test_it_runs_in_a_page_as_it_was_built(live: Live) -> None:
     for status in ("404", "502"):  # a job that is not there, and one that fails
         complaints.expect(f"status of {status}")
     async with open_chromium(executable) as browser:
-        page = await new_page(await browser.new_context(), complaints)
+        page = await browser.new_page()
+        Watch(page, complaints)
         await page.route("**/page/**", _serve)
         await page.goto(f"{live.url}/page/index.html")
         seen: dict[str, Any] = await page.evaluate(IN_A_PAGE, {"key": live.key})
