@@ -112,7 +112,9 @@ def test_a_job_is_watched_in_lines_and_its_end_is_the_exit_code(live: Live) -> N
     assert logs.endswith(f" logs {job['id']}")
     assert retry.endswith(f" retry {job['id']} --watch")
     assert "\x1b" not in watched.stderr
-    assert live.run("watch", job["id"], exit_code=1).stdout == watched.stdout
+    again = live.run("watch", job["id"], exit_code=1)
+    assert again.stdout == watched.stdout
+    assert "about to break" in again.stderr, "what one said that ended before anybody looked"
     gate = {"gate": "watched"}
     held = live.shown("submit", "desk/hold", json.dumps(gate), "--method", "put")
     live.open_gate("watched")
@@ -128,7 +130,7 @@ def test_what_is_watched_is_told_in_lines_of_json(live: Live) -> None:
     *before, end = (json.loads(line) for line in lines)
     assert (end["kind"], end["job"]["result"]) == ("end", "let go")
     assert {line["kind"] for line in before} <= {"state", "progress", "log", "why"}
-    (ended,) = live.run("watch", held["id"], "--json").stdout.splitlines()
+    *_, ended = live.run("watch", held["id"], "--json").stdout.splitlines()
     assert json.loads(ended) == end
 
 

@@ -24,9 +24,10 @@ _UNDER_WAY: Final = frozenset({"processing", "finalizing"})
 def ended(at: Server, job: JobDetails, *, shown: bool, as_json: bool = False) -> JobDetails:
     """The job as it ended. Whoever does not wait for that is told how to come back to it.
 
-    ``shown`` on the way, or with ``as_json`` told in lines of JSON.
+    ``shown`` on the way, or with ``as_json`` told in lines of JSON: what it said is also shown of
+    one that has ended already, which may be so before anybody could look.
     """
-    if job.terminal:
+    if job.terminal and not (shown or as_json):
         return job
     try:
         with display(wanted=shown, as_json=as_json) as on:
