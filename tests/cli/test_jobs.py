@@ -148,6 +148,7 @@ def test_a_batch_is_watched_by_its_id_as_well(live: Live, tmp_path: Path) -> Non
     watched = live.run("watch", batch_id, "--json", exit_code=1)
     assert "rerun" in watched.stderr
     assert json.loads(watched.stdout.splitlines()[-1])["batch"]["counts"]["failed"] == 1
+    assert "task 0 failed: " in watched.stderr, "the user is told why at once"
     unknown = live.run("watch", "01ARZ3NDEKTSV4RRFFQ69G5FAV", exit_code=2)
     assert unknown.stderr.startswith("error: ")
 

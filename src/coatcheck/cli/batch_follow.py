@@ -8,7 +8,7 @@ import typer
 
 from coatcheck.cli.batch_show import has_succeeded, report
 from coatcheck.cli.batch_watch import watch
-from coatcheck.cli.console import err
+from coatcheck.cli.console import err, plain
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.errors import EXIT_FAILED
 from coatcheck.cli.remote import Server
@@ -39,9 +39,18 @@ def require_success(batch: Batch, at: Server) -> None:
     if has_succeeded(batch):
         return
     if batch.counts.failed:
+        _say_how_the_first_failed(batch)
         for arguments in (
             f"tasks {batch.id} --status failed",
             f"rerun {batch.id} --failed --watch",
         ):
             err.print(f"  {at.command(f'batch {arguments}')}", style="dim", markup=False)
     raise typer.Exit(EXIT_FAILED)
+
+
+def _say_how_the_first_failed(batch: Batch) -> None:
+    """If all failed for one reason, it is this one."""
+    first = next(iter(batch.tasks(status="failed")), None)
+    if first is not None and first.error is not None:
+        said = plain(f"{first.error.code}: {first.error.message}")
+        err.print(f"task {first.index} failed: {said}", style="red", markup=False)

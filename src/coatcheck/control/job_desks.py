@@ -7,6 +7,7 @@ them is stopped or done again.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
@@ -43,7 +44,7 @@ class RetryOrder:
     request_id: str | None
 
 
-class JobDesk:
+class JobDesk(ABC):
     """Speaks for the jobs of one surface. What is said here goes for most of them."""
 
     surface: ClassVar[SurfaceName]
@@ -52,11 +53,13 @@ class JobDesk:
         self._engine = engine
         self._remote_calls = remote_calls
 
+    @abstractmethod
     async def label(self, job: ConsoleJob, /) -> JobLabel:
-        raise NotImplementedError
+        """What people call it."""
 
+    @abstractmethod
     def places(self, job: ConsoleJob) -> JobPlaces:
-        raise NotImplementedError
+        """Where it is found."""
 
     def result(self, job: ConsoleJob) -> bytes | None:
         """The result as its surface shows it, as JSON; None if there is none, or not in the row."""
