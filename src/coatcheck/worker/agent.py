@@ -304,6 +304,9 @@ class Worker:
             else:
                 outcome = await self._run_traced(endpoint, job, claimed)
             crash_point("run.handler_returned")
+            if endpoint.starts_itself and not running.marked:
+                # It may have ended right after it began: who is told of each state is told both.
+                await self._show_what_started(time.monotonic())
             if reporter.used:
                 await self._reports.settle(claimed)
         except asyncio.CancelledError:

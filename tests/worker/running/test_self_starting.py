@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from coatcheck import Job, Service, State
+from coatcheck import FailJob, Job, Service, State
 from coatcheck.worker import agent
+from tests.e2e.faults import history
 from tests.worker.workshop import Workshop
 
 
@@ -80,6 +81,24 @@ async def test_a_job_may_end_without_ever_having_said_that_it_began(workshop: Wo
     view = await workshop.end_of(await workshop.engine.submit("lab.post__short"))
     assert view.state is State.COMPLETED
     assert view.started_at is not None
+
+
+async def test_a_job_that_fails_right_after_it_began_was_shown_as_processing(
+    workshop: Workshop,
+) -> None:
+    lab = Service("lab")
+
+    @lab.post("/refused", starts_itself=True)
+    async def refused(job: Job) -> None:
+        job.started()
+        raise FailJob("not like this")
+
+    await history.keep(workshop.sql)
+    await workshop.start_worker(lab)
+    view = await workshop.end_of(await workshop.engine.submit("lab.post__refused"))
+    assert view.state is State.FAILED
+    states = [step.after for step in await history.read(workshop.sql)]
+    assert states == [State.QUEUED, State.DISPATCHING, State.PROCESSING, State.FAILED]
 
 
 async def test_a_job_that_never_begins_is_stopped_at_its_timeout(workshop: Workshop) -> None:
