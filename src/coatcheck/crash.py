@@ -1,12 +1,17 @@
-"""Named places where a test can make the process die.
+"""Named places where a test can make the process die, or stand still.
 
 ``COATCHECK_CRASH_AT=name:nth`` ends the process, as ``kill -9`` would, when ``crash_point(name)``
-is passed for the nth time. Off, a crash point costs one look at a module global.
+is passed for the nth time. ``COATCHECK_CRASH_AT=name:nth:stop`` makes it stop itself there, as
+``kill -STOP`` would, once: whatever else is to happen exactly then (PostgreSQL dies, a lease ends)
+can be done before ``kill -CONT`` lets it go on. Off, a crash point costs one look at a module
+global.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+from dataclasses import dataclass, replace
 from typing import Final
 
 CRASH_POINTS: Final = frozenset(
@@ -80,33 +85,48 @@ CRASH_POINTS: Final = frozenset(
 """Every point there is. The sweep in tests/e2e kills at each of them."""
 
 _EXIT_CODE: Final = 137
+_STOP: Final = "stop"
 
 
-def _read_armed() -> tuple[str, int] | None:
+@dataclass(frozen=True, slots=True)
+class _Armed:
+    """The point at which something is to happen, and after how many passings of it."""
+
+    name: str
+    passings: int
+    stops: bool
+
+
+def _read_armed() -> _Armed | None:
     value = os.environ.get("COATCHECK_CRASH_AT")
     if not value:
         return None
-    name, _, nth = value.partition(":")
+    name, _, rest = value.partition(":")
+    nth, _, what = rest.partition(":")
     if name not in CRASH_POINTS:
         raise ValueError(f"COATCHECK_CRASH_AT names no crash point: {name!r}")
-    return name, int(nth or "1")
+    if what not in ("", _STOP):
+        raise ValueError(f"COATCHECK_CRASH_AT can only stop at a point, not {what!r}")
+    return _Armed(name, int(nth or "1"), stops=what == _STOP)
 
 
-_armed: tuple[str, int] | None = _read_armed()
+_armed: _Armed | None = _read_armed()
 
 
 def crash_point(name: str) -> None:
-    """Die here, if the environment says so."""
+    """Die here, or stand still, if the environment says so."""
     global _armed
-    if _armed is None or _armed[0] != name:
+    if _armed is None or _armed.name != name:
         return
-    remaining = _armed[1] - 1
-    if remaining > 0:
-        _armed = (name, remaining)
+    if _armed.passings > 1:
+        _armed = replace(_armed, passings=_armed.passings - 1)
         return
-    os._exit(_EXIT_CODE)
+    if not _armed.stops:
+        os._exit(_EXIT_CODE)
+    _armed = None
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def is_armed(name: str) -> bool:
-    """Whether this process will die at ``name``."""
-    return _armed is not None and _armed[0] == name
+    """Whether this process will die, or stand still, at ``name``."""
+    return _armed is not None and _armed.name == name

@@ -129,6 +129,19 @@ async def test_a_user_that_does_not_exist_is_refused_in_words(dsn: str) -> None:
             pass
 
 
+async def test_a_server_that_takes_no_writes_fails_and_is_not_asked_for_what_it_refuses(
+    dsn: str,
+) -> None:
+    """A standby: to LISTEN is an error there, and would hide the reason."""
+    read_only = f"{dsn}&options=-c%20default_transaction_read_only%3Don"
+    settings = Settings(database_url=read_only)
+    found = {finding.subject: finding async for finding in doctor._database(settings)}
+    assert list(found) == ["database", "schema", "clock"]
+    assert found["database"].verdict is Verdict.FAIL
+    assert "read-only" in found["database"].found
+    assert "primary" in found["database"].hint
+
+
 async def test_a_clock_that_is_off_is_a_warning_that_says_it_is_harmless(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

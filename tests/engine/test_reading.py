@@ -12,6 +12,7 @@ from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import Event, State
 from coatcheck.engine import Engine, Submission
+from coatcheck.store import reports
 from tests.store.claimer import Claimer, claimer
 from tests.store.rows import ENDPOINT
 
@@ -36,11 +37,28 @@ async def test_a_foreign_an_absent_and_a_malformed_id_are_the_same(engine: Engin
     assert (await engine.get(theirs.id, org="them")).state is State.QUEUED
 
 
-async def test_nobody_sees_another_s_jobs_events_or_artifacts(engine: Engine) -> None:
+async def test_nobody_sees_another_s_jobs_events_or_artifacts(
+    engine: Engine, worker: Claimer
+) -> None:
     theirs = await engine.submit(ENDPOINT, org="them")
-    assert await engine.list(org="us") == []
-    assert await engine.events(theirs.id, org="us") == []
-    assert await engine.artifacts(theirs.id, org="us") == []
+    (job,) = await worker.claim(1)
+    await reports.add_events(worker.line, [(job, "text", b"theirs")], batch=1)
+    await reports.add_artifact(
+        worker.line,
+        job,
+        name="a.txt",
+        blob_key="artifacts/a",
+        media_type="text/plain",
+        size=1,
+        sha256=b"\0" * 32,
+    )
+    seen = []
+    for org in ("us", "them"):
+        listed = await engine.list(org=org)
+        events = await engine.events(theirs.id, org=org)
+        artifacts = await engine.artifacts(theirs.id, org=org)
+        seen.append((len(listed), len(events), len(artifacts)))
+    assert seen == [(0, 0, 0), (1, 1, 1)]
 
 
 async def test_a_job_is_seen_as_it_was_submitted(engine: Engine) -> None:

@@ -88,6 +88,7 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
 NEVER_ANSWERED = {
     errors.BadRequest,  # what others are kinds of
     errors.ClientGone,
+    errors.SessionsNotKept,
     errors.SettingsInvalid,
 }
 FRESH_ID = re.compile(r"[0-9A-Z]{26}-[0-9]+")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import uuid4
 
 from coatcheck.domain.states import State
-from coatcheck.store import upkeep
+from coatcheck.store import remote_calls, upkeep
 from coatcheck.store.line import Line
 from tests.remote_calls.bureau import SOUND, Bureau, uuid
 from tests.remotes.fake_http import FakeHttp
@@ -48,6 +49,30 @@ async def test_a_finalizer_that_fell_silent_is_taken_over_and_its_late_word_refu
     assert await bureau.stored() == ["renders/a.wav"]
     (artifact,) = await bureau.engine.artifacts(job_id)
     assert await bureau.blobs.get(artifact.blob_key) == SOUND
+
+
+async def test_who_slept_after_its_look_does_not_finalize_beside_another(
+    bureau: Bureau, remote: FakeHttp
+) -> None:
+    await bureau.work(polling=False)
+    job_id = await bureau.hand_in()
+    await bureau.parked(job_id)
+    line = Line(bureau.dsn, name="tests finalizing")
+
+    async def looked(seconds: float) -> remote_calls.TakenCall:
+        call = await remote_calls.take_one(
+            line, "default", uuid(job_id), seconds=seconds, moment=0.0, looker=uuid4()
+        )
+        assert call is not None
+        return call
+
+    sleeper = await looked(seconds=0.0)  # whose hold is over at once
+    other = await looked(seconds=60.0)
+    lease = await remote_calls.finalize(line, other, 60.0)
+    assert lease is not None
+    assert await remote_calls.finalize(line, sleeper, 60.0) is None
+    assert await remote_calls.renew(line, other, lease, 60.0)
+    await line.close()
 
 
 async def test_neither_the_rescuer_nor_the_deadline_takes_what_is_parked(

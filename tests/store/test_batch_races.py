@@ -16,6 +16,7 @@ from coatcheck.engine.ingest_jobs import ingest_job
 from coatcheck.store import batch_ingest, batches
 from coatcheck.store.batches import Ingest
 from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.sql import sql
 from tests.store.blocking import until_blocked
 from tests.store.claimer import Claimer
 from tests.store.edge_guard import Connection
@@ -96,6 +97,26 @@ async def test_a_rerun_that_meets_a_redrive_takes_no_list_away(
     run = (await look(line, new.uuid)).current
     assert run.uuid == new.run
     assert run.cancel_requested_at is None
+
+
+async def test_what_waits_for_a_rerun_finds_the_batch_with_its_new_run(
+    line: Line, worker: Claimer, connection: Connection
+) -> None:
+    """A caller who heard nothing asks again, while the first rerun is still under way. The batch is
+    there, and runs; to whoever joined it with its run before waiting, it would seem to be gone."""
+    new = new_batch()
+    await create_small(line, new, tasks_of(1))
+    await finish_all(worker, 1)
+    await keep_books(line)
+    async with connection.transaction():
+        await connection.execute("SELECT FROM batches WHERE id = $1 FOR UPDATE", new.uuid)
+        again = asyncio.create_task(rerun(line, new.uuid, Selection()))
+        await until_blocked(connection, "coatcheck batches")
+        await connection.execute(
+            sql("batches/rerun"), ORG, new.uuid, new_id(), 2, new.run, '{"statuses": []}'
+        )
+    with pytest.raises(BatchStillRuns):
+        await again
 
 
 async def test_a_run_completes_later_if_its_batch_is_being_changed(

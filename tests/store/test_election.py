@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
 
 from coatcheck.domain.errors import OutcomeUnknown
+from coatcheck.settings import Settings
+from coatcheck.store import election
 from coatcheck.store.election import Election
 from coatcheck.store.line import Line
+from coatcheck.upkeep import Upkeep
 from tests.store.blocking import processes_named, terminate
 from tests.store.edge_guard import Connection
 from tests.waiting import eventually_async
@@ -57,3 +63,19 @@ async def test_who_loses_its_connection_loses_the_election(
                 return False
 
         await eventually_async(incumbent_knows, "the incumbent knows that it has lost")
+
+
+async def test_upkeep_that_falls_silent_loses_its_elections(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a process that is frozen does, whose session lives on and would keep its locks."""
+    monkeypatch.setattr(election, "_SILENT_SECONDS_MAX", 0.2)
+    settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
+    frozen = Upkeep(settings)
+    incumbent = frozen.loops[0]
+    assert await incumbent._election.won()
+    async with line_named(dsn, "second") as second:
+        challenger = Election(second, incumbent.name)
+        assert not await challenger.won()
+        await eventually_async(challenger.won, "the challenger wins")
+    await frozen.stop()

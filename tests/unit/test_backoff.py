@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.domain.retry import DATABASE_BACKOFF, JOB_BACKOFF, UNREACHABLE_BACKOFF, Backoff
+from coatcheck.domain.retry import (
+    DATABASE_BACKOFF,
+    JOB_BACKOFF,
+    LISTENER_BACKOFF,
+    UNREACHABLE_BACKOFF,
+    Backoff,
+)
+from coatcheck.store import listen
 
-ALL = [JOB_BACKOFF, UNREACHABLE_BACKOFF, DATABASE_BACKOFF]
+ALL = [JOB_BACKOFF, UNREACHABLE_BACKOFF, DATABASE_BACKOFF, LISTENER_BACKOFF]
 
 
 def test_it_doubles_up_to_its_cap() -> None:
@@ -33,3 +40,7 @@ def test_a_delay_is_never_shorter_than_its_base_nor_far_over_its_cap(
 def test_the_database_is_asked_again_after_half_a_second_to_five() -> None:
     assert (DATABASE_BACKOFF.base_seconds, DATABASE_BACKOFF.cap_seconds) == (0.5, 5.0)
     assert DATABASE_BACKOFF.jitter == 0.5
+
+
+def test_that_the_database_is_back_is_noticed_in_time_for_a_claim_within_five_seconds() -> None:
+    assert listen.LISTENER_BACKOFF.delay(99, 0.999) < 3.0

@@ -10,6 +10,7 @@ from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.settings import Settings
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import check_schema
+from coatcheck.store.sessions import require_sessions
 from coatcheck.telemetry.logs import configure_logging
 
 Result = TypeVar("Result")
@@ -22,6 +23,7 @@ def on_database(settings: Settings, work: Callable[[Line], Awaitable[Result]]) -
     async def connected() -> Result:
         line = Line(settings.database_url, name="command")
         try:
+            await require_sessions(line)
             await line.run(check_schema)
             return await work(line)
         finally:

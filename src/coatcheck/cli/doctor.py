@@ -117,10 +117,12 @@ def _settings() -> Finding:
 async def _database(settings: Settings) -> AsyncIterator[Finding]:
     try:
         async with Diagnosis.of(settings.database_url) as diagnosis:
-            yield await _server(diagnosis)
+            server = await _server(diagnosis)
+            yield server
             yield await _schema(diagnosis)
-            yield await _notifications(diagnosis)
-            yield await _advisory_locks(diagnosis)
+            if server.verdict is Verdict.OK:  # a standby refuses to LISTEN
+                yield await _notifications(diagnosis)
+                yield await _advisory_locks(diagnosis)
             yield await _clock(diagnosis)
     except CoatcheckError as error:
         yield Finding("database", Verdict.FAIL, str(error), _DATABASE_HINT)
@@ -166,8 +168,9 @@ async def _clock(diagnosis: Diagnosis) -> Finding:
     found = f"the database's is {abs(ahead):.3f} s {'ahead' if ahead > 0 else 'behind'}"
     if abs(ahead) > CLOCK_SECONDS_MAX:
         hint = (
-            "Harmless to correctness: only the database's clock decides. Times in this machine's "
-            "logs will not match the jobs' own; set its clock by NTP."
+            "Harmless to jobs: only the database's clock decides about them. But receivers refuse "
+            "webhooks that a server signs minutes off, tokens and signed URLs end too early or too "
+            "late, and times in the logs will not match the jobs' own; set the clock by NTP."
         )
         return Finding("clock", Verdict.WARN, found, hint)
     return Finding("clock", Verdict.OK, found)

@@ -18,6 +18,7 @@ from coatcheck.engine.process_metrics import ProcessMetrics
 from coatcheck.settings import Settings
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import check_schema
+from coatcheck.store.sessions import require_sessions
 from coatcheck.telemetry import metrics, tracing
 from coatcheck.upkeep import Upkeep
 
@@ -53,9 +54,13 @@ def run_until_told(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -
 
 
 async def require_schema(settings: Settings) -> None:
-    """Raise SchemaMismatch, with the command to run, unless the database is at our schema."""
+    """Raise SchemaMismatch, with the command to run, unless the database is at our schema.
+
+    Before that, raise SessionsNotKept if it is behind a pooler that does not keep sessions.
+    """
     line = Line(settings.database_url, name="schema check")
     try:
+        await require_sessions(line)
         await line.run(check_schema)
     finally:
         await line.close()

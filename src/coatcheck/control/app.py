@@ -56,7 +56,11 @@ def create_app(
         operations += surface(parts)
     operations += docs.operations()
     operations.append(openapi.operation(operations, version=__version__))
-    api = Dispatcher(operations, parts.gate.admit, parts.gate.holds)
+    api = _dispatcher(operations, parts)
     if pages is None:
         return api
-    return Dispatcher([*operations, *pages(parts, api)], parts.gate.admit, parts.gate.holds)
+    return _dispatcher([*operations, *pages(parts, api)], parts)
+
+
+def _dispatcher(operations: list[Operation], parts: Parts) -> Dispatcher:
+    return Dispatcher(operations, parts.gate.admit, parts.gate.holds, lambda: parts.draining.begun)

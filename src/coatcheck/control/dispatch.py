@@ -28,7 +28,13 @@ from typing import Any, Final
 from coatcheck.control.asgi import Receive, Scope, Send
 from coatcheck.control.call import ARRIVING, Call
 from coatcheck.control.operations import Access, Operation
-from coatcheck.control.problems import internal_error, method_not_allowed, problem, problem_of
+from coatcheck.control.problems import (
+    internal_error,
+    method_not_allowed,
+    problem,
+    problem_of,
+    stopped,
+)
 from coatcheck.control.queries import refuse_unknown
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply
 from coatcheck.control.router import Match, Router
@@ -61,16 +67,25 @@ async def _always(_: Call) -> bool:
     return True
 
 
+def _never() -> bool:
+    return False
+
+
 class Dispatcher:
     """An ASGI application of operations."""
 
     def __init__(
-        self, operations: Sequence[Operation], admit: Admit, holds: Holds = _always
+        self,
+        operations: Sequence[Operation],
+        admit: Admit,
+        holds: Holds = _always,
+        drains: Callable[[], bool] = _never,
     ) -> None:
         self.operations = tuple(operations)
         self._router = Router(operations)
         self._admit = admit
         self._holds = holds
+        self._drains = drains
         self._ids = _request_ids()
         self._to_be_shown = False
 
@@ -134,6 +149,12 @@ class Dispatcher:
             raise
         except CoatcheckError as error:
             return problem_of(call, error)
+        except asyncio.CancelledError:
+            if not self._drains():
+                raise
+            # The grace is over, and the server cancels what is left. Not answered here, it would
+            # be told that there was an error, in a form that no client of ours reads.
+            return stopped(call)
         except Exception:  # noqa: BLE001 - logged whole; the caller gets a 500 that says nothing
             _log.exception("unexpected error in %s %s", call.method, operation.path)
             return internal_error(call)

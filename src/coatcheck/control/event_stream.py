@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from coatcheck.control.draining import Draining
-from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound
+from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound, OutcomeUnknown
 from coatcheck.domain.job import JobEvent, JobView
 from coatcheck.engine import Engine
 
@@ -46,7 +46,7 @@ class EventStream:
                     yield piece
         except JobNotFound:
             return  # pruned while it was followed
-        except DatabaseUnavailable:
+        except (DatabaseUnavailable, OutcomeUnknown):  # to who reads, they are the same
             yield RECONNECT
 
     async def _story(self, view: JobView, show: Show, after: int) -> AsyncGenerator[bytes, None]:

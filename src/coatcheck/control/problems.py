@@ -257,6 +257,18 @@ def method_not_allowed(call: Call, methods: Collection[str]) -> Reply:
     )
 
 
+def stopped(call: Call) -> Reply:
+    """The answer to a request that was under way when its server's grace was over."""
+    return problem(
+        call,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        OutcomeUnknown.code,
+        "The server stopped before the request was done. It may have taken effect: send it again "
+        "under the same idempotency key to find out.",
+        headers=[_retry_after(RETRY_AFTER_SECONDS)],
+    )
+
+
 def internal_error(call: Call) -> Reply:
     """The answer to what nobody foresaw; it gives nothing away."""
     return problem(

@@ -42,6 +42,7 @@ CoatcheckError
 ├── OutcomeUnknown            the connection broke during COMMIT; the same key finds out
 ├── SchemaMismatch            the database was migrated by another version
 ├── SettingsInvalid           a setting is wrong; says which and what is allowed
+│   └── SessionsNotKept       the database is behind a pooler that lends its sessions out
 └── EmbeddedPostgresError     the embedded server cannot run (store/embedded/errors.py)
 
 What a handler raises to say what should become of its job:
@@ -389,6 +390,10 @@ class SchemaMismatch(CoatcheckError):
 
 class SettingsInvalid(CoatcheckError):
     code = "settings_invalid"
+
+
+class SessionsNotKept(SettingsInvalid):
+    """A pooler in transaction or statement mode stands before the database."""
 
 
 class JobSignal(Exception):

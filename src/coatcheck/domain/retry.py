@@ -28,6 +28,10 @@ DATABASE_BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=5.0, jitter=0.5)
 DATABASE_ATTEMPTS: Final = 3
 """What a caller waits for before it is told 503; the loops of a worker keep trying for ever."""
 
+LISTENER_BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=2.0, jitter=0.5)
+"""Whoever listens is the first to notice that the database is back, and wakes those who wait for
+it: within three seconds, so that work goes on within five."""
+
 BLOB_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=10.0, jitter=0.5)
 BLOB_RETRIES: Final = 3
 """After these a caller is told that the blob store is away; loops try again at their next tick."""

@@ -57,6 +57,7 @@ from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.listen import Listener
 from coatcheck.store.migrate import check_schema
 from coatcheck.store.notify import Notifier
+from coatcheck.store.sessions import require_sessions
 from coatcheck.telemetry import metrics, tracing
 from coatcheck.telemetry.tally import tally_of
 
@@ -154,8 +155,9 @@ class Engine:
         return engine
 
     async def start(self) -> None:
-        """Check the schema and begin to listen."""
+        """Check that connections keep their sessions, and the schema; begin to listen."""
         try:
+            await require_sessions(self._page_line)
             await self._page_line.run(check_schema)
             await self._listener.start()
             await self._declarations.start()

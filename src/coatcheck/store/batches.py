@@ -338,6 +338,7 @@ async def tell_successes(line: Line, seconds: float) -> bool:
 
 
 async def _lock(connection: Connection, org: str, batch: UUID) -> asyncpg.Record | None:
+    await connection.execute(sql("batches/lock"), org, batch)
     rows = await connection.fetch(sql("batches/lock_run"), org, batch)
     return rows[0] if rows else None
 

@@ -16,6 +16,7 @@ from coatcheck.domain.errors import CoatcheckError, DatabaseUnavailable
 from coatcheck.store.faults import translate
 from coatcheck.store.line import Connection
 from coatcheck.store.migrate import check_schema
+from coatcheck.store.sessions import keeps_sessions
 
 VERSION_MIN: Final = 18
 
@@ -110,6 +111,8 @@ class Diagnosis:
         Through a transaction pooler it may not: the lock is then taken on one session and asked
         for on another.
         """
+        if not await keeps_sessions(self._first, self._second):
+            return False
         key = secrets.randbits(62)
         await self._first.execute("SELECT pg_advisory_lock($1)", key)
         rival_got_it = await self._second.fetchval("SELECT pg_try_advisory_lock($1)", key)

@@ -6,6 +6,15 @@ import hashlib
 
 from coatcheck.store.line import Connection, Line
 
+_SILENT_SECONDS_MAX = 10.0
+"""Whoever was elected asks something every second or so. One that was frozen (a laptop that
+sleeps), or cut off without a word, would keep its locks for as long as its session lasts: hours."""
+
+
+def session_that_ends_if_silent() -> dict[str, str]:
+    """The server settings of a line that elections are held on: who falls silent loses them."""
+    return {"idle_session_timeout": f"{_SILENT_SECONDS_MAX * 1e3:.0f}"}
+
 
 class Election:
     """Whether this process is the one that does a named thing."""

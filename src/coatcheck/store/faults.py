@@ -34,6 +34,8 @@ _CONNECTION_BROKE = (
     asyncpg.PostgresConnectionError,  # 08xxx
     asyncpg.AdminShutdownError,  # 57P01
     asyncpg.CrashShutdownError,  # 57P02
+    asyncpg.IdleSessionTimeoutError,  # 57P05 this process was frozen for a while
+    asyncpg.IdleInTransactionSessionTimeoutError,  # 25P03 the same, inside a transaction
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     OSError,

@@ -174,6 +174,11 @@ async def mark_started(line: Line, jobs: Sequence[tuple[ClaimedJob, float]]) -> 
     return {row["id"] for row in rows}
 
 
+async def holdings(line: Line, boot: int) -> set[tuple[UUID, int]]:
+    """Every job that a worker holds, and the lease under which it does."""
+    return {(row["id"], row["lease"]) for row in await line.fetch(sql("workers/holdings"), boot)}
+
+
 async def register(
     line: Line,
     name: str,

@@ -31,6 +31,10 @@ PINNED_PLANS: Mapping[str, str] = {
 """For hot statements: each has one right plan, through its index, whatever the statistics say.
 Unpinned, batches of 1,000 flip to a sequential scan of the history (docs/adr/0004)."""
 
+_SET = (
+    "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS s (name, value)"
+)
+
 _CONNECT_SECONDS_MAX = 10.0
 _STATEMENT_SECONDS_MAX = 30.0
 _IDLE_IN_TRANSACTION_SECONDS_MAX = 30.0
@@ -52,8 +56,8 @@ class Line:
         statement_seconds_max: float = _STATEMENT_SECONDS_MAX,
     ) -> None:
         self.database_url = dsn
+        self._name = name
         self._settings = {
-            "application_name": f"coatcheck {name}",
             "idle_in_transaction_session_timeout": f"{_IDLE_IN_TRANSACTION_SECONDS_MAX * 1e3:.0f}",
             **(server_settings or {}),
         }
@@ -99,19 +103,30 @@ class Line:
         if self._connection is not None and not self._connection.is_closed():
             return self._connection
         try:
-            self._connection = await asyncpg.connect(
-                self.database_url,
-                timeout=_CONNECT_SECONDS_MAX,
-                command_timeout=self._statement_seconds_max,
-                server_settings=dict(self._settings),
-                max_cacheable_statement_size=_STATEMENT_CHARACTERS_CACHED_MAX,
-            )
+            self._connection = await self._connect()
         except Exception as error:
             known = translate(error, in_flight=False)
             if known is None:
                 raise
             raise known from error
         return self._connection
+
+    async def _connect(self) -> Connection:
+        connection: Connection = await asyncpg.connect(
+            self.database_url,
+            timeout=_CONNECT_SECONDS_MAX,
+            command_timeout=self._statement_seconds_max,
+            server_settings={"application_name": f"coatcheck {self._name}"},
+            max_cacheable_statement_size=_STATEMENT_CHARACTERS_CACHED_MAX,
+        )
+        try:
+            # Not with the login: PgBouncer refuses settings there that it does not know, or, told
+            # to ignore them, has the session go without.
+            await connection.fetch(_SET, [*self._settings], [*self._settings.values()])
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 import asyncpg
 
-from coatcheck.domain.retry import DATABASE_BACKOFF
+from coatcheck.domain.retry import LISTENER_BACKOFF
 from coatcheck.store.faults import translate
 from coatcheck.store.line import Connection
 
@@ -91,7 +91,7 @@ class Listener:
                     _log.info("the listener lost its connection: %s", type(error).__name__)
             first.set()
             self._on_gap()
-            await asyncio.sleep(DATABASE_BACKOFF.delay(failures, random.random()))
+            await asyncio.sleep(LISTENER_BACKOFF.delay(failures, random.random()))
             failures += 1
 
     async def _connect(self) -> Connection:

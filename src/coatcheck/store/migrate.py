@@ -23,11 +23,12 @@ CREATE TABLE IF NOT EXISTS coatcheck_migrations (
 async def migrate(dsn: str) -> list[str]:
     """Apply the steps that the database lacks, in one transaction. Returns their names."""
     async with translated(in_flight=False):
-        connection = await asyncpg.connect(dsn, timeout=10)
+        # One transaction and nothing prepared by name: also through a pooler in transaction mode.
+        connection = await asyncpg.connect(dsn, timeout=10, statement_cache_size=0)
     try:
-        if int(await connection.fetchval("SHOW server_version_num")) < _POSTGRES_VERSION_MIN:
-            raise SchemaMismatch("PostgreSQL 18 or later is needed")
         async with translated(), connection.transaction():
+            if int(await connection.fetchval("SHOW server_version_num")) < _POSTGRES_VERSION_MIN:
+                raise SchemaMismatch("PostgreSQL 18 or later is needed")
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
             await connection.execute(_LEDGER)
             applied = await _applied(connection)

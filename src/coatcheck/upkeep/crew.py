@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.settings import Settings
+from coatcheck.store.election import session_that_ends_if_silent
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.notify import Notifier
 from coatcheck.upkeep.artifact_keeper import ArtifactKeeper
@@ -33,7 +34,11 @@ class Upkeep:
         keep = settings.keep_failed_seconds
         # Ticks are short and take turns; the locks of all elections live on this connection.
         # Pinned: guessing, PostgreSQL would read the whole history every second to find the few.
-        self._line = Line(settings.database_url, name="upkeep", server_settings=PINNED_PLANS)
+        self._line = Line(
+            settings.database_url,
+            name="upkeep",
+            server_settings={**PINNED_PLANS, **session_that_ends_if_silent()},
+        )
         self._notify_line = Line(settings.database_url, name="upkeep notify")
         self._notifier = Notifier(self._notify_line)
         self.loops: tuple[Loop, ...] = (

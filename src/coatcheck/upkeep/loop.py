@@ -1,8 +1,9 @@
 """The one shape of every upkeep loop: start, tick, stop.
 
 Any number of processes run the same loops; an advisory lock elects one of them for each. The lock
-belongs to the connection: when its holder dies or loses the database, the server lets it go and the
-next tick of another replica takes it. A tick is safe to run twice, so the election only saves work.
+belongs to the connection: when its holder dies, loses the database or falls silent, the server
+lets it go and the next tick of another replica takes it. A tick is safe to run twice, so the
+election only saves work.
 """
 
 from __future__ import annotations

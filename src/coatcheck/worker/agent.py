@@ -8,7 +8,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -53,9 +53,10 @@ from coatcheck.store.notify import Notifier
 from coatcheck.store.services import publish
 from coatcheck.telemetry import context, metrics, tracing
 from coatcheck.version import __version__
-from coatcheck.worker.counter import Claims, Counter
+from coatcheck.worker.counter import Claims, Counter, newest_leases
 from coatcheck.worker.crew import Crew
 from coatcheck.worker.execution import Executors
+from coatcheck.worker.holdings import Holdings
 from coatcheck.worker.lease import LeaseKeeper
 from coatcheck.worker.poll import PollInterval
 from coatcheck.worker.reports import ReportDesk
@@ -169,6 +170,14 @@ class Worker:
             on_gap=self._counter.look_for_limits,
         )
         self._running: set[RunningJob] = set()
+        self._holdings = Holdings(
+            self._report_line,
+            boot=lambda: self.boot,
+            running=lambda: self._running,
+            known=self._leases,
+            lose=lambda running: running.stop(StopReason.LOST, time.monotonic()),
+            give_back=self._counter.give_back,
+        )
         self._start_said = asyncio.Event()
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
@@ -202,9 +211,9 @@ class Worker:
         self._executors = executors = Executors(self._settings, temp_root)
         try:
             # Who sees this worker registered can already call what it serves.
-            await self._declare_limits()
-            await self._publish_services()
-            await self._keeper.register()
+            await self._insisting(self._declare_limits)
+            await self._insisting(self._publish_services)
+            await self._insisting(self._keeper.register)
             await self._listener.start()
             loops = [
                 asyncio.create_task(loop, name=f"worker {name}")
@@ -213,6 +222,7 @@ class Worker:
                     ("lease", self._keeper.run()),
                     ("watch", self._watch()),
                     ("starts", self._show_starts()),
+                    ("holdings", self._holdings.run(self._keeper.interval)),
                     ("tidy", self._tidy(temp_root)),
                 )
             ]
@@ -230,6 +240,20 @@ class Worker:
         finally:
             executors.close()
             temp_root.close()
+
+    async def _insisting(self, step: Callable[[], Awaitable[None]]) -> None:
+        """A step of the start, again and again while the database is away: another worker of this
+        process may be at work already, and what it holds must not be lost with a start in vain."""
+        while True:
+            try:
+                return await step()
+            except (DatabaseUnavailable, OutcomeUnknown) as error:
+                if self._stopping.is_set():
+                    raise
+                _log.warning("the worker starts when the database is back: %s", error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.poll_seconds_min):
+                    await self._stopping.wait()
 
     async def _declare_limits(self) -> None:
         await declare_limits(
@@ -305,8 +329,10 @@ class Worker:
                 outcome = await self._run_traced(endpoint, job, claimed)
             crash_point("run.handler_returned")
             if endpoint.starts_itself and not running.marked:
-                # It may have ended right after it began: who is told of each state is told both.
+                # It may have ended right after it began; who is told of each state is told both.
                 await self._show_what_started(time.monotonic())
+                # Should that have found it lost, it is interrupted here, not the slot's next job.
+                await asyncio.sleep(0)
             if reporter.used:
                 await self._reports.settle(claimed)
         except asyncio.CancelledError:
@@ -423,10 +449,9 @@ class Worker:
 
     def _cancel(self, job_id: UUID) -> None:
         now = time.monotonic()
-        for running in self._running:
+        for running in self._running:  # of two claims of it, only the later one counts
             if running.claimed.uuid == job_id:
                 running.ask_to_stop(now)
-                return
         for crew in self._crews.values():
             not_begun = crew.take_out(job_id)
             if not_begun is not None:
@@ -528,9 +553,12 @@ class Worker:
         crash_point("mark_started.committed")
         if held:
             self._notifier.say(CHANGED, {job_id.hex for job_id in held})
+        newest = newest_leases(running.claimed for running in due)
         for running in due:
             running.marked = True
-            if running.claimed.uuid not in held and running in self._running:
+            job = running.claimed
+            is_held = job.uuid in held and job.lease == newest[job.uuid]
+            if not is_held and running in self._running:
                 running.stop(StopReason.LOST, now)
 
     def _is_to_be_shown(self, running: RunningJob, now: float) -> bool:
@@ -539,6 +567,11 @@ class Worker:
             return False
         said = self._endpoints[running.claimed.endpoint].starts_itself
         return said or now - running.shown_from >= _WATCH_SECONDS
+
+    def _leases(self) -> set[int]:
+        """Every lease that this worker has to do with."""
+        known = self._counter.leases() | {running.claimed.lease for running in self._running}
+        return known.union(*(crew.leases() for crew in self._crews.values()))
 
     async def _tidy(self, temp_root: TempRoot) -> None:
         """Remove what dead workers of this machine left behind: at boot, then from time to time."""

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter as Numbers
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -98,7 +98,8 @@ class Counter:
         self._look_again_at: float | None = None
         self._token_due = False
         self._lost_claims: list[int] = []
-        self._unsure: set[UUID] = set()
+        self._claim_underway: int | None = None
+        self._unsure: set[tuple[UUID, int]] = set()
         self._serving = False
         self.rejected = 0
         self._asking = True
@@ -123,6 +124,18 @@ class Counter:
         """Limits may have been set or taken away."""
         self._limits_unknown = True
         self.look_for_work()
+
+    def give_back(self, lease: int) -> None:
+        """Give back whatever is held under a lease that nobody here knows of."""
+        self._lost_claims.append(lease)
+        self._reason.set()
+
+    def leases(self) -> set[int]:
+        """Of the claim under way, those to be given back, and the jobs to be handed in."""
+        jobs = [done.job for done in self._completions]
+        jobs += [settlement.job for settlement in self._settlements]
+        known = {job.lease for job in jobs} | set(self._lost_claims)
+        return known if self._claim_underway is None else known | {self._claim_underway}
 
     def stop_asking(self) -> None:
         """Take no new work; go on handing in."""
@@ -260,9 +273,10 @@ class Counter:
         crash_point("settle.committed_not_notified")
         del self._settlements[: len(batch)]
         ended: Numbers[tuple[str, State]] = Numbers()
+        newest = newest_leases(settlement.job for settlement in batch)
         for settlement in batch:
             job, now = settlement.job, settled.get(settlement.job.uuid)
-            if now is None:
+            if now is None or job.lease != newest[job.uuid]:
                 self._too_late(job)
                 continue
             state = now.state
@@ -349,11 +363,14 @@ class Counter:
     @contextmanager
     def _claiming(self, order: ClaimOrder) -> Iterator[None]:
         """Remember the lease of a claim that may have been committed without our knowing."""
+        self._claim_underway = order.lease
         try:
             yield
         except BaseException:
             self._lost_claims.append(order.lease)
             raise
+        finally:
+            self._claim_underway = None
 
     @contextmanager
     def _handing_in(self, jobs: list[ClaimedJob]) -> Iterator[None]:
@@ -361,7 +378,7 @@ class Counter:
         try:
             yield
         except OutcomeUnknown:
-            self._unsure.update(job.uuid for job in jobs)
+            self._unsure.update((job.uuid, job.lease) for job in jobs)
             raise
 
     async def _give_back_lost_claims(self) -> None:
@@ -398,10 +415,16 @@ class Counter:
     def _completed(self, completions: list[Completion], accepted: set[UUID]) -> None:
         told = [completion.job for completion in completions]
         if len(accepted) < len(completions):
-            for job in told:
-                if job.uuid not in accepted:
-                    self._too_late(job)
-            completions = [done for done in completions if done.job.uuid in accepted]
+            newest = newest_leases(told)
+            late = [
+                job for job in told if job.uuid not in accepted or job.lease != newest[job.uuid]
+            ]
+            for job in late:
+                self._too_late(job)
+            refused = {(job.uuid, job.lease) for job in late}
+            completions = [
+                done for done in completions if (done.job.uuid, done.job.lease) not in refused
+            ]
         self._tally.completed((done.job, done.ran_seconds) for done in completions)
         ran: dict[str, list[float]] = {}
         for completion in completions:
@@ -420,7 +443,7 @@ class Counter:
             tell(job)
 
     def _too_late(self, job: ClaimedJob) -> None:
-        if job.uuid in self._unsure:
+        if (job.uuid, job.lease) in self._unsure:
             # Sent before, and its answer lost: most likely it was accepted then.
             return
         self.rejected += 1
@@ -432,9 +455,21 @@ class Counter:
 
     def _settled(self, jobs: list[ClaimedJob]) -> None:
         if self._unsure:
-            self._unsure.difference_update(job.uuid for job in jobs)
+            self._unsure.difference_update((job.uuid, job.lease) for job in jobs)
         self._tell([job.uuid for job in jobs])
 
     def _tell(self, job_ids: list[UUID]) -> None:
         few = len(job_ids) <= _IDS_TOLD_MAX
         self._notifier.say(CHANGED, [job_id.hex for job_id in job_ids] if few else None)
+
+
+def newest_leases(jobs: Iterable[ClaimedJob]) -> dict[UUID, int]:
+    """Of each job, the lease that it can be held under: that of this worker's latest claim.
+
+    A worker has two claims of a job where a crash of the server took the first one back. What the
+    database answers by the job's id is then an answer to the later one.
+    """
+    newest: dict[UUID, int] = {}
+    for job in jobs:
+        newest[job.uuid] = max(job.lease, newest.get(job.uuid, 0))
+    return newest

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,7 @@ from uuid import UUID
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import CLAIM_ROWS_MAX
 
+_log = logging.getLogger(__name__)
 _AHEAD_SECONDS = 0.05
 _AHEAD_JOBS_MAX = 2 * CLAIM_ROWS_MAX
 _BURST_SECONDS = 0.002
@@ -89,12 +91,16 @@ class Crew:
         self._mean_seconds = now - self._begun_at  # so that they are not claimed again at once
         return self.take_back()
 
+    def leases(self) -> set[int]:
+        """Of the jobs not begun."""
+        return {job.lease for job in self._waiting}
+
     async def close(self) -> None:
-        for slot in self._slots:
+        slots, self._slots = self._slots, []
+        for slot in slots:
             slot.cancel()
-        if self._slots:
-            await asyncio.wait(self._slots, timeout=_CLOSE_SECONDS_MAX)
-        self._slots.clear()
+        if slots:
+            await asyncio.wait(slots, timeout=_CLOSE_SECONDS_MAX)
 
     def _ahead(self) -> int:
         if self._mean_seconds is None:
@@ -125,9 +131,21 @@ class Crew:
                 return True
         if len(self._slots) < self._concurrency:
             # In a context of its own: a slot serves many jobs, of none in particular.
-            self._slots.append(asyncio.create_task(self._slot(), context=contextvars.Context()))
+            slot = asyncio.create_task(self._slot(), context=contextvars.Context())
+            slot.add_done_callback(self._make_up_for)
+            self._slots.append(slot)
             return True
         return False
+
+    def _make_up_for(self, slot: asyncio.Task[None]) -> None:
+        """A slot never ends by itself. Should a defect end one, its place must not be lost."""
+        if slot not in self._slots:
+            return  # closed
+        self._slots.remove(slot)
+        if not slot.cancelled():
+            _log.error("a slot broke and is replaced", exc_info=slot.exception())
+        if self._waiting and not self._wake_planned:
+            self._wake_next()
 
     async def _slot(self) -> None:
         loop = asyncio.get_running_loop()

@@ -36,6 +36,7 @@ from coatcheck.store import leases
 from coatcheck.store.line import Line
 
 _log = logging.getLogger(__name__)
+_PATIENCE_SECONDS = 10.0
 _CLAIM_BITS = 40
 """Numbers for 34 years of 1,000 claims a second, and for 8 million boots."""
 
@@ -69,7 +70,7 @@ class LeaseKeeper:
         self._handing_in_failed_for = handing_in_failed_for
         self._shortest = min(policy.ack_seconds for policy in lanes.values())
         self.longest_seconds = max(policy.ack_seconds for policy in lanes.values())
-        self._interval = min(5.0, self._shortest / 6)
+        self.interval = min(5.0, self._shortest / 6)
         self._renewed_at = time.monotonic()
         self._claims = 0
         self.boot = 0
@@ -104,7 +105,7 @@ class LeaseKeeper:
     async def run(self) -> None:
         """Renew until cancelled."""
         while True:
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(self.interval)
             if self._handing_in_failed_for() > self._shortest / 2:
                 _log.warning("results cannot be handed in: the leases are left to end")
                 continue
@@ -115,7 +116,7 @@ class LeaseKeeper:
         sent_at = time.monotonic()
         self.give_up_what_is_lost(sent_at)
         try:
-            async with asyncio.timeout(self._interval * 2):
+            async with asyncio.timeout(self._patience(sent_at)):
                 to_cancel = await leases.heartbeat(self._line, self.boot)
         except leases.RegistrationGone:
             # Rescued while we were away, and forgotten. What we hold is lost; begin anew.
@@ -131,6 +132,18 @@ class LeaseKeeper:
         self._renewed(sent_at)
         for job_id in to_cancel:
             self._on_cancel(job_id)
+
+    def _patience(self, now: float) -> float:
+        """How long a heartbeat may take.
+
+        One that is given up takes its connection with it. To a server that is short of time, a new
+        connection and a heartbeat on it can take longer than the next heartbeat is due: given up
+        as early as the one before, none would ever be answered, and all that connecting would
+        keep the server as busy as it is. With nothing left to lose there is no hurry.
+        """
+        if any(self.holds(lane, now) for lane in self._lanes):
+            return self.interval * 2
+        return max(self.interval * 2, _PATIENCE_SECONDS)
 
     def _renewed(self, sent_at: float) -> None:
         held = all(self.holds(lane, sent_at) for lane in self._lanes)

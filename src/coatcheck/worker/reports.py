@@ -97,6 +97,9 @@ class ReportDesk:
                 await self.settle(claimed)
         except TimeoutError:
             self.forget(claimed)
+        except Exception as error:  # noqa: BLE001 - it ends for another reason, which stands
+            _log.warning("what a stopped job reported was not stored: %s", type(error).__name__)
+            self.forget(claimed)
 
     async def room(self) -> None:
         async with self._sent:

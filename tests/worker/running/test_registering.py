@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from coatcheck import Service
+import pytest
+
+from coatcheck import Service, State
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.engine.catalogue import Catalogue
+from coatcheck.store import leases
+from coatcheck.worker.agent import Worker
 from tests.waiting import eventually_async
 from tests.worker.workshop import Workshop, lane_seconds, lane_slots
 
@@ -69,6 +75,41 @@ async def test_a_worker_says_what_it_serves_and_in_which_lanes(workshop: Worksho
     assert row is not None
     assert row["endpoints"] == ["docs.v2.post__work"]
     assert sorted(row["lanes"]) == ["standard", "urgent"]
+
+
+async def test_a_worker_whose_database_goes_away_as_it_starts_waits_for_it(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = leases.register
+    refusals = iter([DatabaseUnavailable("it is away"), OutcomeUnknown("its answer was lost")])
+
+    async def away_at_first(*arguments: Any) -> int:
+        for refusal in refusals:
+            raise refusal
+        return await register(*arguments)
+
+    monkeypatch.setattr(leases, "register", away_at_first)
+    await workshop.start_worker(docs(), poll_seconds_min=0.05)
+    ticket = await workshop.engine.submit("docs.post__work")
+    assert (await workshop.end_of(ticket)).state is State.COMPLETED
+
+
+async def test_a_worker_that_waits_for_its_database_can_be_told_to_stop(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = asyncio.Event()
+
+    async def away(*arguments: Any) -> int:
+        tried.set()
+        raise DatabaseUnavailable("it is away")
+
+    monkeypatch.setattr(leases, "register", away)
+    worker = Worker(workshop.settings(poll_seconds_min=60.0), [docs()])
+    running = asyncio.create_task(worker.run())
+    await tried.wait()
+    worker.stop()
+    with pytest.raises(DatabaseUnavailable):
+        await running
 
 
 async def test_a_worker_that_was_forgotten_says_it_again(workshop: Workshop) -> None:

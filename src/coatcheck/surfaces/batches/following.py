@@ -10,7 +10,7 @@ from coatcheck.control import event_stream
 from coatcheck.control.draining import Draining
 from coatcheck.control.event_stream import KEEP_ALIVE, RECONNECT, RECONNECT_MILLISECONDS, event
 from coatcheck.domain.batches import BatchView
-from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound
+from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound, OutcomeUnknown
 from coatcheck.engine import Engine
 from coatcheck.surfaces.batches import showing
 from coatcheck.surfaces.batches.words import BatchProgress
@@ -32,7 +32,7 @@ class Following:
                     yield piece
         except JobNotFound:
             return  # deleted while it was followed
-        except DatabaseUnavailable:
+        except (DatabaseUnavailable, OutcomeUnknown):  # to who reads, they are the same
             yield RECONNECT
 
     async def _story(self, view: BatchView) -> AsyncGenerator[bytes, None]:

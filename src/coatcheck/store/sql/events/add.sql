@@ -1,5 +1,7 @@
 -- Log lines and output chunks of running jobs, in order. Fenced: the job's row is locked while its
--- lease is compared, so a holder that lost it cannot slip a line in after its successor's.
+-- lease is compared, so a holder that lost it cannot slip a line in after its successor's. Compared for
+-- each line: a worker that claimed a job again, after a crash of the server took the first claim back,
+-- may send lines of both in one statement.
 --
 -- The lock also keeps the order for readers. Whoever adds to a job's events holds it, against all
 -- others, from before a number is drawn until the commit: so of one job's events a higher number is
@@ -8,7 +10,7 @@
 -- Jobs are locked in the order of their keys, as by jobs/mark_started.sql, which the same worker sends
 -- beside this: two that meet wait, and do not deadlock.
 WITH held AS MATERIALIZED (
-    SELECT j.org_id, j.id
+    SELECT j.org_id, j.id, j.lease
     FROM (SELECT DISTINCT org_id, id, lease FROM unnest($1::text[], $2::uuid[], $3::bigint[])
           AS e (org_id, id, lease)) AS e
     JOIN jobs AS j ON j.org_id = e.org_id AND j.id = e.id AND j.lease = e.lease
@@ -17,7 +19,7 @@ WITH held AS MATERIALIZED (
 )
 INSERT INTO job_events (org_id, job_id, kind, data, batch)
 SELECT e.org_id, e.id, e.kind, e.data, $6::bigint
-FROM unnest($1::text[], $2::uuid[], $4::text[], $5::bytea[]) WITH ORDINALITY
-    AS e (org_id, id, kind, data, position)
-JOIN held AS h ON h.org_id = e.org_id AND h.id = e.id
+FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bytea[]) WITH ORDINALITY
+    AS e (org_id, id, lease, kind, data, position)
+JOIN held AS h ON h.org_id = e.org_id AND h.id = e.id AND h.lease = e.lease
 ORDER BY e.position

@@ -1,0 +1,229 @@
+"""A crash of PostgreSQL takes a claim back, or a claim comes about after it was given up.
+
+A claim commits without waiting for the disk (docs/adr/0009): the row is then queued again while its
+handler runs on, and the same worker may claim it again beside that. A test sets the row back by
+hand, as the lost piece of the log would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coatcheck import Job, Service, State, Ticket
+from coatcheck.domain.errors import OutcomeUnknown
+from coatcheck.store import leases
+from tests.worker.workshop import Workshop, lane_seconds, lane_slots, until_true
+
+LOOKS_OFTEN = lane_seconds(3.0)
+"""A worker looks at what it holds six times in a lease."""
+
+
+class Handlers:
+    """Each execution says that it began, and ends when it is told to, or interrupted."""
+
+    def __init__(self) -> None:
+        self.service = Service("lab")
+        self.began = 0
+        self.interrupted: list[int] = []
+        self.may_end = [asyncio.Event() for _ in range(3)]
+
+        @self.service.post("/wait")
+        async def wait() -> int:
+            number = self.began
+            self.began += 1
+            try:
+                await self.may_end[number].wait()
+            except asyncio.CancelledError:
+                self.interrupted.append(number)
+                raise
+            return number
+
+        @self.service.post("/speak")
+        async def speak(job: Job) -> int:
+            number = self.began
+            self.began += 1
+            await job.emit(f"said by {number}")
+            await self.may_end[number].wait()
+            return number
+
+    async def have_begun(self, times: int) -> None:
+        await until_true(lambda: self.began == times, f"execution {times} has begun")
+
+
+async def undo_the_claim(workshop: Workshop, ticket: Ticket) -> None:
+    """Set the row back to where it was before it was claimed."""
+    await workshop.sql.execute(
+        """
+        UPDATE jobs
+        SET state = 'queued', lease = NULL, run_deadline = NULL, dispatched_at = NULL,
+            started_at = NULL
+        WHERE id = $1
+        """,
+        ticket.uuid,
+    )
+
+
+async def test_an_attempt_whose_claim_was_undone_is_stopped_and_its_job_runs_again(
+    workshop: Workshop,
+) -> None:
+    handlers = Handlers()
+    await workshop.start_worker(handlers.service, lane_ack_seconds=LOOKS_OFTEN)
+    ticket = await workshop.engine.submit("lab.post__wait", retries=0)
+    await workshop.until_state(ticket, State.PROCESSING)
+    await undo_the_claim(workshop, ticket)
+    await handlers.have_begun(2)
+    await until_true(lambda: handlers.interrupted == [0], "the first attempt is stopped")
+    handlers.may_end[1].set()
+    view = await workshop.end_of(ticket)
+
+    assert (view.state, view.result) == (State.COMPLETED, b"1")
+    assert (view.failures, view.crashes, view.interruptions) == (0, 0, 0)
+    assert handlers.interrupted == [0]
+
+
+async def test_an_attempt_without_room_beside_it_ends_so_that_its_job_can_run_again(
+    workshop: Workshop,
+) -> None:
+    handlers = Handlers()
+    await workshop.start_worker(
+        handlers.service, lane_ack_seconds=LOOKS_OFTEN, lane_concurrency=lane_slots(standard=1)
+    )
+    ticket = await workshop.engine.submit("lab.post__wait", retries=0)
+    await workshop.until_state(ticket, State.PROCESSING)
+    await undo_the_claim(workshop, ticket)
+    # Its first execution would never end by itself, and there is one slot.
+    await handlers.have_begun(2)
+    handlers.may_end[1].set()
+    view = await workshop.end_of(ticket)
+
+    assert (view.state, view.result) == (State.COMPLETED, b"1")
+    assert handlers.interrupted == [0]
+
+
+async def test_both_results_in_one_statement_count_once(workshop: Workshop) -> None:
+    handlers = Handlers()
+    worker = await workshop.start_worker(handlers.service)
+    ticket = await workshop.engine.submit("lab.post__wait", retries=0)
+    await workshop.until_state(ticket, State.PROCESSING)
+    await undo_the_claim(workshop, ticket)
+    await handlers.have_begun(2)
+    handlers.may_end[0].set()
+    handlers.may_end[1].set()
+    view = await workshop.end_of(ticket)
+
+    assert (view.state, view.result) == (State.COMPLETED, b"1")
+    await until_true(lambda: worker.rejected == 1, "the first result is refused")
+
+
+async def test_what_the_first_attempt_says_beside_the_second_is_dropped(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers = Handlers()
+    worker = await workshop.start_worker(handlers.service)
+    desk, both_said = worker._reports, asyncio.Event()
+    store = desk._store_events
+
+    async def after_both(events: list) -> list:  # type: ignore[type-arg]
+        await both_said.wait()
+        return await store(desk._events)
+
+    monkeypatch.setattr(desk, "_store_events", after_both)
+    ticket = await workshop.engine.submit("lab.post__speak", retries=0)
+    await workshop.until_state(ticket, State.PROCESSING)
+    await undo_the_claim(workshop, ticket)
+    await handlers.have_begun(2)
+    await until_true(lambda: len(desk._events) == 2, "both have spoken")
+    both_said.set()
+    handlers.may_end[1].set()
+    view = await workshop.end_of(ticket)
+    handlers.may_end[0].set()
+
+    assert (view.state, view.result) == (State.COMPLETED, b"1")
+    said = await workshop.engine.events(ticket.id)
+    assert [event.data for event in said if event.kind == "text"] == [b"said by 1"]
+
+
+async def test_jobs_of_a_claim_that_was_committed_after_it_was_given_up_are_found(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers = Handlers()
+    handlers.may_end[0].set()
+    exchange, release = leases.exchange, leases.release_claim
+    given_back = asyncio.Event()
+    underway: list[asyncio.Task[object]] = []
+
+    async def broken_off(*arguments: object) -> object:
+        """The connection breaks; the server goes on, and commits once nobody asks any more."""
+        if underway:
+            return await exchange(*arguments)  # type: ignore[arg-type]
+
+        async def the_server() -> object:
+            await given_back.wait()
+            return await exchange(*arguments)  # type: ignore[arg-type]
+
+        underway.append(asyncio.create_task(the_server()))
+        raise OutcomeUnknown("the connection broke")
+
+    async def too_early(*arguments: object) -> object:
+        released = await release(*arguments)  # type: ignore[arg-type]
+        given_back.set()
+        await asyncio.wait(underway)
+        return released
+
+    ticket = await workshop.engine.submit("lab.post__wait", retries=0)
+    monkeypatch.setattr(leases, "exchange", broken_off)
+    monkeypatch.setattr(leases, "release_claim", too_early)
+    await workshop.start_worker(handlers.service, lane_ack_seconds=LOOKS_OFTEN)
+    view = await workshop.end_of(ticket)
+
+    assert (view.state, view.failures, view.crashes) == (State.COMPLETED, 0, 0)
+    assert view.interruptions == 1
+
+
+async def test_a_slot_survives_a_stopped_job_whose_reports_the_database_refuses(
+    workshop: Workshop,
+) -> None:
+    service = Service("lab")
+
+    @service.post("/speak-and-hang", timeout=0.2)
+    async def speak_and_hang(job: Job) -> None:
+        await job.emit("refused")
+        await asyncio.Event().wait()
+
+    @service.post("/greet")
+    async def greet() -> str:
+        return "hello"
+
+    await workshop.sql.execute("ALTER TABLE job_events ADD CHECK (kind <> 'text') NOT VALID")
+    await workshop.start_worker(service, lane_concurrency=lane_slots(standard=1))
+    ticket = await workshop.engine.submit("lab.post__speak_and_hang", retries=0)
+    assert (await workshop.end_of(ticket)).state is State.FAILED
+    greeting = await workshop.engine.submit("lab.post__greet", retries=0)
+    assert (await workshop.end_of(greeting)).state is State.COMPLETED
+
+
+async def test_a_job_that_was_lost_as_it_ended_does_not_interrupt_the_next(
+    workshop: Workshop,
+) -> None:
+    service = Service("lab")
+
+    @service.post("/start-and-end", starts_itself=True)
+    async def start_and_end(job: Job) -> str:
+        await workshop.take_away(ticket)
+        await job.started()
+        return "too late"
+
+    @service.post("/greet")
+    async def greet() -> str:
+        await asyncio.sleep(0)
+        return "hello"
+
+    ticket = await workshop.engine.submit("lab.post__start_and_end", retries=0)
+    greeting = await workshop.engine.submit("lab.post__greet", retries=0)
+    await workshop.start_worker(service, lane_concurrency=lane_slots(standard=1))
+    view = await workshop.end_of(greeting)
+
+    assert (view.state, view.failures, view.interruptions) == (State.COMPLETED, 0, 0)
+    assert await workshop.state(ticket) is State.RETRYING

@@ -1,0 +1,73 @@
+"""When a worker takes its jobs for lost: in time, and before it says that it is alive."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import pytest
+
+from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
+from coatcheck.store import leases
+from coatcheck.store.line import Line
+from coatcheck.worker.lease import LeaseKeeper
+
+LOST, RENEWED = "lost", "renewed"
+
+
+class Kept:
+    """A keeper on a database of the test's own, and what it did, in order."""
+
+    def __init__(self, line: Line) -> None:
+        self.did: list[str] = []
+        self.keeper = LeaseKeeper(
+            line,
+            line,
+            DEFAULT_POLICIES,
+            name="keeper",
+            version="1",
+            endpoints=[],
+            on_cancel=lambda _: None,
+            on_lost=lambda lane: self.did.append(f"{LOST} {lane}"),
+            on_held_again=lambda: None,
+            handing_in_failed_for=lambda: 0.0,
+        )
+
+
+@pytest.fixture
+async def kept(dsn: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Kept]:
+    line = Line(dsn, name="keeper")
+    made = Kept(line)
+    real = leases.heartbeat
+
+    async def heartbeat(line: Line, boot: int) -> list[UUID]:
+        made.did.append(RENEWED)
+        return await real(line, boot)
+
+    monkeypatch.setattr(leases, "heartbeat", heartbeat)
+    yield made
+    await line.close()
+
+
+@pytest.mark.parametrize("lane", Lane)
+async def test_a_lane_is_held_for_two_thirds_of_its_lease_and_no_longer(
+    kept: Kept, lane: Lane
+) -> None:
+    before = time.monotonic()
+    await kept.keeper.register()
+    after = time.monotonic()
+    two_thirds = DEFAULT_POLICIES[lane].ack_seconds * 2 / 3
+    assert kept.keeper.holds(lane, before + two_thirds - 0.001)
+    assert not kept.keeper.holds(lane, after + two_thirds)
+
+
+async def test_a_worker_that_slept_through_its_leases_gives_up_before_it_renews(kept: Kept) -> None:
+    await kept.keeper.register()
+    await kept.keeper.renew()
+    assert kept.did == [RENEWED]
+    kept.did.clear()
+    # Its clock has gone on while it was stopped.
+    kept.keeper._renewed_at -= kept.keeper.longest_seconds
+    await kept.keeper.renew()
+    assert kept.did == [*(f"{LOST} {lane}" for lane in Lane), RENEWED]

@@ -1,0 +1,43 @@
+"""Heartbeats to a server that is so short of time that connecting to it takes long."""
+
+from __future__ import annotations
+
+import time
+
+from coatcheck.domain.lanes import Lane, LanePolicy
+from coatcheck.store.line import Line
+from coatcheck.worker.lease import LeaseKeeper
+from tests.chaos.proxies import before
+
+PIECE_SECONDS = 0.1
+LANES = {lane: LanePolicy(retries=0, ack_seconds=1.2, concurrency=1) for lane in Lane}
+"""A heartbeat is given up after 0.4 s, and to connect takes 0.2 s for each of several questions."""
+
+
+async def test_a_worker_that_has_lost_everything_waits_for_its_new_connection(dsn: str) -> None:
+    """It would else give up connection after connection, and never be heard of again."""
+    held_again: list[bool] = []
+    async with before(dsn) as (proxy, url):
+        proxy.delay_seconds = PIECE_SECONDS
+        heartbeats, registry = Line(url, name="heartbeats"), Line(dsn, name="registry")
+        keeper = LeaseKeeper(
+            heartbeats,
+            registry,
+            LANES,
+            name="slow",
+            version="1",
+            endpoints=[],
+            on_cancel=lambda _: None,
+            on_lost=lambda _: None,
+            on_held_again=lambda: held_again.append(True),
+            handing_in_failed_for=lambda: 0.0,
+        )
+        await keeper.register()
+        keeper._renewed_at = time.monotonic()  # however long that took
+        await keeper.renew()
+        assert heartbeats._connection is None, "while there is something to lose, it hurries"
+        keeper._renewed_at = float("-inf")
+        await keeper.renew()
+        assert held_again == [True]
+        await heartbeats.close()
+        await registry.close()
