@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev azurite browser typescript corpus up tts-remote test lint format types imports check docs screenshots lock bench clean
+.PHONY: help setup setup-dev azurite browser typescript corpus up tts-remote test lint format types imports check docs screenshots lock bench chaos soak recovery planted environment fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,29 @@ check: lint types imports test ## all of the above checks, then the tests
 bench: ## measure Coatcheck and its peers on this machine; ARGS="--quick --only coatcheck"
 	@PYTHON=$(PYTHON) bench/run $(ARGS)
 
+chaos: $(VENV)/.chaos ## kill, pause and cut a real deployment under load, and check it; ARGS="--minutes 5 --seed 1"
+	@$(BIN)/python -m chaos $(ARGS)
+
+soak: $(VENV)/.chaos ## load a deployment for long, and look for what grows; ARGS="--minutes 60"
+	@$(BIN)/python -m chaos.soak $(ARGS)
+
+recovery: setup-dev ## measure how long it takes until work goes on after a death; ARGS="--rounds 10 --only worker,postgres"
+	@$(BIN)/python -m chaos.recovery $(ARGS)
+
+planted: $(VENV)/.chaos azurite browser typescript corpus ## plant bugs in copies of the tree: each must be caught; ARGS="--only NAME"
+	@$(BIN)/python -m chaos.planted $(ARGS)
+
+environment: setup-dev ## break what Coatcheck stands on: poolers, disks, clocks, standbys, connections, blob stores
+	@{ command -v pgbouncer && ls /usr/lib/*/faketime/libfaketimeMT.so.1; } >/dev/null 2>&1 || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  echo "==> installing PgBouncer and libfaketime" && \
+	  apt-get update --quiet --quiet && apt-get install --quiet --quiet --yes --no-install-recommends pgbouncer libfaketime >/dev/null; } || \
+	  echo "==> PgBouncer or libfaketime is missing: the tests that need it are skipped"
+	$(BIN)/pytest chaos/environment $(ARGS)
+
+fuzz: setup-dev azurite corpus ## try hostile and random input for long; ARGS="--times 4 --seed 7 --only archives,urls"
+	@$(BIN)/python -m chaos.fuzz $(ARGS)
+
 docs: setup-dev ## build the site of the documentation into build/docs
 	@$(BIN)/python -m scripts.docs_site
 
@@ -77,6 +100,7 @@ lock: setup-dev ## compile requirements/*.in again, to the newest versions
 	$$compile tts.in -c runtime.txt -o tts.txt && \
 	$$compile docs.in -c runtime.txt -o docs.txt && \
 	$$compile dev.in -c runtime.txt -c build.txt -c tts.txt -c docs.txt -o dev.txt && \
+	$$compile chaos.in -c runtime.txt -c dev.txt -o chaos.txt && \
 	$$compile bench.in -o bench.txt
 
 clean: ## remove .venv and caches; the data in .coatcheck stays
@@ -85,7 +109,7 @@ clean: ## remove .venv and caches; the data in .coatcheck stays
 
 # A .venv that was copied or moved here, or whose interpreter is gone, is made again.
 ifneq ($(shell test -x $(BIN)/python && cat $(VENV)/.python 2>/dev/null),$(CURDIR))
-$(shell rm -f $(VENV)/.python $(VENV)/.runtime $(VENV)/.tts $(VENV)/.dev)
+$(shell rm -f $(VENV)/.python $(VENV)/.runtime $(VENV)/.tts $(VENV)/.dev $(VENV)/.chaos)
 endif
 
 # A stamp per set: nothing is done again until its list, or the project's own description, changes.
@@ -103,6 +127,11 @@ $(VENV)/.tts: requirements/tts.txt $(VENV)/.runtime
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	$(call say,installing the tests and checks from requirements/dev.txt)
 	@$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.chaos: requirements/chaos.txt $(VENV)/.dev
+	$(call say,installing what draws pictures from requirements/chaos.txt)
+	@$(BIN)/pip install --quiet --require-hashes -r requirements/chaos.txt
 	@touch $@
 
 tests/azurite/node_modules/.installed: tests/azurite/package.json tests/azurite/package-lock.json

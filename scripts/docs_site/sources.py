@@ -82,6 +82,8 @@ def contents(index: str, api_pages: Sequence[str]) -> str:
     trees = []
     for caption, folder in SECTIONS.items():
         names = [page for page in linked if page.startswith(f"{folder}/")]
+        if folder == "explanation":  # with what is about all of it, and lies in no folder
+            names += [page for page in linked if "/" not in page]
         if folder == "reference":
             names += ["reference/api/index.md"] if api_pages else []
         trees.append(_tree(names, caption))

@@ -432,13 +432,11 @@ class Target:
         names = self._chosen(self.entry.params, {}) | values
         return self.operation.path.replace(":path}", "}").format(**names)
 
-    async def ask(self, headers: Mapping[str, Any], **others: str) -> httpx2.Response:
-        """Call it with the caller's own names, but for those in ``others``: foreign or absent."""
-        path = self.path(**self._chosen(self.entry.params, others))
-        client = self.estate.house.http
-        request = client.build_request(
+    def request(self, headers: Mapping[str, Any], **others: str) -> httpx2.Request:
+        """A call with the caller's own names, but for those in ``others``: foreign or absent."""
+        request = self.estate.house.http.build_request(
             self.method,
-            path,
+            self.path(**self._chosen(self.entry.params, others)),
             params=self._chosen(self.entry.query, others),
             json=self.entry.json(self.estate),
             files=self.entry.files,
@@ -449,7 +447,11 @@ class Target:
         request.headers["X-Request-Id"] = "the-matrix"
         request.headers["Prefer"] = "respond-async"
         request.headers.update(headers)
-        answer = await client.send(request)
+        return request
+
+    async def ask(self, headers: Mapping[str, Any], **others: str) -> httpx2.Response:
+        """Make that call."""
+        answer = await self.estate.house.http.send(self.request(headers, **others))
         if answer.is_success and self.method not in _SAFE_METHODS:
             self.estate.changed = True
         return answer

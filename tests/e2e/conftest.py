@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,7 +20,10 @@ import psutil
 import pytest
 
 from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.store.migrate import migrate
 from tests.conftest import copy_first_boot, make_open_folder
+from tests.e2e.faults.victims import VICTIM, Victim, servers
 from tests.waiting import LIMIT_SECONDS, eventually
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -181,3 +184,14 @@ def start_up(data_root: Path) -> Iterator[Callable[..., Up]]:
         left = next(up for up in started if up.data == data)
         with suppress(psutil.NoSuchProcess):
             left.postgres().send_signal(signal.SIGQUIT)
+
+
+if VICTIM is Victim.POSTGRESQL:
+
+    @pytest.fixture
+    async def dsn(pg_server: EmbeddedPostgres) -> AsyncIterator[str]:
+        """A database on a server of the test's own, which is struck: see faults/victims.py."""
+        await migrate(pg_server.dsn)
+        servers.append(pg_server)
+        yield pg_server.dsn
+        servers.clear()

@@ -18,9 +18,9 @@ from coatcheck.surfaces.batches.executor import BatchExecutor
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.process import new_batch
 from tests.e2e.faults.services import lab
+from tests.e2e.faults.victims import VICTIM
 from tests.waiting import eventually_async
 
-KILLED = 137
 TASKS = 20
 ORG = "default"
 BATCH_POINTS = {
@@ -90,16 +90,18 @@ async def test_a_batch_that_was_not_committed_is_not_there_and_can_be_sent_again
         "key",
         crash_at="batch.inserted_not_committed:1",
     )
-    assert await process.exit() == KILLED, process.log
-    assert await laboratory.sql.fetchval("SELECT count(*) FROM jobs") == 0
-    assert await laboratory.sql.fetchval("SELECT count(*) FROM batches") == 0
+    await laboratory.strike(process)
+    if VICTIM.is_exact:
+        assert await laboratory.sql.fetchval("SELECT count(*) FROM jobs") == 0
+        assert await laboratory.sql.fetchval("SELECT count(*) FROM batches") == 0
     batch = await create(laboratory, "key")
     assert await create(laboratory, "key") == batch
     laboratory.start_upkeep()
     await laboratory.start_worker(lab)
     view = await ends(laboratory, batch)
     assert view.current.counts.succeeded == TASKS
-    assert len(laboratory.executions()) == TASKS
+    ran = len(laboratory.executions())
+    assert ran == TASKS if VICTIM.is_exact else ran >= TASKS
     await is_consistent(laboratory, view)
 
 
@@ -111,10 +113,11 @@ async def test_a_run_completes_once_though_its_keeper_dies(
     batch = await create(laboratory)
     await laboratory.start_worker(lab)
     keeper = laboratory.start("upkeep", crash_at=f"{point}:1")
-    assert await keeper.exit() == KILLED, keeper.log
+    await laboratory.strike(keeper)
     view = await look(laboratory, batch)
     committed = point == "batch.completed_not_notified"
-    assert view.status is (BatchStatus.COMPLETED if committed else BatchStatus.RUNNING)
+    if VICTIM.is_exact:
+        assert view.status is (BatchStatus.COMPLETED if committed else BatchStatus.RUNNING)
     laboratory.start_upkeep()
     view = await ends(laboratory, batch)
     assert view.status is BatchStatus.COMPLETED
@@ -127,8 +130,9 @@ async def test_a_cancellation_that_was_not_committed_can_be_asked_for_again(
 ) -> None:
     batch = await create(laboratory)
     process = laboratory.start("cancel_batch", batch, crash_at="batch.cancel_not_committed:1")
-    assert await process.exit() == KILLED, process.log
-    assert (await look(laboratory, batch)).current.cancel_requested_at is None
+    await laboratory.strike(process)
+    if VICTIM.is_exact:
+        assert (await look(laboratory, batch)).current.cancel_requested_at is None
     await laboratory.engine.batches.cancel(batch, org=ORG)
     laboratory.start_upkeep()
     view = await ends(laboratory, batch)
@@ -148,8 +152,9 @@ async def test_a_rerun_that_was_not_committed_can_be_asked_for_again(
     process = laboratory.start(
         "rerun_batch", batch, "again", crash_at="rerun.inserted_not_committed:1"
     )
-    assert await process.exit() == KILLED, process.log
-    assert len((await look(laboratory, batch)).runs) == 1
+    await laboratory.strike(process)
+    if VICTIM.is_exact:
+        assert len((await look(laboratory, batch)).runs) == 1
     for _ in range(2):
         await laboratory.engine.batches.rerun(batch, Selection(), org=ORG, idempotency_key="again")
     async with BatchExecutor(laboratory.settings()) as executor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,10 @@ import pytest
 
 from examples.ollama_upstream import Fault
 from tests.e2e.faults.laboratory import Laboratory
+from tests.e2e.faults.victims import VICTIM, Victim
 from tests.surfaces.house import PEPPER, bearer
 from tests.surfaces.llm.talking import MODEL, TOKEN, talking
 
-KILLED = 137
 STREAM_POINTS = {"llm.stream_sent": 3}
 """Each point, and at which passing of it the server dies."""
 COMPLETIONS = "/v1/chat/completions"
@@ -59,6 +61,8 @@ class Heard:
 async def test_a_client_goes_on_at_another_server_after_a_crash_at(
     dsn: str, tmp_path: Path, point: str
 ) -> None:
+    if VICTIM is Victim.PAUSE:
+        pytest.skip("who follows a stream holds no lease, and its client waits")
     async with talking(dsn, tmp_path) as talk, Laboratory(dsn, tmp_path) as lab:
         talk.upstream.plan(Fault("hang", path="/api/chat", after_tokens=STREAM_POINTS[point] + 2))
         process = lab.start(
@@ -74,17 +78,21 @@ async def test_a_client_goes_on_at_another_server_after_a_crash_at(
         async with httpx2.AsyncClient(
             base_url=f"http://127.0.0.1:{port}", headers=bearer(talk.house.key), trust_env=False
         ) as client:
-            with pytest.raises(httpx2.HTTPError):
-                await heard.listen(client, key)
-        assert await process.exit() == KILLED, process.log
-        assert not heard.is_done
-        assert heard.text, "it died in the middle"
+            listening = asyncio.create_task(heard.listen(client, key))
+            await lab.strike(process)
+            if VICTIM.is_exact:
+                with pytest.raises(httpx2.HTTPError):
+                    await listening
+            assert not heard.is_done
+            assert heard.text, "it died in the middle"
+            talk.upstream.clear_faults()
+            with suppress(httpx2.HTTPError):
+                await listening
 
-        talk.upstream.clear_faults()
         job = await heard.listen(talk.house.http, key)
         assert heard.is_done
         shown = (await talk.house.http.get(f"/jobs/{job}", params={"wait": "60"})).json()
         assert (shown["state"], shown["attempt"]) == ("done", 1)
         assert heard.text == shown["result"]["message"]["content"]
         assert talk.upstream.seen.paths["/api/chat"] == 1
-    print(f"{point}: died there with {KILLED}, resumed elsewhere, one answer")
+    print(f"{point}: {VICTIM.value} struck there, resumed elsewhere, one answer")

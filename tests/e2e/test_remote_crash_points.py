@@ -14,8 +14,8 @@ import pytest
 from coatcheck import State
 from tests.e2e.faults import history, invariants
 from tests.e2e.faults.remote_lab import HERE, RemoteLaboratory, Studio
+from tests.e2e.faults.victims import VICTIM
 
-KILLED = 137
 SPAWN_POINTS = {
     "remote.begun": 0,
     "remote.spawned": 1,
@@ -58,14 +58,16 @@ async def test_work_is_found_again_after_a_crash_at(
 ) -> None:
     ticket = await laboratory.hand_in(retries=0)
     process = laboratory.start_working_remotely(crash_at=point)
-    assert await process.exit() == KILLED, process.log
-    assert studio.spawns_asked_for == SPAWN_POINTS[point]
+    await laboratory.strike(process)
+    if VICTIM.is_exact:
+        assert studio.spawns_asked_for == SPAWN_POINTS[point]
     await invariants.no_dead_state(laboratory)
     await laboratory.forget_the_dead()
 
     async with laboratory.working_here():
         view = await laboratory.ended_with_nothing_left_over(ticket)
-    assert (view.state, view.crashes, view.failures) == (State.COMPLETED, 1, 0)
+    assert (view.state, view.failures) == (State.COMPLETED, 0)
+    assert VICTIM.allows(view.crashes, 1)
     assert list(studio.works) == [view.execution_id]
     await invariants.stale_writes_change_nothing(laboratory, view)
 
@@ -76,15 +78,16 @@ async def test_a_result_counts_once_after_a_crash_at(
 ) -> None:
     ticket = await laboratory.hand_in(retries=0)
     process = laboratory.start_working_remotely(crash_at=point)
-    assert await process.exit() == KILLED, process.log
+    await laboratory.strike(process)
     await invariants.no_dead_state(laboratory)
     await laboratory.forget_the_dead()
 
     async with laboratory.working_here():
         view = await laboratory.ended_with_nothing_left_over(ticket)
-    assert (view.state, view.crashes, view.failures) == (State.COMPLETED, 0, 0)
+    assert (view.state, view.failures) == (State.COMPLETED, 0)
+    assert VICTIM.allows(view.crashes, 0)
     assert list(studio.works) == [view.execution_id]
-    assert studio.spawns_asked_for == 1
+    assert VICTIM.allows(studio.spawns_asked_for, 1)
     await invariants.stale_writes_change_nothing(laboratory, view)
 
 
@@ -95,9 +98,10 @@ async def test_a_result_counts_once_though_a_server_dies_that_stored_it(
     async with laboratory.working_here(polling=False):
         await laboratory.parked(ticket)
     process = laboratory.start("look", ticket.id, crash_at="remote.kept", egress_allow=HERE)
-    assert await process.exit() == KILLED, process.log
-    assert await laboratory.state(ticket) is State.FINALIZING
-    assert len(await laboratory.stored()) == 1
+    await laboratory.strike(process)
+    if VICTIM.is_exact:
+        assert await laboratory.state(ticket) is State.FINALIZING
+        assert len(await laboratory.stored()) == 1
     await laboratory.forget_the_dead()
 
     async with laboratory.working_here():
@@ -117,7 +121,7 @@ async def test_a_cancelled_job_leaves_nothing_after_a_crash_at(
     # As a finalizer leaves it that died after the upload.
     await laboratory.put("renders/a.wav", b"a result that is not to count")
     await laboratory.engine.cancel(ticket.id)
-    assert await process.exit() == KILLED, process.log
+    await laboratory.strike(process)
     await invariants.no_dead_state(laboratory)
     await laboratory.forget_the_dead()
 

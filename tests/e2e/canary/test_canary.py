@@ -18,6 +18,7 @@ import pytest
 
 from tests.e2e.canary.deployment import Deployment, Site
 from tests.e2e.canary.sources import CANARY, SOURCES
+from tests.e2e.faults.victims import IS_THOROUGH
 from tests.postgres_keeper import Databases
 from tests.surfaces.graphs.archives import MIB, post, zipped
 from tests.waiting import eventually_async
@@ -39,16 +40,19 @@ SERVER_POINTS = [
     "input.marked",
 ]
 WORKER_POINTS = [
-    "claim.committed_not_dispatched",
-    "run.before_handler",
     "archive.downloaded",
     "artifact.blob_stored",
     "run.handler_returned",
-    "reports.committed",
-    "finish.before_statement",
     "finish.updated_not_committed",
     "finish.committed_not_notified",
 ]
+ALIKE_POINTS = [  # nothing was fetched yet, or as much is there as at a point above
+    "claim.committed_not_dispatched",
+    "run.before_handler",
+    "reports.committed",
+    "finish.before_statement",
+]
+"""What the sweep of ``make chaos`` adds."""
 DISPOSAL_POINTS = ["input.blob_deleted_not_marked", "input.marked"]
 LOSER_POINT = "submit.loser_before_delete"
 ARCHIVE_POINTS = {
@@ -315,7 +319,7 @@ async def race(deployment: Deployment, key: str) -> None:
 
 @pytest.mark.crash
 @pytest.mark.slow
-@pytest.mark.parametrize("point", WORKER_POINTS)
+@pytest.mark.parametrize("point", WORKER_POINTS + (ALIKE_POINTS if IS_THOROUGH else []))
 async def test_after_a_crash_of_the_worker_at(served: Deployment, key: str, point: str) -> None:
     archive = LARGE if point == "artifact.blob_stored" else ARCHIVE
     worker = served.work(crash_at=point)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -18,24 +20,68 @@ import psutil
 from coatcheck import Ticket
 from coatcheck.settings.declaration import PREFIX
 from tests.e2e.faults.process import NAME_VARIABLE
+from tests.e2e.faults.victims import VICTIM, Victim, servers
 from tests.waiting import eventually_async
 from tests.worker.workshop import Workshop
 
+STRUCK_VARIABLE = "LAB_STRUCK"
+"""A file that every strike is noted in, one JSON object a line."""
+UPKEEP_VARIABLE = "LAB_UPKEEP_IN"
+"""``server`` or ``worker``: upkeep is done by that command, as in a deployment, not alone."""
 ROOT = Path(__file__).resolve().parents[3]
+KILLED = 137
+ENDS_BY_ITSELF = frozenset(
+    {"submit", "hand_in", "cancel", "look", "create_batch", "cancel_batch", "rerun_batch"}
+)
+"""Roles that do one thing."""
+_ENDED = """
+SELECT id, state, result, failures, crashes, interruptions, finished_at FROM jobs
+WHERE state IN ('completed', 'failed', 'cancelled') ORDER BY id
+"""
+
+
+def _module(arguments: list[str]) -> list[str]:
+    """The program of a role: that of these tests, or the real command that does upkeep."""
+    match arguments, os.environ.get(UPKEEP_VARIABLE, ""):
+        case ["upkeep"], "server":
+            with socket.create_server(("127.0.0.1", 0)) as listening:
+                port = listening.getsockname()[1]
+            return ["coatcheck.cli", "serve", "--port", str(port)]
+        case ["upkeep"], "worker":
+            return ["coatcheck.cli", "worker"]
+        case _:
+            return ["tests.e2e.faults.process", *arguments]
+
+
+def _note_strike(process: LabProcess) -> None:
+    if STRUCK_VARIABLE in os.environ:
+        path, _, name = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0].partition("::")
+        test = f"{path.removesuffix('.py').replace('/', '.')}::{name}"
+        entry = {"point": process.point, "role": process.role, "test": test}
+        with Path(os.environ[STRUCK_VARIABLE]).open("a") as journal:
+            journal.write(json.dumps(entry) + "\n")
 
 
 class LabProcess:
     """One process. What it says on stdout and logs on stderr goes to files."""
 
     def __init__(
-        self, folder: Path, number: int, arguments: list[str], environment: Mapping[str, str]
+        self,
+        folder: Path,
+        number: int,
+        arguments: list[str],
+        environment: Mapping[str, str],
+        crash_at: str = "",
     ) -> None:
         self._said = folder / f"process-{number}.out"
         self._logged = folder / f"process-{number}.log"
         self._paused = False
+        self._told_to_end = False
+        self.role = arguments[0]
+        self.point = crash_at.partition(":")[0]
         with self._said.open("wb") as said, self._logged.open("wb") as logged:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "tests.e2e.faults.process", *arguments],
+                [sys.executable, "-m", *_module(arguments)],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -81,9 +127,22 @@ class LabProcess:
         (status,) = await eventually_async(look, f"the process ends; its log:\n{self.log}")
         return int(status)
 
+    async def stands_still(self) -> None:
+        """Wait until it has stopped itself at its crash point."""
+
+        async def look() -> bool:
+            if self._popen.poll() is not None:
+                raise AssertionError(f"it ended with {self._popen.returncode}:\n{self.log}")
+            return psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+
+        await eventually_async(look, "the process stops at its point")
+        self._paused = True
+
     def interrupt(self) -> None:
-        """SIGTERM: it is to drain and end."""
-        self._popen.terminate()
+        """SIGTERM: it is to drain and end. A second one would not let it drain."""
+        if not self._told_to_end:
+            self._told_to_end = True
+            self._popen.terminate()
 
     async def terminate(self) -> int:
         """SIGTERM, then its exit status."""
@@ -124,6 +183,7 @@ class Laboratory(Workshop):
     def __init__(self, dsn: str, folder: Path) -> None:
         super().__init__(dsn, folder)
         self._processes: list[LabProcess] = []
+        self._struck: LabProcess | None = None
         self._executions = folder / "executions"
 
     async def __aexit__(
@@ -132,8 +192,13 @@ class Laboratory(Workshop):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        try:
+            if error is None and self._struck is not None:
+                await self._goes_on(self._struck)
+        finally:
+            for process in self._processes:
+                process.end()
         for process in self._processes:
-            process.end()
             print(f"--- log of process {process.pid}\n{process.log}")  # shown if the test failed
         await super().__aexit__(kind, error, trace)
 
@@ -147,10 +212,50 @@ class Laboratory(Workshop):
             self.folder,
             len(self._processes),
             list(arguments),
-            self._environment(crash_at, name, settings),
+            self._environment(crash_at and VICTIM.crash_at(crash_at), name, settings),
+            crash_at,
         )
         self._processes.append(process)
         return process
+
+    async def strike(self, process: LabProcess) -> None:
+        """Have the victim struck as the process comes to its crash point: see victims.py."""
+        if not VICTIM.stops:
+            assert await process.exit() == KILLED, process.log
+            _note_strike(process)
+            return
+        await process.stands_still()
+        _note_strike(process)
+        self._struck = process
+        if VICTIM is Victim.PAUSE:
+            # As after 30 s, when nobody may be idle in a transaction any longer.
+            await self.sql.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE state = 'idle in transaction' AND datname = current_database()"
+            )
+            return
+        (server,) = servers
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+        await self.reconnect()
+        process.resume()
+
+    async def forget_the_struck(self) -> None:
+        """The dead will never be heard of again: let their leases end now, by the database's clock.
+        One who stands still is taken for dead. One whose database died lives, and goes on."""
+        if VICTIM.is_exact:
+            await self.sql.execute("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
+
+    async def _goes_on(self, process: LabProcess) -> None:
+        """Let who was stopped go on and end in good order: nothing that has ended changes."""
+        before = await self.sql.fetch(_ENDED)
+        process.resume()
+        by_itself = process.role in ENDS_BY_ITSELF
+        status = await process.exit() if by_itself else await process.terminate()
+        # Who hands something in may be told that it is not known what became of it.
+        assert status == 0 or (by_itself and status == 1), process.log
+        assert "Traceback" not in process.log or by_itself, process.log
+        assert await self.sql.fetch(_ENDED) == before
 
     async def start_working(self, **options: str) -> LabProcess:
         """A worker process that claims."""
@@ -166,6 +271,7 @@ class Laboratory(Workshop):
             "TEMP_DIR": str(self.folder / "temp"),
             "DRAIN_SECONDS": "0.1",
             "LOG_FORMAT": "json",
+            **({"KEY_PEPPER": "p" * 32} if os.environ.get(UPKEEP_VARIABLE) == "server" else {}),
             **{key.upper(): value for key, value in settings.items() if key != "pythonpath"},
         }
         paths = [settings.get("pythonpath", ""), str(ROOT / "src"), str(ROOT)]

@@ -92,7 +92,7 @@ class RemoteLaboratory(Laboratory):
     async def forget_the_dead(self) -> None:
         """Let the time of everybody who was heard of be up, by the database's clock: who died will
         never be heard of again."""
-        await self.sql.execute("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
+        await self.forget_the_struck()
         await self.sql.execute("UPDATE remote_calls SET due_at = now() WHERE due_at IS NOT NULL")
 
     async def put(self, key: str, content: bytes) -> None:

@@ -1,0 +1,60 @@
+"""E. No dead state: whatever has not ended has something that will move it on."""
+
+from __future__ import annotations
+
+from chaos.checker.evidence import Evidence
+from chaos.checker.finding import Finding
+from chaos.checker.ids import spelt
+
+CHECK = "dead states"
+
+_STUCK = """
+SELECT j.id, j.state::text AS state, j.endpoint,
+       CASE
+           WHEN j.payload IS NULL THEN 'has no payload'
+           WHEN (j.lease IS NOT NULL) <> (
+               j.state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested')
+           ) THEN 'is held without a lease, or the other way round'
+           WHEN j.state IN ('staged', 'retrying') AND j.run_at = 'infinity' THEN 'is never due'
+           WHEN j.lease >> 40 = 0 AND NOT EXISTS (
+               SELECT FROM remote_calls AS c
+               WHERE c.org_id = j.org_id AND c.job_id = j.id AND c.due_at < 'infinity'
+           ) THEN 'is done elsewhere, and nobody will look'
+           WHEN j.state = 'queued' AND j.run_at < now() - interval '120 seconds'
+           THEN 'has been due for two minutes, and nobody takes it'
+           WHEN j.state IN ('staged', 'retrying') AND j.run_at < now() - interval '60 seconds'
+           THEN 'is long due, and was not put into the queue'
+           WHEN j.lease >> 40 > 0 AND j.updated_at < now() - interval '60 seconds'
+               AND NOT EXISTS (SELECT FROM workers AS w WHERE w.boot = j.lease >> 40)
+           THEN 'is held by a worker that is gone, and was not rescued'
+       END AS why
+FROM jobs AS j
+WHERE j.state NOT IN ('completed', 'failed', 'cancelled')
+"""
+
+_INTAKES = """
+SELECT p.id, p.batch_id, 'a list that nobody takes in' AS why
+FROM batch_parts AS p
+LEFT JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.ingest_job
+WHERE p.state = 'pending' AND p.updated_at < now() - interval '120 seconds'
+  AND (j.id IS NULL OR j.state IN ('completed', 'failed', 'cancelled'))
+UNION ALL
+SELECT e.id, e.batch_id, 'an export that nobody writes'
+FROM batch_exports AS e
+LEFT JOIN jobs AS j ON j.org_id = e.org_id AND j.id = e.export_job
+WHERE e.state = 'pending' AND e.created_at < now() - interval '120 seconds'
+  AND (j.id IS NULL OR j.state IN ('completed', 'failed', 'cancelled'))
+"""
+
+
+async def no_dead_state(evidence: Evidence) -> list[Finding]:
+    jobs = await evidence.sql.fetch(f"SELECT * FROM ({_STUCK}) AS s WHERE why IS NOT NULL")
+    intakes = await evidence.sql.fetch(_INTAKES)
+    return [
+        _finding(f"job {spelt(row['id'])} of {row['endpoint']}, {row['state']}, {row['why']}")
+        for row in jobs
+    ] + [_finding(f"batch {spelt(row['batch_id'])}: {row['why']}") for row in intakes]
+
+
+def _finding(detail: str) -> Finding:
+    return Finding(CHECK, "E", detail)

@@ -1,0 +1,40 @@
+"""A. Whoever is at work stays at work: no process ends by itself, whatever happens to the others.
+
+One that cannot reach its database as it starts may give up, and say so: its keeper starts it again.
+"""
+
+from __future__ import annotations
+
+from chaos.checker.evidence import Evidence, Row
+from chaos.checker.finding import Finding
+
+CHECK = "exits"
+AT_WORK = ("worker ready", "serving on")
+"""What a process logs once it is at work."""
+_SHOWN_CHARACTERS = 400
+
+
+async def nobody_ends_by_itself(evidence: Evidence) -> list[Finding]:
+    begun: dict[int, Row] = {}
+    found = []
+    for row in evidence.rows("process"):
+        if row["phase"] == "begin":
+            begun[row["pid"]] = row
+        elif row["phase"] == "end" and not row.get("expected", True):
+            log = begun.get(row["pid"], {}).get("log")
+            said = _said(evidence, log)
+            if any(words in said for words in AT_WORK):
+                found.append(
+                    Finding(
+                        CHECK,
+                        "A",
+                        f"{row['name']} ended by itself with {row.get('code')} at {row['t']:.1f} s "
+                        f"({log}): {said[-_SHOWN_CHARACTERS:]}",
+                    )
+                )
+    return found
+
+
+def _said(evidence: Evidence, log: str | None) -> str:
+    path = evidence.folder / "logs" / (log or "none")
+    return path.read_text(errors="replace") if path.is_file() else ""

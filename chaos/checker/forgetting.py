@@ -1,0 +1,108 @@
+"""Ends the retention of everything a run made, waits until upkeep has removed it, and looks for
+what is left of the canaries."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from uuid import UUID
+
+import httpx2
+
+from chaos.checker import counts
+from chaos.checker.canaries import no_canary_is_left
+from chaos.checker.evidence import Evidence
+from chaos.checker.finding import Finding, Verdict
+from chaos.checker.ids import spelt
+from coatcheck.blobs import BlobContainer
+from coatcheck.store.line import Line
+from coatcheck.upkeep.sweeper import Sweeper
+
+CHECK = "forgotten"
+LIMIT_SECONDS = 120.0
+_LOOK_SECONDS = 0.5
+_AT_A_TIME = 8
+
+_EXPIRE = (
+    "UPDATE jobs SET expires_at = now() WHERE expires_at < 'infinity' AND expires_at > now()",
+    "UPDATE batch_exports SET expires_at = now() WHERE expires_at IS NOT NULL",
+    # Whoever used one in time has ten minutes more to commit.
+    "UPDATE batch_uploads SET expires_at = now() - interval '11 minutes'",
+    # A recording that was never whole is kept for an hour, in case it still comes.
+    "UPDATE voices SET deleted_at = coalesce(deleted_at, now()),"
+    " created_at = created_at - interval '2 hours'",
+)
+
+_LEFT = """
+SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM batches) AS batches,
+       (SELECT count(*) FROM voices) AS voices, (SELECT count(*) FROM batch_uploads) AS uploads,
+       (SELECT count(*) FROM artifact_records WHERE deleted_at IS NULL) AS artifacts,
+       (SELECT count(*) FROM input_copies WHERE deleted_at IS NULL AND layer = 'blob') AS inputs
+"""
+
+
+async def forget_and_look(
+    evidence: Evidence, verdict: Verdict, *, limit_seconds: float = LIMIT_SECONDS
+) -> Verdict:
+    """Add to a verdict what is found once nothing ought to be left. The deployment still runs."""
+    verdict.findings += await forget(evidence, limit_seconds)
+    verdict.findings += await no_canary_is_left(evidence)
+    verdict.counts |= counts.judged(verdict.findings)
+    return verdict
+
+
+async def forget(evidence: Evidence, limit_seconds: float) -> list[Finding]:
+    """Have everything removed. What is still there once nothing was removed for so long."""
+    await _delete_batches(evidence)
+    fewest, deadline = float("inf"), time.monotonic() + limit_seconds
+    while True:
+        for statement in _EXPIRE:
+            await evidence.sql.execute(statement)
+        await _sweep(evidence)
+        (row,) = await evidence.sql.fetch(_LEFT)
+        left = {name: number for name, number in row.items() if number}
+        if not left and not _temporary_files(evidence):
+            await _sweep(evidence)  # what the last rows that went had stood for
+            return []
+        left["temporary files"] = len(_temporary_files(evidence))
+        if sum(left.values()) < fewest:
+            fewest, deadline = sum(left.values()), time.monotonic() + limit_seconds
+        if time.monotonic() > deadline:
+            told = ", ".join(f"{number} {name}" for name, number in left.items() if number)
+            return [Finding(CHECK, "G", f"left when their time was up: {told}")]
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _delete_batches(evidence: Evidence) -> None:
+    """As their owners would, over HTTP."""
+    room = asyncio.Semaphore(_AT_A_TIME)
+    for org in evidence.keys:
+        rows = await evidence.sql.fetch(
+            "SELECT id FROM batches WHERE org_id = $1 AND deleted_at IS NULL", org
+        )
+        async with evidence.http(org) as client:
+            await asyncio.gather(*(_delete(client, row["id"], room) for row in rows))
+
+
+async def _delete(client: httpx2.AsyncClient, batch: UUID, room: asyncio.Semaphore) -> None:
+    async with room:
+        answer = await client.delete(f"/v1/jobs/{spelt(batch)}")
+        if answer.status_code not in (httpx2.codes.NOT_FOUND, httpx2.codes.GONE):
+            answer.raise_for_status()
+
+
+async def _sweep(evidence: Evidence) -> None:
+    """What the sweeper does to orphans once they are old enough, done now: nothing is uploaded any
+    more."""
+    line = Line(evidence.dsn, name="chaos sweep")
+    try:
+        blobs = BlobContainer.open((evidence.folder / "blobs").as_uri())
+        await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    finally:
+        await line.close()
+
+
+def _temporary_files(evidence: Evidence) -> list[str]:
+    """What attempts left on disk: each worker has a folder of its own, and in it those of jobs."""
+    return [str(path) for path in (evidence.folder / "temp").glob("*/*")]

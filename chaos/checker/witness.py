@@ -1,0 +1,112 @@
+"""Triggers that keep what happened inside the database: a second witness beside the history.
+
+They write into tables of their own, in the transaction of what they tell of, so that what was
+rolled back leaves no trace, and what was committed leaves one even where its answer was lost.
+
+``job_history`` is that of ``tests/e2e/faults/history.py``, with more columns: what each move added
+to the counters of attempts, what a meter has to add up, and, for a move that counts as a crash, for
+how long the holder had been silent and how long it had promised to be heard of at the least.
+"""
+
+from __future__ import annotations
+
+import asyncpg
+
+from tests.e2e.faults import history
+from tests.store import edge_guard
+
+_MORE = """
+ALTER TABLE job_history
+    ADD COLUMN at             timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ADD COLUMN org_id         text COLLATE "C" NOT NULL DEFAULT '',
+    ADD COLUMN endpoint       text COLLATE "C" NOT NULL DEFAULT '',
+    ADD COLUMN lane           text NOT NULL DEFAULT 'standard',
+    ADD COLUMN run_id         uuid,
+    ADD COLUMN failures       smallint NOT NULL DEFAULT 0,
+    ADD COLUMN crashes        smallint NOT NULL DEFAULT 0,
+    ADD COLUMN interruptions  smallint NOT NULL DEFAULT 0,
+    ADD COLUMN unreachables   smallint NOT NULL DEFAULT 0,
+    ADD COLUMN attempts       integer NOT NULL DEFAULT 0,
+    ADD COLUMN result_bytes   bigint NOT NULL DEFAULT 0,
+    ADD COLUMN silent         double precision,
+    ADD COLUMN promised       double precision;
+CREATE INDEX job_history_of ON job_history (id, number);
+
+CREATE TABLE worker_history (
+    boot bigint NOT NULL,
+    name text NOT NULL,
+    at   timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE TABLE run_history (
+    id uuid NOT NULL,
+    at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE OR REPLACE FUNCTION keep_history() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    heard    timestamptz;
+    promise  double precision;
+    had      smallint[] := '{0,0,0,0}';
+    was      job_state;
+    held     bigint := NEW.lease;
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        was := OLD.state;
+        held := coalesce(NEW.lease, OLD.lease);
+        had := ARRAY[OLD.failures, OLD.crashes, OLD.interruptions, OLD.unreachables];
+        IF NEW.crashes > OLD.crashes THEN
+            SELECT w.last_seen_at, CASE NEW.lane
+                       WHEN 'urgent' THEN w.urgent_seconds
+                       WHEN 'standard' THEN w.standard_seconds
+                       ELSE w.bulk_seconds
+                   END
+            INTO heard, promise
+            FROM workers AS w WHERE w.boot = OLD.lease >> 40;
+        END IF;
+    END IF;
+    INSERT INTO job_history (
+        id, before, after, lease, org_id, endpoint, lane, run_id, failures, crashes,
+        interruptions, unreachables, attempts, result_bytes, silent, promised
+    ) VALUES (
+        NEW.id, was, NEW.state, held, NEW.org_id, NEW.endpoint, NEW.lane::text, NEW.run_id,
+        NEW.failures - had[1], NEW.crashes - had[2], NEW.interruptions - had[3],
+        NEW.unreachables - had[4],
+        NEW.failures + NEW.crashes + (NEW.state = 'completed')::integer,
+        coalesce(octet_length(NEW.result), 0), extract(epoch FROM now() - heard), promise
+    );
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION keep_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO worker_history (boot, name) VALUES (NEW.boot, NEW.name);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER keep_workers AFTER INSERT ON workers
+    FOR EACH ROW EXECUTE FUNCTION keep_worker();
+
+CREATE FUNCTION keep_run() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO run_history (id) VALUES (NEW.id);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER keep_runs AFTER UPDATE ON batch_runs
+    FOR EACH ROW
+    WHEN (NEW.completed_at IS NOT NULL AND OLD.completed_at IS DISTINCT FROM NEW.completed_at)
+    EXECUTE FUNCTION keep_run();
+"""
+
+
+async def install(dsn: str) -> None:
+    """Begin to keep what happens in this database; refuse steps that the domain does not know."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        guarded = await connection.fetchval("SELECT to_regproc('refuse_illegal_step') IS NOT NULL")
+        if not guarded:
+            await edge_guard.install(dsn)
+        async with connection.transaction():
+            await history.keep(connection)
+            await connection.execute(_MORE)
+    finally:
+        await connection.close()

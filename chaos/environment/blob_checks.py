@@ -1,0 +1,37 @@
+"""What must be true of blobs and their rows, whatever the store went through."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+
+from chaos.environment.installation import Installation
+from coatcheck.blobs import BlobContainer
+from coatcheck.store.line import Line
+from coatcheck.upkeep.sweeper import Sweeper
+
+
+async def sweep(installed: Installation, blobs: BlobContainer) -> None:
+    """What the sweeper does to orphans once they are old enough, done now."""
+    line = Line(installed.direct, name="tests")
+    try:
+        await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    finally:
+        await line.close()
+
+
+async def every_artifact_is_whole(installed: Installation, blobs: BlobContainer) -> int:
+    """Every row has its blob, with the bytes that the row says; how many there are."""
+    rows = await installed.sql.fetch("SELECT blob_key, bytes, sha256 FROM artifacts")
+    for row in rows:
+        content = await blobs.get(row["blob_key"])
+        assert len(content) == row["bytes"], row["blob_key"]
+        assert hashlib.sha256(content).digest() == row["sha256"], row["blob_key"]
+    return len(rows)
+
+
+async def nothing_else_is_kept(installed: Installation, blobs: BlobContainer) -> None:
+    """There is no blob that no row knows of."""
+    known = {row["blob_key"] for row in await installed.sql.fetch("SELECT blob_key FROM artifacts")}
+    kept = {key async for page in blobs.keys_under("") for key in page}
+    assert kept - known == set()

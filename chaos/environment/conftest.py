@@ -1,0 +1,12 @@
+"""What these tests share with the project's others: databases, servers and folders."""
+
+from __future__ import annotations
+
+from tests.conftest import (  # noqa: F401 - fixtures, and the hooks that they need
+    data_root,
+    databases,
+    dsn,
+    pg_server,
+    pytest_configure,
+    pytest_unconfigure,
+)

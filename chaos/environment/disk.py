@@ -1,0 +1,60 @@
+"""A small disk, and something on it that is in the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_CHUNK_BYTES = 256 * 1024
+
+
+class SmallDisk:
+    """A file system in memory that holds so much and no more."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ballast = folder / "ballast"
+
+    def fill(self, *, leaving: int = 0) -> None:
+        """Leave this many bytes of room."""
+        with self._ballast.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(b"\0" * _CHUNK_BYTES)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+            size = file.tell()
+            file.truncate(max(0, size - leaving))
+
+    def make_room(self) -> None:
+        """Take away what was in the way."""
+        self._ballast.unlink(missing_ok=True)
+
+
+@contextmanager
+def small_disk(folder: Path, mebibytes: int) -> Iterator[SmallDisk]:
+    """Mount a file system of this size at ``folder``, which is made; it is gone afterwards."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system")
+    folder.mkdir(parents=True)
+    options = f"size={mebibytes}m,mode=0755"
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "coatcheck-small-disk", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system may be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield SmallDisk(folder)
+    finally:
+        # Lazily: what a failed test left running may still be in there.
+        subprocess.run(["umount", "--lazy", folder], check=True)

@@ -1,0 +1,176 @@
+"""A primary and a standby that follows it, and one address that leads to either."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+
+from chaos.environment.patience import until
+from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.store.embedded.account import server_account
+from coatcheck.store.embedded.binaries import runnable_bin
+from coatcheck.store.embedded.configuration import settings_file
+from coatcheck.store.embedded.programs import CLEAN_ENVIRONMENT
+from tests.waiting import eventually
+
+_CHUNK_BYTES = 65_536
+NAME = "standby"
+
+
+class Standby:
+    """A server on a copy of another's data, which it keeps up with until it is promoted."""
+
+    def __init__(self, primary: EmbeddedPostgres, folder: Path) -> None:
+        """Copies ``primary``, which runs, to ``folder``."""
+        self._account = server_account(primary.data_dir / "pg")
+        self._bin = runnable_bin(self._account)
+        self._cluster = folder / "pg"
+        self._log = folder / "postgresql.log"
+        self._sockets = folder / "run"
+        source = parse_qs(urlsplit(primary.dsn).query)
+        self._source = f"host={source['host'][0]} port={source['port'][0]} user=coatcheck"
+        for made in (folder, self._sockets, self._cluster):
+            made.mkdir(mode=0o700, exist_ok=True)
+            self._account.own(made)
+        self._run(
+            "pg_basebackup",
+            f"--pgdata={self._cluster}",
+            f"--dbname={self._source}",
+            "--checkpoint=fast",
+            "--write-recovery-conf",
+        )
+        (folder / "postgresql.coatcheck.conf").write_text(
+            settings_file(
+                {
+                    "unix_socket_directories": str(self._sockets),
+                    "port": 5432,
+                    "cluster_name": NAME,
+                    "primary_conninfo": f"{self._source} application_name={NAME}",
+                    "hot_standby": True,
+                }
+            )
+        )
+        (folder / "postgresql.coatcheck.conf").chmod(0o644)
+        # What pg_basebackup wrote there names the same primary, but not who follows it.
+        (self._cluster / "postgresql.auto.conf").write_text("")
+
+    @property
+    def dsn(self) -> str:
+        return f"postgresql://coatcheck@/coatcheck?host={self._sockets}&port=5432"
+
+    def start(self) -> None:
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [self._bin / "postgres", "-D", self._cluster],
+                cwd="/",
+                env=CLEAN_ENVIRONMENT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                **self._account.identity(),
+            )
+        eventually(self._answers, "the standby answers")
+
+    def _answers(self) -> bool:
+        assert self._process.poll() is None, self._log.read_text()
+        asked = [str(self._bin / "pg_isready"), "-q", "-h", str(self._sockets), "-p", "5432"]
+        return subprocess.run(asked, check=False, **self._account.identity()).returncode == 0
+
+    async def promote(self) -> None:
+        """Make it a primary of its own; returns when it takes writes."""
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            assert await connection.fetchval("SELECT pg_promote(true, 60)")
+        finally:
+            await connection.close()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(3)  # SIGQUIT: whoever is connected is not waited for
+            self._process.wait()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [self._bin / program, *arguments],
+            check=True,
+            cwd="/",
+            env=CLEAN_ENVIRONMENT,
+            **self._account.identity(),
+        )
+
+
+async def follow_in_step(primary: EmbeddedPostgres) -> None:
+    """From now on a commit waits until the standby has it on its disk as well."""
+    connection = await asyncpg.connect(primary.dsn)
+    try:
+        await connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{NAME}'")
+        await connection.execute("SELECT pg_reload_conf()")
+
+        async def look() -> bool:
+            return bool(
+                await connection.fetchval(
+                    "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+                )
+            )
+
+        await until(look, "the standby is in step")
+    finally:
+        await connection.close()
+
+
+class Address:
+    """A TCP address before one server after the other, as a virtual address or a proxy is."""
+
+    def __init__(self) -> None:
+        self._target = ""
+        self._clients: set[asyncio.StreamWriter] = set()
+        self.dsn = ""
+
+    def lead_to(self, dsn: str) -> None:
+        """From now on, to this server; who is connected to another is cut off."""
+        query = parse_qs(urlsplit(dsn).query)
+        self._target = f"{query['host'][0]}/.s.PGSQL.{query['port'][0]}"
+        for client in self._clients:
+            client.close()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, dsn: str) -> AsyncIterator[Address]:
+        address = cls()
+        address.lead_to(dsn)
+        server = await asyncio.start_server(address._serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        address.dsn = f"postgresql://coatcheck@127.0.0.1:{port}/coatcheck?sslmode=disable"
+        try:
+            yield address
+        finally:
+            server.close()
+            for client in address._clients:
+                client.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._clients.add(writer)
+        try:
+            with suppress(OSError):
+                from_server, to_server = await asyncio.open_unix_connection(self._target)
+                await asyncio.gather(_pass_on(reader, to_server), _pass_on(from_server, writer))
+        finally:
+            self._clients.discard(writer)
+            writer.close()
+
+
+async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while piece := await source.read(_CHUNK_BYTES):
+            target.write(piece)
+            await target.drain()
+    target.close()

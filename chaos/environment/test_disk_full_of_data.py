@@ -1,0 +1,134 @@
+"""PostgreSQL's disk is full: callers are told to come back, and nothing acknowledged is lost.
+
+Two disks can be. Where tables have no room, a statement fails with 53100 and PostgreSQL goes on.
+Where the write-ahead log has none, PostgreSQL panics and ends; it recovers once there is room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from chaos.environment.disk import SmallDisk, small_disk
+from chaos.environment.installation import Installation
+from chaos.environment.patience import until
+from coatcheck.store.embedded import EmbeddedPostgres, EmbeddedPostgresError
+from coatcheck.store.embedded.account import server_account
+from coatcheck.store.migrate import migrate
+from tests.conftest import copy_first_boot
+
+DISK_MEBIBYTES = 256
+TABLE_ROOM_BYTES = 256 * 1024
+ANSWER_BYTES = 20_000
+"""Of each job's payload, which hardly compresses: so that the room is soon used up."""
+
+
+@pytest.fixture
+def disk(data_root: Path) -> Iterator[SmallDisk]:
+    with small_disk(data_root / "disk", DISK_MEBIBYTES) as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def server(disk: SmallDisk) -> Iterator[EmbeddedPostgres]:
+    """A server whose data folder is on the small disk; it is there again, at least for its end."""
+    copy_first_boot(disk.folder / "data")
+    running = EmbeddedPostgres(disk.folder / "data", settings={"max_wal_size": "64MB"})
+    running.start()
+    yield running
+    disk.make_room()
+    if not running.is_running():
+        running.start()
+    running.stop()
+
+
+@pytest.fixture
+def log_elsewhere(server: EmbeddedPostgres, data_root: Path) -> None:
+    """Move the write-ahead log off the small disk, as many installations have it."""
+    server.stop()
+    there, here = data_root / "wal", server.data_dir / "pg" / "pg_wal"
+    shutil.move(here, there)
+    account = server_account(server.data_dir / "pg")
+    account.own(there)
+    for path in there.rglob("*"):
+        account.own(path)
+    here.symlink_to(there)
+    server.start()
+
+
+async def test_tables_without_room_are_answered_503_and_it_goes_on_when_there_is_some(
+    server: EmbeddedPostgres, log_elsewhere: None, disk: SmallDisk, tmp_path: Path
+) -> None:
+    await migrate(server.dsn)
+    async with Installation(server.dsn, tmp_path) as installed:
+        program = await installed.serve()
+        worker = await installed.work()
+        installed.callers.start(4, padding=_noise())
+        await installed.ran_more()
+
+        disk.fill(leaving=TABLE_ROOM_BYTES)
+        await installed.callers.told("database_unavailable", 3)
+        await program.says("DiskFullError")
+        assert server.is_running()
+        assert program.runs
+        assert worker.runs
+
+        disk.make_room()
+        await installed.callers.acknowledged_more()
+        await installed.ran_more()
+        await installed.callers.stop()
+        assert installed.callers.unexpected() == []
+        await installed.nothing_was_lost()
+        print(installed.callers.summary())
+
+
+async def test_a_log_without_room_ends_postgresql_and_nothing_acknowledged_is_lost(
+    server: EmbeddedPostgres, disk: SmallDisk, tmp_path: Path
+) -> None:
+    await migrate(server.dsn)
+    async with Installation(server.dsn, tmp_path) as installed:
+        program = await installed.serve()
+        worker = await installed.work()
+        installed.callers.start(4, padding=_noise())
+        await installed.ran_more()
+
+        disk.fill()
+        with suppress(asyncpg.PostgresError, OSError):  # what was set aside for it is used up, too
+            await installed.sql.execute("SELECT pg_switch_wal()")
+        await _until_it_gave_up(server)
+        await installed.callers.told("database_unavailable", 3)
+        with pytest.raises(EmbeddedPostgresError):  # it cannot even recover
+            await asyncio.to_thread(server.start)
+        assert program.runs
+        assert worker.runs
+
+        disk.make_room()
+        await asyncio.to_thread(server.start)
+        await installed.callers.acknowledged_more()
+        await installed.ran_more()
+        await installed.callers.stop()
+        await installed.reconnect()
+        assert installed.callers.unexpected() == []
+        await installed.nothing_was_lost()
+        print(installed.callers.summary())
+
+
+async def _until_it_gave_up(server: EmbeddedPostgres) -> None:
+    """PostgreSQL panics, tries to recover, and ends when it cannot. Its log is full as well."""
+
+    async def ended() -> bool:
+        return not server.is_running()
+
+    await until(ended, "PostgreSQL ends")
+
+
+def _noise() -> str:
+    """Text that PostgreSQL cannot make smaller."""
+    return secrets.token_hex(ANSWER_BYTES // 2)

@@ -1,0 +1,39 @@
+"""What the lane runs: each part is a choice of tests, run by a pytest of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tests to run with the lane's budget."""
+
+    name: str
+    tests: Sequence[str]
+    """Files and folders."""
+    plugins: Sequence[str] = ()
+    """What the tests of other folders get from their own."""
+
+
+PARTS: Final[Sequence[Part]] = (
+    Part("contract", ["tests/contract/test_schemathesis.py"]),
+    Part("strangers", ["chaos/fuzz/test_strangers.py"], ["tests.conftest"]),
+    Part("tenants", ["tests/contract/test_tenant_matrix.py"]),
+    Part("odd requests", ["tests/contract/test_odd_refusals.py", "tests/contract/test_corners.py"]),
+    Part("mutated requests", ["chaos/fuzz/test_mutated_requests.py"], ["tests.conftest"]),
+    Part("archives", ["tests/archives", "tests/surfaces/graphs/test_hostile.py"]),
+    Part("mutated archives", ["chaos/fuzz/test_mutated_archives.py"], ["tests.conftest"]),
+    Part("code", ["tests/codegraph"]),
+    Part(
+        "urls",
+        ["tests/egress", "tests/unit/test_egress_corpus.py", "tests/webhooks/test_egress.py"],
+    ),
+    Part("mutated urls", ["chaos/fuzz/test_mutated_urls.py"], ["tests.conftest"]),
+    Part("values", ["tests/unit"]),
+    Part("clients", ["tests/http/limits"]),
+    Part("crowds", ["chaos/fuzz/test_crowds.py"], ["tests.conftest"]),
+    Part("machines", ["tests/properties"]),
+)

@@ -1,0 +1,109 @@
+"""Requests that chance has changed, to every route: answered or hung up on, never by a 5xx."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+
+import pytest
+
+from chaos.fuzz.mutations import mutated
+from coatcheck.control import call, preferences, server
+from coatcheck.control.protocol import Bounds
+from tests.budget import chance, times
+from tests.contract.estate import Estate
+from tests.contract.matrix import Target, targets
+from tests.contract.test_schemathesis import WAIT_SECONDS
+from tests.surfaces.house import bearer
+
+ROUNDS = 4
+AT_ONCE = 64
+SECONDS_MAX = 45.0
+"""Only a server that hangs reaches it."""
+HURRIED_SECONDS = 2.0
+SILENCE_SECONDS = 1.0
+"""After an answer that the server did not hang up after."""
+OTHERS_ARE_AWAY = (b'"code":"target_unreachable"',)
+"""What a model's server that a busy machine keeps waiting is answered by."""
+STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
+WORDS = [
+    b"\r\n", b"\r\n\r\n", b"\x00", b"\xff\xfe", b"%00", b"%2f", b"%", b"../", b"{", b"}", b"[",
+    b'"', b"null", b"-1", b"1e400", b"99999999999999999999", b"\xed\xa0\x80", b"\\ud800", b"\\u0",
+    b"Transfer-Encoding: chunked\r\n", b"Content-Length: 0\r\n", b"Content-Encoding: gzip\r\n",
+    b"Expect: 100-continue\r\n", b"Prefer: wait=1\r\n", b"Range: bytes=-1,0-\r\n",
+    b"If-None-Match: *\r\n", b"traceparent: 00-0-0-0\r\n", b"Last-Event-ID: 0\r\n",
+    b"Idempotency-Key: \xf0\x9f\x92\xa5\r\n", b"X-Webhook-Url: https://[::1]/\r\n",
+    b"Upgrade: websocket\r\nConnection: upgrade\r\n", b"Accept: text/event-stream\r\n",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preferences, "WAIT_SECONDS_MAX", WAIT_SECONDS)
+    monkeypatch.setattr(call, "BODY_SECONDS_MAX", HURRIED_SECONDS)
+    monkeypatch.setattr(server, "Bounds", lambda: Bounds(head_seconds=HURRIED_SECONDS))
+
+
+def written(target: Target, key: str) -> bytes:
+    """The request as it goes over the wire."""
+    request = target.request(bearer(key) | {"Connection": "close"})
+    first = b"%b %b HTTP/1.1" % (request.method.encode(), request.url.raw_path)
+    lines = [b"%b: %b" % (name, value) for name, value in request.headers.raw]
+    return b"\r\n".join([first, *lines, b"", request.read()])
+
+
+async def heard(estate: Estate, request: bytes) -> bytes:
+    """What is answered, until the server hangs up or falls silent."""
+    url = estate.house.http.base_url
+    reader, writer = await asyncio.open_connection(str(url.host), url.port)
+    answer = b""
+    try:
+        writer.write(request)
+        while piece := await asyncio.wait_for(
+            reader.read(65_536), SILENCE_SECONDS if answer else SECONDS_MAX
+        ):
+            answer += piece
+    except ConnectionError:
+        pass  # hung up on, while it still spoke: as good an answer as any
+    except TimeoutError:
+        if not answer:
+            raise
+        # What keeps the connection open, or has no end, such as events.
+    finally:
+        writer.close()
+    return answer
+
+
+async def test_no_request_is_answered_by_an_error_of_ours(estate: Estate) -> None:
+    estate.house.keep_up()
+    rng, told, wrong = chance("requests"), Counter[str](), list[str]()
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(target: Target, request: bytes) -> None:
+        async with turns:
+            try:
+                answer = await heard(estate, request)
+            except TimeoutError:
+                wrong.append(f"{target}: no answer to {request!r}")
+                return
+        statuses = STATUS.findall(answer)
+        told.update([f"{statuses[0].decode()[0]}xx" if statuses else "hung up on"])
+        ours = any(status.startswith(b"5") for status in statuses)
+        if ours and not any(code in answer for code in OTHERS_ARE_AWAY):
+            wrong.append(f"{target}: {answer[:600]!r} to {request[:2_000]!r}")
+
+    for _ in range(ROUNDS * times()):
+        # Whether it is ready is what a busy machine's server may deny.
+        everything = [each for each in targets(estate) if each.operation.name != "readyz"]
+        requests = [written(target, estate.house.key) for target in everything]
+        async with asyncio.TaskGroup() as group:
+            for target, request in zip(everything, requests, strict=True):
+                changed = mutated(rng, request, requests, WORDS)
+                group.create_task(ask(target, changed))
+    print(dict(told), *wrong, sep="\n")
+    assert len(wrong) == 0
+    assert told["2xx"] > 0
+    assert told["4xx"] > 0
+    still = await estate.house.http.get("/readyz")
+    assert still.status_code == 200

@@ -1,0 +1,29 @@
+"""Schemathesis without a key. In `make test` the tenant matrix asks every route without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coatcheck.control import preferences
+from tests.budget import times
+from tests.contract.estate import Estate
+from tests.contract.test_schemathesis import WAIT_SECONDS, run
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preferences, "WAIT_SECONDS_MAX", WAIT_SECONDS)
+
+
+async def test_whatever_a_stranger_sends_is_answered_as_documented(
+    estate: Estate, tmp_path: Path
+) -> None:
+    await run(
+        estate,
+        tmp_path,
+        *("--phases", "fuzzing"),
+        *("--max-examples", str(2 * times())),
+        *("--exclude-checks", "positive_data_acceptance"),
+    )

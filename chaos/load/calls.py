@@ -1,0 +1,247 @@
+"""Calls that may be cut off at any moment: each attempt is noted, and repeated until it is clear
+what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx2
+
+from chaos.history import History
+from coatcheck.egress.authorities import trusted_authorities
+
+CONNECT_SECONDS: Final = 3.0
+ANSWER_SECONDS: Final = 10.0
+"""How long an answer is waited for before its connection is taken for dead."""
+_AGAIN_SECONDS: Final = (0.2, 4.0)
+"""Before a call is repeated: at first, and at most."""
+_BUSY_SECONDS_MAX: Final = 5.0
+_CONNECTIONS_MAX: Final = 200
+
+JobOf = Callable[["Answer"], str | None]
+
+
+class Servers:
+    """The servers of a deployment, with a client for each."""
+
+    def __init__(self, urls: Sequence[str], keys: Mapping[str, str]) -> None:
+        self._keys = keys
+        self._clients = [
+            httpx2.AsyncClient(
+                base_url=url,
+                trust_env=False,
+                verify=trusted_authorities(trust_env=False),
+                limits=httpx2.Limits(max_connections=_CONNECTIONS_MAX),
+                timeout=_timeout(ANSWER_SECONDS),
+            )
+            for url in urls
+        ]
+        self.numbers = itertools.count(1)
+        """Of the calls of a whole run."""
+
+    def client(self, index: int) -> httpx2.AsyncClient:
+        return self._clients[index % len(self._clients)]
+
+    def credential(self, org: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._keys[org]}"}
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.aclose()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server answered to what it was asked at ``asked``, in the time of the history."""
+
+    asked: float
+    status: int
+    headers: httpx2.Headers
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was done; or is known to have come to a bad end, by the job that it was."""
+        return 200 <= self.status < 400 or (self.status == 502 and "location" in self.headers)
+
+    @property
+    def unclear(self) -> bool:
+        """Whether it may have been done or not."""
+        return self.status >= 500 and not self.ok
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str | None:
+        """The code of a problem."""
+        if "json" not in self.headers.get("content-type", ""):
+            return None
+        told = self.json
+        return told.get("code") if isinstance(told, dict) else None
+
+    @property
+    def retry_after(self) -> float:
+        return float(self.headers.get("retry-after", "1"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Something to ask of a server, as often as it takes. ``key`` is its idempotency key."""
+
+    operation: str
+    method: str
+    path: str
+    org: str
+    key: str | None = None
+    expect: str | None = None
+    tasks: int | None = None
+    job: str | None = None
+    """What it is about, if it makes no job of its own."""
+    job_of: JobOf | None = None
+    """Finds the job that was made in the answer."""
+    json: Any = None
+    content: bytes | None = None
+    files: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = ANSWER_SECONDS
+    anonymous: bool = False
+    """Whether no credential is sent: what is signed needs none."""
+
+
+class Calls:
+    """The calls of one surface. Servers are chosen by ``rng``; a call that failed moves on."""
+
+    def __init__(
+        self, servers: Servers, history: History, surface: str, rng: random.Random
+    ) -> None:
+        self.servers = servers
+        self.history = history
+        self.surface = surface
+        self.rng = rng
+
+    async def settled(self, request: Request, *, repeats: int | None = None) -> Answer:
+        """The answer, once there is one that leaves no doubt: done, or refused."""
+        server = self.rng.randrange(1_000)
+        for tried in itertools.count():
+            number = self.invoked(request, repeats)
+            answer = await self._tried(request, number, server + tried)
+            repeats = number if repeats is None else repeats
+            if answer is None or answer.unclear:
+                await asyncio.sleep(self.pause(tried))
+            elif answer.status == 429:
+                await asyncio.sleep(min(answer.retry_after, _BUSY_SECONDS_MAX))
+            else:
+                return answer
+        raise AssertionError("never reached")
+
+    def invoked(self, request: Request, repeats: int | None = None) -> int:
+        """Note that a request is about to be sent. Its number."""
+        number = next(self.servers.numbers)
+        said = {"expect": request.expect, "tasks": request.tasks, "repeats": repeats}
+        self.history.note(
+            "invoked",
+            call=number,
+            surface=self.surface,
+            operation=request.operation,
+            org=request.org,
+            key=request.key,
+            job=request.job,
+            **{name: value for name, value in said.items() if value is not None},
+        )
+        return number
+
+    def answered(self, request: Request, number: int, answer: Answer) -> None:
+        """Note what became of it."""
+        if answer.unclear:
+            self.unknown(request, number, f"{answer.status} {answer.code}")
+        elif answer.ok:
+            job = request.job if request.job_of is None else request.job_of(answer)
+            self._note("ok", request, number, job=job, status=answer.status)
+        else:
+            self._note("failed", request, number, status=answer.status, code=answer.code)
+
+    def unknown(self, request: Request, number: int, why: str) -> None:
+        self._note("unknown", request, number, why=why)
+
+    async def read(
+        self, org: str, path: str, *, seconds: float = ANSWER_SECONDS, **headers: str
+    ) -> Answer | None:
+        """What a server shows; None if none can be had now. Reads are not in the history: what
+        they have shown is."""
+        client = self.servers.client(self.rng.randrange(1_000))
+        asked = self.history.now()
+        try:
+            got = await client.get(
+                path,
+                headers=self.servers.credential(org) | headers,
+                timeout=_timeout(seconds),
+            )
+        except httpx2.HTTPError:
+            return None
+        answer = Answer(asked, got.status_code, got.headers, got.content)
+        return None if answer.unclear or answer.status == 429 else answer
+
+    async def surely_read(self, org: str, path: str, **headers: str) -> Answer:
+        """The same, as soon as somebody can be asked."""
+        for tried in itertools.count():
+            answer = await self.read(org, path, seconds=ANSWER_SECONDS, **headers)
+            if answer is not None:
+                return answer
+            await asyncio.sleep(self.pause(tried))
+        raise AssertionError("never reached")
+
+    def violation(self, check: str, detail: str, job: str | None = None) -> None:
+        """Note something that must not be."""
+        self.history.note("violation", check=check, surface=self.surface, job=job, detail=detail)
+
+    def pause(self, tried: int) -> float:
+        """How long to wait before the next try."""
+        least, most = _AGAIN_SECONDS
+        return float(min(most, least * 2 ** min(tried, 8)) * self.rng.uniform(0.5, 1.5))
+
+    async def _tried(self, request: Request, number: int, server: int) -> Answer | None:
+        asked = self.history.now()
+        try:
+            got = await self.servers.client(server).request(
+                request.method,
+                request.path,
+                headers=self.headers(request),
+                json=request.json,
+                content=request.content,
+                files=request.files,
+                timeout=_timeout(request.seconds),
+            )
+        except httpx2.HTTPError as error:
+            self.unknown(request, number, type(error).__name__)
+            return None
+        answer = Answer(asked, got.status_code, got.headers, got.content)
+        self.answered(request, number, answer)
+        return answer
+
+    def headers(self, request: Request) -> dict[str, str]:
+        credential = {} if request.anonymous else self.servers.credential(request.org)
+        key = {} if request.key is None else {"Idempotency-Key": request.key}
+        return credential | key | dict(request.headers)
+
+    def _note(self, kind: str, request: Request, number: int, **fields: object) -> None:
+        self.history.note(
+            kind,
+            call=number,
+            surface=self.surface,
+            operation=request.operation,
+            org=request.org,
+            key=request.key,
+            **fields,
+        )
+
+
+def _timeout(seconds: float) -> httpx2.Timeout:
+    return httpx2.Timeout(seconds, connect=CONNECT_SECONDS)

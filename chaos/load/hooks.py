@@ -1,0 +1,63 @@
+"""Webhooks of a run: whose secrets the receiver trusts, and who is told of everything."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+from chaos.load.calls import Calls, Request
+from chaos.load.surface import Stage
+
+_EVERYTHING: Final = "endpoint"
+"""The part of the receiver's path that stands for an endpoint that was registered."""
+
+
+class Hooks:
+    """Prepares the receiving side, before anything is told."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._calls = Calls(
+            stage.servers, stage.history, "webhooks", random.Random(f"hooks {stage.seed}")
+        )
+
+    async def prepare(self) -> None:
+        """Fetch every organisation's secret, and have the last one's jobs told to an endpoint."""
+        for org in self._stage.orgs:
+            self._trust(org, (await self._read(org, "/secret"))["secret"])
+        await self._register(self._stage.orgs[-1])
+
+    async def _register(self, org: str) -> None:
+        url = f"{self._stage.world.receiver_url}/{org}/{_EVERYTHING}/0"
+        if not any(each["url"] == url for each in await self._endpoints(org)):
+            answer = await self._calls.settled(
+                Request(
+                    operation="register",
+                    method="POST",
+                    path=f"{_base(org)}/endpoints",
+                    org=org,
+                    json={"url": url, "events": ["*", "task.failed"]},
+                )
+            )
+            assert answer.ok, answer.body
+        # Who did not hear the answer may have registered it twice: each has a secret of its own.
+        for endpoint in await self._endpoints(org):
+            self._trust(
+                org, (await self._read(org, f"/endpoints/{endpoint['id']}/secret"))["secret"]
+            )
+
+    async def _endpoints(self, org: str) -> list[Any]:
+        items: list[Any] = (await self._read(org, "/endpoints"))["items"]
+        return items
+
+    async def _read(self, org: str, path: str) -> Any:
+        answer = await self._calls.surely_read(org, _base(org) + path)
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def _trust(self, org: str, secret: str) -> None:
+        self._stage.world.receiver.trust(org, secret)
+
+
+def _base(org: str) -> str:
+    return f"/api/v1/orgs/{org}/webhooks"

@@ -1,0 +1,120 @@
+"""What can be said on the command line of a chaos run."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from chaos.schedule import GROUPS, KINDS
+
+SURFACES: Final = ("gateway", "graphs", "batches", "llm", "speech")
+SWEEP: Final = "sweep"
+REPORTS: Final = Path("build", "chaos")
+_SEED_MAX: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Options:
+    minutes: float
+    seed: int
+    only: tuple[str, ...]
+    surfaces: tuple[str, ...]
+    rate: float
+    settle_seconds: float
+    report: Path | None
+    folder: Path | None
+    keep: bool
+    plan: bool
+    sweep: bool
+
+    @property
+    def seconds(self) -> float:
+        return self.minutes * 60
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Read the command line. Ends the program, with what is wrong, if it makes no sense."""
+    parser = argparse.ArgumentParser(
+        prog="make chaos ARGS=...",
+        description="Runs a real deployment under a mixed load while a seeded plan of faults "
+        "strikes it, then checks that nothing was lost, done twice or left behind.",
+        epilog=f"Kinds of faults: {', '.join(KINDS)}; groups of them: {', '.join(GROUPS)}.",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=2.0, help="how long faults strike (default 2)"
+    )
+    parser.add_argument(
+        "--seed", type=int, help="repeats the plan of an earlier run (default: a new one, printed)"
+    )
+    parser.add_argument(
+        "--only",
+        metavar="NAME,...",
+        help="only these kinds of faults, at the times they would have beside the others; "
+        f"or {SWEEP}: every named crash point instead of a plan; or none: no faults at all",
+    )
+    parser.add_argument(
+        "--surfaces", metavar="NAME,...", help=f"load on these only, of {', '.join(SURFACES)}"
+    )
+    parser.add_argument(
+        "--rate", type=float, default=20.0, help="calls a second, about (default 20)"
+    )
+    parser.add_argument(
+        "--settle",
+        type=float,
+        default=180.0,
+        metavar="SECONDS",
+        help="how long everything may take to end once the faults have (default 180)",
+    )
+    parser.add_argument("--report", type=Path, metavar="DIR", help=f"default: {REPORTS}/DATE-SEED")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where the deployment's data goes meanwhile (default: a temporary folder, removed "
+        "after a run that found nothing)",
+    )
+    parser.add_argument("--keep", action="store_true", help="never remove that folder")
+    parser.add_argument("--plan", action="store_true", help="print the plan, and run nothing")
+    chosen = parser.parse_args(arguments)
+    if chosen.minutes <= 0:
+        parser.error("--minutes must be above 0")
+    return Options(
+        minutes=chosen.minutes,
+        seed=random.randrange(_SEED_MAX) if chosen.seed is None else chosen.seed,
+        only=_kinds(parser, chosen.only),
+        surfaces=_chosen(parser, "--surfaces", chosen.surfaces, SURFACES),
+        rate=chosen.rate,
+        settle_seconds=chosen.settle,
+        report=chosen.report,
+        folder=chosen.folder,
+        keep=chosen.keep,
+        plan=chosen.plan,
+        sweep=chosen.only == SWEEP,
+    )
+
+
+def _kinds(parser: argparse.ArgumentParser, given: str | None) -> tuple[str, ...]:
+    if given in (SWEEP, "none"):
+        return ()
+    names = _chosen(parser, "--only", given, (*KINDS, *GROUPS), default=KINDS)
+    wanted = {kind for name in names for kind in GROUPS.get(name, (name,))}
+    return tuple(kind for kind in KINDS if kind in wanted)
+
+
+def _chosen(
+    parser: argparse.ArgumentParser,
+    option: str,
+    given: str | None,
+    known: Sequence[str],
+    default: Sequence[str] | None = None,
+) -> tuple[str, ...]:
+    if given is None:
+        return tuple(known if default is None else default)
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        parser.error(f"{option}: {', '.join(unknown) or 'nothing'} is not of {', '.join(known)}")
+    return names

@@ -1,0 +1,163 @@
+"""A deployment to measure: jobs are handed in, and what became of them is read from the witnesses.
+
+Times are the database's where the database saw both ends, and the machine's monotonic clock, which
+all processes share, where a process saw one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+import httpx2
+
+from chaos.deployment import Deployment
+from chaos.history import History, read
+from chaos.world import World
+from coatcheck.domain.ids import from_text
+from coatcheck.egress.authorities import trusted_authorities
+
+LANES: Final = ("urgent", "standard", "bulk")
+ORG: Final = "a"
+LIMIT_SECONDS: Final = 120.0
+"""Only what does not recover at all takes so long."""
+LOOK_SECONDS: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What the database's witness says of a job."""
+
+    claims: int
+    crashes: int
+    interruptions: int
+    state: str
+
+
+class Laboratory:
+    def __init__(self, deployment: Deployment, history: History, http: httpx2.AsyncClient) -> None:
+        self.deployment = deployment
+        self._history = history
+        self._http = http
+
+    async def submit(self, path: str, lane: str, **body: object) -> str:
+        """The id of a new job of the service of handlers."""
+        answer = await self._http.post(
+            f"/api/v1/orgs/{ORG}/services/chaos/async/{path}",
+            json={"word": "recovery", "log": str(self._history.executions), **body},
+            headers={"X-HSL-Lane": lane},
+        )
+        answer.raise_for_status()
+        return str(answer.json()["job_id"])
+
+    async def cancel(self, job: str) -> None:
+        path = f"/api/v1/orgs/{ORG}/services/chaos/jobs/{job}/cancel"
+        (await self._http.post(path)).raise_for_status()
+
+    async def executed(self, job: str, times: int) -> float:
+        """When a job was begun for the ``times``-th time, by the monotonic clock."""
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while True:
+                begun = [row["monotonic"] for row in self._executions() if row["job"] == job]
+                if len(begun) >= times:
+                    return float(begun[times - 1])
+                await asyncio.sleep(LOOK_SECONDS)
+
+    def executions(self, job: str) -> list[int]:
+        """The processes that have begun it, in order."""
+        return [row["pid"] for row in self._executions() if row["job"] == job]
+
+    async def ended(self, jobs: Sequence[str]) -> None:
+        """Wait until jobs have ended."""
+        async with asyncio.timeout(LIMIT_SECONDS):
+            for job in jobs:
+                while (await self.fate(job)).state not in ("completed", "failed", "cancelled"):
+                    await asyncio.sleep(10 * LOOK_SECONDS)
+
+    async def fate(self, job: str) -> Fate:
+        async with self.database() as sql:
+            row = await sql.fetchrow(
+                """
+                SELECT count(*) FILTER (WHERE after = 'dispatching') AS claims,
+                       sum(crashes) AS crashes, sum(interruptions) AS interruptions,
+                       (array_agg(after::text ORDER BY number DESC))[1] AS state
+                FROM job_history WHERE id = $1
+                """,
+                from_text(job),
+            )
+        assert row is not None
+        return Fate(row["claims"], row["crashes"], row["interruptions"], row["state"])
+
+    async def until_it_takes_connections(self) -> Any:
+        """The database's own time when it first answered."""
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while True:
+                try:
+                    async with self.database() as sql:
+                        return await sql.fetchval("SELECT clock_timestamp()")
+                except (OSError, asyncpg.PostgresError):
+                    await asyncio.sleep(LOOK_SECONDS)
+
+    async def first_claim_after(self, then: Any) -> float:
+        """Seconds from ``then`` to the first claim, by the database's clock."""
+        async with asyncio.timeout(LIMIT_SECONDS), self.database() as sql:
+            while True:
+                seconds = await sql.fetchval(
+                    "SELECT extract(epoch FROM min(at) - $1) FROM job_history"
+                    " WHERE after = 'dispatching' AND at > $1",
+                    then,
+                )
+                if seconds is not None:
+                    return float(seconds)
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def queued(self) -> int:
+        async with self.database() as sql:
+            return int(await sql.fetchval("SELECT count(*) FROM jobs WHERE state = 'queued'"))
+
+    @asynccontextmanager
+    async def database(self) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+        connection = await asyncpg.connect(self.deployment.dsn, timeout=5)
+        try:
+            yield connection
+        finally:
+            connection.terminate()
+
+    def _executions(self) -> list[dict[str, Any]]:
+        path = self._history.executions
+        return read(path) if path.exists() else []
+
+
+@asynccontextmanager
+async def laboratory(folder: Path, *, workers: int, **settings: str) -> AsyncIterator[Laboratory]:
+    """A server and so many workers, with these settings."""
+    folder.mkdir(parents=True)
+    folder.chmod(0o711)  # PostgreSQL's account has to get through to its own folder
+    history = History(folder / "history.ndjson")
+    try:
+        async with (
+            World(history, 1) as world,
+            Deployment(
+                folder, seed=1, history=history, world=world, servers=1, workers=workers, **settings
+            ) as deployment,
+            httpx2.AsyncClient(
+                base_url=deployment.urls[0],
+                headers={"Authorization": f"Bearer {deployment.keys[ORG]}"},
+                verify=trusted_authorities(trust_env=False),
+                trust_env=False,
+                timeout=30,
+            ) as http,
+        ):
+            yield Laboratory(deployment, history, http)
+    finally:
+        history.close()
+
+
+def now() -> float:
+    return time.monotonic()

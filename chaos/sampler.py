@@ -1,0 +1,77 @@
+"""Notes once a second how much waits in the database, for as long as it can be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+import asyncpg
+
+from chaos.history import History
+
+EVERY_SECONDS: Final = 1.0
+_PATIENCE_SECONDS: Final = 2.0
+_AWAY: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what a connection that breaks at the wrong moment says
+)
+
+_SAMPLE = """
+SELECT (SELECT count(*) FROM jobs WHERE state = 'queued') AS queued,
+       (SELECT count(*) FROM jobs WHERE lease IS NOT NULL) AS held,
+       (SELECT count(*) FROM jobs WHERE state IN ('staged', 'retrying')) AS postponed,
+       (SELECT count(*) FROM webhook_deliveries WHERE status = 'pending') AS untold
+"""
+"""Each of them by an index that has only these rows: the history of a long run costs nothing."""
+
+
+class Sampler:
+    """A context manager, around the load. ``dsn`` is the database itself, past every proxy."""
+
+    def __init__(self, dsn: str, history: History) -> None:
+        self._dsn = dsn
+        self._history = history
+        self._task: asyncio.Task[None] | None = None
+        self._connection: asyncpg.Connection[asyncpg.Record] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="sampler")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        if self._connection is not None:
+            self._connection.terminate()
+
+    async def _run(self) -> None:
+        while True:
+            await self.sample()
+            await asyncio.sleep(EVERY_SECONDS)
+
+    async def sample(self) -> None:
+        """Note what waits now, or that nobody answers."""
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                if self._connection is None or self._connection.is_closed():
+                    self._connection = await asyncpg.connect(self._dsn)
+                (row,) = await self._connection.fetch(_SAMPLE)
+        except _AWAY:
+            if self._connection is not None:
+                self._connection.terminate()
+                self._connection = None
+            self._history.note("sample", source="database", reachable=False)
+            return
+        self._history.note("sample", source="database", reachable=True, **dict(row))

@@ -1,0 +1,148 @@
+"""What is measured: processes by the operating system, the database by its own statistics."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import asyncpg
+import psutil
+
+from chaos.deployment import Deployment
+from chaos.history import History
+
+MB: Final = 1e6
+AWAY: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
+"""What a sample raises while the database cannot be asked."""
+
+WITNESSES: Final = ("job_history", "run_history", "worker_history")
+"""Tables of this lane's own, which keep everything."""
+
+RECORDS: Final = (
+    "artifact_records",
+    "batch_exports",
+    "failure_roll_ups",
+    "generations",
+    "input_copies",
+    "job_inputs",
+    "job_roll_ups",
+    "usage",
+    "voices",
+    "webhook_deliveries",
+)
+"""What is kept for days or for good whatever the retention of jobs is: receipts of what was
+deleted, what was delivered, usage and roll-ups, what users made. They grow with the work done."""
+
+_ACTIVITY: Final = """
+SELECT count(*) FILTER (WHERE application_name LIKE 'coatcheck %') AS connections,
+       coalesce(max(extract(epoch FROM now() - xact_start)), 0) AS oldest_transaction
+FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+_SIZES: Final = """
+SELECT s.relname AS name, pg_table_size(s.relid) AS table_bytes,
+       pg_indexes_size(s.relid) AS index_bytes, s.n_dead_tup AS dead, s.n_live_tup AS live
+FROM pg_stat_user_tables AS s WHERE s.relname <> ALL ($1)
+"""
+_CLAIMS: Final = """
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY waited) AS p50,
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY waited) AS p95
+FROM (
+    SELECT extract(epoch FROM dispatched_at - greatest(run_at, created_at)) AS waited
+    FROM jobs
+    WHERE dispatched_at > now() - $1 * interval '1 second' AND run_id IS NULL
+      AND failures + crashes + interruptions + unreachables = 0
+) AS recent
+"""
+"""Of single jobs at their first claim: a task may wait for the limits of its batch."""
+
+_ENDS: Final = """
+SELECT count(*) AS ended FROM jobs WHERE finished_at > now() - $1 * interval '1 second'
+"""
+
+
+class Sampler:
+    """Measures a deployment now and then. ``every`` is how long a sample looks back for claims."""
+
+    def __init__(self, deployment: Deployment, history: History, every: float) -> None:
+        self._deployment = deployment
+        self._history = history
+        self._every = every
+
+    async def sample(self) -> dict[str, float]:
+        """One row."""
+        row = {"seconds": self._history.now()}
+        for member in self._deployment.members:
+            row |= _of_process(member.name, member.pid)
+        row |= _of_postgres(self._deployment.postgres.pid)
+        connection = await asyncpg.connect(self._deployment.dsn, timeout=30)
+        try:
+            row |= await self._of_database(connection)
+        finally:
+            await connection.close()
+        return row
+
+    async def _of_database(
+        self, connection: asyncpg.Connection[asyncpg.Record]
+    ) -> dict[str, float]:
+        (activity,) = await connection.fetch(_ACTIVITY)
+        (claims,) = await connection.fetch(_CLAIMS, self._every)
+        tables = await connection.fetch(_SIZES, list(WITNESSES))
+        (ends,) = await connection.fetch(_ENDS, self._every)
+        kept = [table for table in tables if table["name"] in RECORDS]
+        turned_over = [table for table in tables if table["name"] not in RECORDS]
+        return {
+            "ended a second": ends["ended"] / self._every,
+            "connections": float(activity["connections"]),
+            "oldest transaction s": float(activity["oldest_transaction"]),
+            "tables MB": sum(table["table_bytes"] for table in turned_over) / MB,
+            "indexes MB": sum(table["index_bytes"] for table in turned_over) / MB,
+            "dead rows": float(sum(table["dead"] for table in turned_over)),
+            "rows": float(sum(table["live"] for table in turned_over)),
+            "records MB": sum(t["table_bytes"] + t["index_bytes"] for t in kept) / MB,
+            "records": float(sum(table["live"] for table in kept)),
+            **_of_claims(claims),
+            **_of_each(turned_over),
+        }
+
+
+def _of_process(name: str, pid: int) -> dict[str, float]:
+    """Memory that is the process's own, and its open files; nothing of one that is not there."""
+    try:
+        process = psutil.Process(pid)
+        return {
+            f"{name} MB": process.memory_full_info().uss / MB,
+            f"{name} files": float(process.num_fds()),
+        }
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return {}
+
+
+def _of_postgres(pid: int) -> dict[str, float]:
+    memory = files = processes = 0.0
+    try:
+        postmaster = psutil.Process(pid)
+        for process in [postmaster, *postmaster.children(recursive=True)]:
+            try:
+                memory += process.memory_full_info().uss / MB
+                files += process.num_fds()
+                processes += 1
+            except psutil.NoSuchProcess:
+                continue
+    except psutil.NoSuchProcess:
+        return {}
+    return {"postgres MB": memory, "postgres files": files, "postgres processes": processes}
+
+
+def _of_claims(claims: asyncpg.Record) -> dict[str, float]:
+    """Nothing, if nothing was claimed."""
+    if claims["p50"] is None:
+        return {}
+    return {f"claim {name} ms": 1e3 * float(claims[name]) for name in ("p50", "p95")}
+
+
+def _of_each(tables: list[asyncpg.Record]) -> dict[str, float]:
+    """The size of each table, with its indexes."""
+    found = {
+        f"table {table['name']} MB": (table["table_bytes"] + table["index_bytes"]) / MB
+        for table in tables
+    }
+    return dict(sorted(found.items()))

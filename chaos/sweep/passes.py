@@ -1,0 +1,135 @@
+"""The passes of a sweep: one run of pytest over the scenarios for each victim."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from tests.e2e.faults.laboratory import STRUCK_VARIABLE, UPKEEP_VARIABLE
+from tests.e2e.faults.victims import THOROUGH_VARIABLE, VARIABLE, Victim
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_SCENARIOS: Final = (
+    "test_crash_points",
+    "test_input_crash_points",
+    "test_webhook_crash_points",
+    "test_batch_crash_points",
+    "test_ingest_crash_points",
+    "test_removal_crash_points",
+    "test_llm_crash_points",
+    "test_llm_stream_crash_points",
+    "test_remote_crash_points",
+)
+_CANARY: Final = "canary/test_canary"
+_HAVE_A_SERVER_OF_THEIR_OWN: Final = "not postgresql"
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One victim. ``title`` is its column; ``upkeep_in`` is the command whose upkeep is struck."""
+
+    title: str
+    victim: Victim
+    files: tuple[str, ...] = _SCENARIOS
+    upkeep_in: str = ""
+
+
+PASSES: Final = {
+    "process": Pass("process killed", Victim.PROCESS, (*_SCENARIOS, _CANARY)),
+    "server": Pass("server killed in its upkeep", Victim.PROCESS, upkeep_in="server"),
+    "worker": Pass("worker killed in its upkeep", Victim.PROCESS, upkeep_in="worker"),
+    "postgresql": Pass("PostgreSQL killed", Victim.POSTGRESQL),
+    "pause": Pass("held beyond its lease", Victim.PAUSE),
+}
+
+
+@dataclass(frozen=True)
+class Struck:
+    """What came of striking at one point, in one scenario."""
+
+    point: str
+    role: str
+    test: str
+    outcome: str
+    detail: str = ""
+
+
+def run(chosen: Pass, folder: Path, only: Sequence[str] = ()) -> list[Struck]:
+    """Run the scenarios of one pass; ``only`` are words that a test's name must have one of."""
+    name = chosen.title.replace(" ", "-")
+    journal, report = folder / f"{name}.ndjson", folder / f"{name}.xml"
+    words = [_HAVE_A_SERVER_OF_THEIR_OWN, *([f"({' or '.join(only)})"] if only else [])]
+    environment = os.environ | {
+        VARIABLE: chosen.victim.value,
+        UPKEEP_VARIABLE: chosen.upkeep_in,
+        THOROUGH_VARIABLE: "1",
+        STRUCK_VARIABLE: str(journal),
+    }
+    with (folder / f"{name}.log").open("w") as log:
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-q", "-m", "crash", "-p", "no:cacheprovider"),
+                *("-k", " and ".join(words), f"--junitxml={report}"),
+                *(f"tests/e2e/{file}.py" for file in chosen.files),
+            ],
+            check=False,
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
+    return _struck(journal, _outcomes(report))
+
+
+def _outcomes(report: Path) -> dict[str, tuple[str, str]]:
+    """By test, how it went and what was said of it."""
+    outcomes = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        test = f"{case.get('classname')}::{case.get('name')}"
+        for trouble in case:
+            if trouble.tag in ("failure", "error", "skipped"):
+                word = "skipped" if trouble.tag == "skipped" else "failed"
+                outcomes[test] = (word, trouble.get("message", ""))
+                break
+        else:
+            outcomes.setdefault(test, ("passed", ""))
+    return outcomes
+
+
+def _struck(journal: Path, outcomes: dict[str, tuple[str, str]]) -> list[Struck]:
+    lines = journal.read_text().splitlines() if journal.exists() else []
+    struck = []
+    for entry in map(json.loads, lines):
+        outcome, detail = outcomes.get(entry["test"], ("failed", "the run ended before it did"))
+        struck.append(Struck(entry["point"], entry["role"], entry["test"], outcome, detail))
+    met = {each.test for each in struck}
+    for test, (outcome, detail) in outcomes.items():
+        of_archives = _CANARY.replace("/", ".") in test and _point_of(test)
+        if test not in met and (outcome != "passed" or of_archives):
+            role = "serve" if "server" in test or "loser" in test else "worker"
+            struck.append(Struck(_point_of(test), role, test, outcome, detail))
+    return struck
+
+
+def _point_of(test: str) -> str:
+    """What a test is about that notes no strike, or never came to its point."""
+    if "the_loser_of_a_race" in test:
+        return "submit.loser_before_delete"
+    return test.partition("[")[2].rstrip("]").partition("-")[0].partition(":")[0]
+
+
+def as_json(struck: Struck) -> dict[str, Any]:
+    return {
+        "point": struck.point,
+        "role": struck.role,
+        "test": struck.test,
+        "outcome": struck.outcome,
+        "detail": struck.detail,
+    }

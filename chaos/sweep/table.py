@@ -1,0 +1,82 @@
+"""The table of a sweep: a row for each crash point, a column for each victim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from chaos.sweep.passes import PASSES, Struck
+from coatcheck.crash import CRASH_POINTS
+
+OF_SERVERS: Final = frozenset(
+    {
+        *("submit", "hand_in", "cancel", "look", "create_batch", "cancel_batch", "rerun_batch"),
+        *("serve", "deliver"),
+    }
+)
+"""Roles of a laboratory that do what a server does, of which some do one thing only."""
+
+_ARCHIVES: Final = frozenset(
+    {
+        "submit.uploading",
+        "submit.blob_stored",
+        "submit.loser_before_delete",
+        "archive.downloaded",
+    }
+)
+
+
+def cell(point: str, name: str, struck: Sequence[Struck]) -> str:
+    """What came of a point with a victim: passed or failed, as whom, or why there is nothing."""
+    here = [each for each in struck if each.point == point]
+    failed = [each for each in here if each.outcome == "failed"]
+    if failed:
+        return f"FAILED ({len(failed)} of {len(here)})"
+    passed = [each for each in here if each.outcome == "passed"]
+    if passed:
+        return f"passed {len(passed)} ({', '.join(sorted({kind(each.role) for each in passed}))})"
+    skipped = [each for each in here if each.outcome == "skipped"]
+    return skipped[0].detail if skipped else why_not(point, name)
+
+
+def kind(role: str) -> str:
+    """The part of a deployment that a role of the laboratory stands for."""
+    if role == "upkeep":
+        return "upkeep"
+    return "server" if role in OF_SERVERS else "worker"
+
+
+def why_not(point: str, name: str) -> str:
+    """The reason for which a victim is not struck at a point."""
+    if name in ("server", "worker"):
+        return "not a point of upkeep"
+    if point in _ARCHIVES:
+        return "only killed there, by a sweep of its own (tests/e2e/canary)"
+    return "NOT STRUCK"
+
+
+def is_whole(results: Mapping[str, Sequence[Struck]]) -> bool:
+    """Whether every point was struck with the victims that were asked for, and all of it passed."""
+    cells = [cell(point, name, results[name]) for point in CRASH_POINTS for name in results]
+    return not any(each.startswith(("FAILED", "NOT STRUCK")) for each in cells)
+
+
+def markdown(results: Mapping[str, Sequence[Struck]]) -> str:
+    names = list(results)
+    lines = [
+        "# The crash sweep",
+        "",
+        "Each named crash point, and what was struck there. `passed n (who)`: in so many scenarios,"
+        " which were the point's passings in a server, in a worker or in the upkeep of either.",
+        "",
+        f"| crash point | {' | '.join(PASSES[name].title for name in names)} |",
+        f"| --- |{' --- |' * len(names)}",
+    ]
+    for point in sorted(CRASH_POINTS):
+        cells = [cell(point, name, results[name]) for name in names]
+        lines.append(f"| `{point}` | {' | '.join(cells)} |")
+    failed = [each for struck in results.values() for each in struck if each.outcome == "failed"]
+    if failed:
+        lines += ["", "## What failed", ""]
+        lines += [f"- `{each.test}`: {each.detail.splitlines()[0][:300]}" for each in failed]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,53 @@
+"""Two statements that meet on a row: the one holds it, uncommitted, while the other waits for it.
+
+Whoever comes second must find things as the first has left them. So a meeting has one right
+outcome, that of one after the other, and the oracle knows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar, cast
+
+import asyncpg
+
+from coatcheck.store.line import Connection, Line
+from tests.properties.ground import Ground
+
+First = TypeVar("First")
+Second = TypeVar("Second")
+
+_LOOK_SECONDS: Final = 0.001
+
+
+class _InTransaction:
+    """What a line is to its user, on a connection whose transaction somebody else ends."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
+        return await self._connection.fetch(query, *arguments)
+
+
+async def meet(
+    ground: Ground,
+    first: Callable[[Line], Awaitable[First]],
+    second: Callable[[Line], Awaitable[Second]],
+) -> tuple[First, Second]:
+    """Begin the first, let the second run into it, and let the first go. What both came to."""
+    (waiter,) = await ground.line.fetch("SELECT pg_backend_pid() AS pid")
+    async with ground.connection.transaction():
+        begun = await first(cast("Line", _InTransaction(ground.connection)))
+        coming = asyncio.ensure_future(second(ground.line))
+        while not coming.done() and not await _waits(ground.connection, waiter["pid"]):
+            await asyncio.sleep(_LOOK_SECONDS)
+    return begun, await coming
+
+
+async def _waits(connection: Connection, pid: int) -> bool:
+    waits: bool = await connection.fetchval(
+        "SELECT pg_backend_pid() = ANY (pg_blocking_pids($1))", pid
+    )
+    return waits
