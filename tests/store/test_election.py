@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from coatcheck.settings import Settings
 from coatcheck.store import election
 from coatcheck.store.election import Election
 from coatcheck.store.line import Line
+from coatcheck.surfaces.remote_executor import RemoteExecutor
 from coatcheck.upkeep import Upkeep
 from tests.store.blocking import processes_named, terminate
 from tests.store.edge_guard import Connection
@@ -79,3 +81,27 @@ async def test_upkeep_that_falls_silent_loses_its_elections(
         assert not await challenger.won()
         await eventually_async(challenger.won, "the challenger wins")
     await frozen.stop()
+
+
+async def test_who_is_elected_for_remote_work_is_heard_of_and_would_lose_it_if_it_was_not(
+    dsn: str, connection: Connection, tmp_path: Path
+) -> None:
+    """It rests for longer between two looks than the rest of upkeep, on a line of its own."""
+    settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
+    executor = RemoteExecutor(settings)
+    keeper = executor._loops[-1]
+
+    async def last_heard_of() -> datetime:
+        heard: datetime = await connection.fetchval(
+            "SELECT state_change FROM pg_stat_activity"
+            " WHERE application_name = 'coatcheck poller' AND datname = current_database()"
+        )
+        return heard
+
+    assert await keeper._election.won()
+    ends = await executor._line.fetch("SELECT current_setting('idle_session_timeout') AS after")
+    assert ends[0]["after"] == "30s"
+    before = await last_heard_of()
+    assert await keeper._election.won()
+    assert await last_heard_of() > before
+    await executor._line.close()

@@ -7,13 +7,13 @@ import hashlib
 from coatcheck.store.line import Connection, Line
 
 _SILENT_SECONDS_MAX = 10.0
-"""Whoever was elected asks something every second or so. One that was frozen (a laptop that
-sleeps), or cut off without a word, would keep its locks for as long as its session lasts: hours."""
+"""Upkeep asks something every second or so. One that was frozen (a laptop that sleeps), or cut off
+without a word, would keep its locks for as long as its session lasts: hours."""
 
 
-def session_that_ends_if_silent() -> dict[str, str]:
+def session_that_ends_if_silent(seconds: float | None = None) -> dict[str, str]:
     """The server settings of a line that elections are held on: who falls silent loses them."""
-    return {"idle_session_timeout": f"{_SILENT_SECONDS_MAX * 1e3:.0f}"}
+    return {"idle_session_timeout": f"{(seconds or _SILENT_SECONDS_MAX) * 1e3:.0f}"}
 
 
 class Election:
@@ -27,10 +27,12 @@ class Election:
         self._held_on: Connection | None = None
 
     async def won(self) -> bool:
-        """Take the lock, or find that it is still held on the same connection."""
+        """Take the lock, or find that it is still held on the same connection, which is heard of
+        by that: see ``session_that_ends_if_silent``."""
 
         async def try_lock(connection: Connection) -> bool:
             if self._held_on is connection:
+                await connection.execute("SELECT")
                 return True
             won: bool = await connection.fetchval("SELECT pg_try_advisory_lock($1)", self._key)
             self._held_on = connection if won else None

@@ -174,9 +174,22 @@ async def mark_started(line: Line, jobs: Sequence[tuple[ClaimedJob, float]]) -> 
     return {row["id"] for row in rows}
 
 
-async def holdings(line: Line, boot: int) -> set[tuple[UUID, int]]:
-    """Every job that a worker holds, and the lease under which it does."""
-    return {(row["id"], row["lease"]) for row in await line.fetch(sql("workers/holdings"), boot)}
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job that a worker holds, the lease under which it does, and whether it has begun."""
+
+    job_id: UUID
+    lease: int
+    begun: bool
+
+
+async def holdings(line: Line, boot: int) -> list[Held]:
+    """Every job that a worker holds. Raises DatabaseUnavailable where only a standby can be asked:
+    it may not know yet of what the worker claimed."""
+    rows = await line.fetch(sql("workers/holdings"), boot)
+    if rows[0]["is_standby"]:
+        raise DatabaseUnavailable("the server that answers takes no writes")
+    return [Held(row["id"], row["lease"], row["begun"]) for row in rows if row["id"] is not None]
 
 
 async def register(

@@ -14,9 +14,13 @@ from coatcheck.engine.remote_calls import RemoteCalls
 from coatcheck.job import Job
 from coatcheck.service import Service
 from coatcheck.settings import Settings
+from coatcheck.store.election import session_that_ends_if_silent
 from coatcheck.store.line import Line
 from coatcheck.surfaces.remote_keepers import KEEPERS, operators
 from coatcheck.upkeep.poller import Poller, RemoteKeeper
+
+_SILENT_SECONDS_MAX = 30.0
+"""Three times as long as who is elected to clear away rests between two looks."""
 
 
 class RemoteExecutor:
@@ -35,7 +39,11 @@ class RemoteExecutor:
             blobs=self._open_blobs,
             operators=operators(settings),
         )
-        self._line = Line(settings.database_url, name="poller")
+        self._line = Line(
+            settings.database_url,
+            name="poller",
+            server_settings=session_that_ends_if_silent(_SILENT_SECONDS_MAX),
+        )
         self._loops = (Poller(self._line, self.calls), RemoteKeeper(self._line, self.calls))
         self._closing = AsyncExitStack()
         speech = Service(SPEECH_SERVICE, _builtin=True)

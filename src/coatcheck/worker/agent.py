@@ -180,6 +180,7 @@ class Worker:
         )
         self._start_said = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._closing = False
         self.ready = asyncio.Event()
         """Set once the worker claims."""
         self._executors: Executors | None = None
@@ -211,9 +212,9 @@ class Worker:
         self._executors = executors = Executors(self._settings, temp_root)
         try:
             # Who sees this worker registered can already call what it serves.
-            await self._insisting(self._declare_limits)
-            await self._insisting(self._publish_services)
-            await self._insisting(self._keeper.register)
+            for step in (self._declare_limits, self._publish_services, self._keeper.register):
+                if not await self._insisted(step):
+                    return await self._close_lines()
             await self._listener.start()
             loops = [
                 asyncio.create_task(loop, name=f"worker {name}")
@@ -241,16 +242,20 @@ class Worker:
             executors.close()
             temp_root.close()
 
-    async def _insisting(self, step: Callable[[], Awaitable[None]]) -> None:
+    async def _insisted(self, step: Callable[[], Awaitable[None]]) -> bool:
         """A step of the start, again and again while the database is away: another worker of this
-        process may be at work already, and what it holds must not be lost with a start in vain."""
+        process may be at work already, and what it holds must not be lost with a start in vain.
+        False if this one was told to stop before it had begun."""
         while True:
             try:
-                return await step()
+                await step()
             except (DatabaseUnavailable, OutcomeUnknown) as error:
                 if self._stopping.is_set():
-                    raise
+                    _log.info("told to stop while the database was away: %s", error)
+                    return False
                 _log.warning("the worker starts when the database is back: %s", error)
+            else:
+                return True
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.poll_seconds_min):
                     await self._stopping.wait()
@@ -336,10 +341,15 @@ class Worker:
             if reporter.used:
                 await self._reports.settle(claimed)
         except asyncio.CancelledError:
-            if running.stop_reason is None:
+            if running.stop_reason is None and self._closing:
                 raise
             running.over = True
-            outcome = self._stopped(running.stop_reason, timeout)
+            outcome = (
+                # Nobody interrupted it: it cancelled its own task, and ends as any handler's error.
+                Retryable("handler_error", "CancelledError: the handler cancelled its own task")
+                if running.stop_reason is None
+                else self._stopped(running.stop_reason, timeout)
+            )
             if reporter.used:
                 await self._reports.last_words(claimed)
         except BlobStoreUnavailable as error:
@@ -616,6 +626,7 @@ class Worker:
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def _close(self) -> None:
+        self._closing = True
         for crew in self._crews.values():
             await crew.close()
         await self._listener.stop()
@@ -625,6 +636,9 @@ class Worker:
             await self._keeper.deregister()
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.info("not deregistered: %s", error)
+        await self._close_lines()
+
+    async def _close_lines(self) -> None:
         for line in self._lines:
             await line.close()
 

@@ -383,10 +383,9 @@ class Counter:
 
     async def _give_back_lost_claims(self) -> None:
         while self._lost_claims:
-            given_back = await leases.release_claim(
-                self._line, self._lost_claims[-1], self._keep_failed_seconds
-            )
-            self._lost_claims.pop()
+            lease = self._lost_claims[-1]
+            given_back = await leases.release_claim(self._line, lease, self._keep_failed_seconds)
+            self._lost_claims.remove(lease)  # others may have been added meanwhile
             if given_back:
                 _log.info("gave back %d jobs of a claim whose answer was lost", len(given_back))
                 self._tell(given_back)

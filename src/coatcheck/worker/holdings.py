@@ -67,17 +67,22 @@ class Holdings:
         """One look. What it finds for the second time is acted upon."""
         began = set(self._running())
         held = await leases.holdings(self._line, self._boot())
-        lost = {each for each in began & set(self._running()) if not _is_held(each, held)}
+        still = {(each.job_id, each.lease) for each in held}
+        lost = {each for each in began & set(self._running()) if not _is_one_of(still, each)}
         for running in lost & self._lost:
+            if running.stop_reason is not None:
+                continue  # it is being stopped, and has its grace to end in
             _log.warning("stopped an attempt that is no longer held")
             self._lose(running)
         self._lost = lost
-        unknown = {lease for _, lease in held} - self._known()
+        # One that has begun was known to this worker. Whatever made it lose sight of the job, its
+        # run deadline ends the attempt, and counts it: given back, it could go on so for ever.
+        unknown = {each.lease for each in held if not each.begun} - self._known()
         for lease in unknown & self._unknown:
             _log.warning("found jobs held that this worker does not know of")
             self._give_back(lease)
         self._unknown = unknown
 
 
-def _is_held(running: RunningJob, held: set[tuple[UUID, int]]) -> bool:
+def _is_one_of(held: set[tuple[UUID, int]], running: RunningJob) -> bool:
     return (running.claimed.uuid, running.claimed.lease) in held

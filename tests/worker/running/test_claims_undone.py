@@ -8,12 +8,16 @@ hand, as the lost piece of the log would.
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
 from coatcheck import Job, Service, State, Ticket
-from coatcheck.domain.errors import OutcomeUnknown
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.store import leases
+from coatcheck.store.line import Line
+from coatcheck.worker.holdings import Holdings
+from tests.store.edge_guard import unguarded
 from tests.worker.workshop import Workshop, lane_seconds, lane_slots, until_true
 
 LOOKS_OFTEN = lane_seconds(3.0)
@@ -180,6 +184,121 @@ async def test_jobs_of_a_claim_that_was_committed_after_it_was_given_up_are_foun
 
     assert (view.state, view.failures, view.crashes) == (State.COMPLETED, 0, 0)
     assert view.interruptions == 1
+
+
+async def test_a_look_gives_back_what_never_began_and_leaves_alone_what_has(
+    workshop: Workshop,
+) -> None:
+    """What has begun was known: its run deadline ends it, and counts it."""
+    handlers = Handlers()
+    worker = await workshop.start_worker(handlers.service)
+    ticket = await workshop.engine.submit("lab.post__wait", retries=0)
+    await workshop.until_state(ticket, State.PROCESSING)
+    given_back: list[int] = []
+    holdings = Holdings(
+        worker._report_line,
+        boot=lambda: worker.boot,
+        running=lambda: (),
+        known=set,
+        lose=lambda running: None,
+        give_back=given_back.append,
+    )
+    await holdings.look()
+    await holdings.look()
+    assert given_back == []
+
+    async with unguarded(workshop.sql):
+        await workshop.sql.execute("UPDATE jobs SET state = 'dispatching'")
+    await holdings.look()
+    assert given_back == []
+    await holdings.look()
+    (lease,) = given_back
+    assert lease >> 40 == worker.boot
+
+
+async def test_an_attempt_that_is_being_stopped_is_not_interrupted_by_every_look(
+    workshop: Workshop,
+) -> None:
+    service = Service("lab")
+    began, may_end, interruptions = asyncio.Event(), asyncio.Event(), 0
+
+    @service.post("/tidy-up")
+    async def tidy_up() -> None:
+        nonlocal interruptions
+        began.set()
+        while not may_end.is_set():
+            try:
+                await may_end.wait()
+            except asyncio.CancelledError:
+                interruptions += 1
+
+    worker = await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__tidy_up", retries=0)
+    await began.wait()
+    await workshop.take_away(ticket)
+    for _ in range(5):
+        await worker._holdings.look()
+        await asyncio.sleep(0)
+    assert interruptions == 1
+    may_end.set()
+
+
+async def test_a_standby_is_not_asked_what_a_worker_holds(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers = Handlers()
+    worker = await workshop.start_worker(handlers.service)
+    await workshop.sql.execute(
+        "CREATE FUNCTION public.pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'"
+    )
+    await worker._report_line.run(
+        lambda connection: connection.execute("SET search_path = public, pg_catalog")
+    )
+    with pytest.raises(DatabaseUnavailable, match="takes no writes"):
+        await leases.holdings(worker._report_line, worker.boot)
+
+
+async def test_of_two_leases_that_are_given_back_at_once_neither_is_forgotten(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = leases.release_claim
+    released: list[int] = []
+    worker = await workshop.start_worker(Handlers().service)
+    first, second = worker._keeper.fresh_lease(), worker._keeper.fresh_lease()
+
+    async def while_another_comes(line: Line, lease: int, keep: float) -> list[UUID]:
+        released.append(lease)
+        if lease == first:
+            worker._counter.give_back(second)
+        return await release(line, lease, keep)
+
+    monkeypatch.setattr(leases, "release_claim", while_another_comes)
+    worker._counter.give_back(first)
+    await until_true(lambda: released == [first, second], "both are given back, once each")
+
+
+async def test_a_handler_that_cancels_its_own_task_fails_and_its_slot_lives(
+    workshop: Workshop,
+) -> None:
+    service = Service("lab")
+
+    @service.post("/cancel-oneself")
+    async def cancel_oneself() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    @service.post("/greet")
+    async def greet() -> str:
+        return "hello"
+
+    await workshop.start_worker(service, lane_concurrency=lane_slots(standard=1))
+    ticket = await workshop.engine.submit("lab.post__cancel_oneself", retries=0)
+    view = await workshop.end_of(ticket)
+    assert (view.state, view.failures, view.interruptions) == (State.FAILED, 1, 0)
+    greeting = await workshop.engine.submit("lab.post__greet", retries=0)
+    assert (await workshop.end_of(greeting)).state is State.COMPLETED
 
 
 async def test_a_slot_survives_a_stopped_job_whose_reports_the_database_refuses(

@@ -108,8 +108,8 @@ async def test_a_worker_that_waits_for_its_database_can_be_told_to_stop(
     running = asyncio.create_task(worker.run())
     await tried.wait()
     worker.stop()
-    with pytest.raises(DatabaseUnavailable):
-        await running
+    # Without an error: that would tear the drain of other workers of its process.
+    await running
 
 
 async def test_a_worker_that_was_forgotten_says_it_again(workshop: Workshop) -> None:
