@@ -57,7 +57,8 @@ class Member:
         self._rng = random.Random(f"{seed} restarts of {name}")
         self._process: asyncio.subprocess.Process | None = None
         self._paused: int | None = None
-        self._struck: set[int] = set()
+        self._struck: dict[int, str] = {}
+        """By process, the signal that it was struck with last."""
         self._may_run = asyncio.Event()
         self._closing = False
         self._keeper: asyncio.Task[None] | None = None
@@ -101,8 +102,11 @@ class Member:
         pid = self.pid
         if pid == 0 or self.is_paused:
             return 0
+        try:
+            os.kill(pid, signal.SIGSTOP)
+        except ProcessLookupError:  # it has just ended, and its keeper does not know yet
+            return 0
         self._paused = pid
-        os.kill(pid, signal.SIGSTOP)
         return pid
 
     def resume(self, pid: int | None = None) -> bool:
@@ -110,7 +114,10 @@ class Member:
         if not self.is_paused or pid not in (None, self.pid):
             return False
         self._paused = None
-        os.kill(self.pid, signal.SIGCONT)
+        try:
+            os.kill(self.pid, signal.SIGCONT)
+        except ProcessLookupError:
+            return False
         return True
 
     async def close(self) -> None:
@@ -131,7 +138,7 @@ class Member:
         process = self._process
         if process is None or process.returncode is not None:
             return 0
-        self._struck.add(process.pid)
+        self._struck[process.pid] = number.name
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
         try:
@@ -166,6 +173,7 @@ class Member:
                 phase="end",
                 code=code,
                 expected=expected,
+                struck=self._struck.get(process.pid),
             )
             await asyncio.sleep(self._rng.uniform(*RESTART_SECONDS))
 

@@ -8,7 +8,7 @@ from chaos.checker import counts
 from chaos.checker.attempts import attempts_are_counted_apart
 from chaos.checker.batches import exports_are_whole, runs_are_counted
 from chaos.checker.curves import curves
-from chaos.checker.dead_states import no_dead_state
+from chaos.checker.dead_states import all_ends, no_dead_state
 from chaos.checker.ends import one_end
 from chaos.checker.evidence import Evidence
 from chaos.checker.executions import completed_jobs_were_executed
@@ -41,6 +41,7 @@ CHECKS: tuple[Check, ...] = (
     completed_jobs_were_executed,
     results_are_of_the_holder,
     no_dead_state,
+    all_ends,
     attempts_are_counted_apart,
     runs_are_counted,
     exports_are_whole,

@@ -1,6 +1,9 @@
-"""E. No dead state: whatever has not ended has something that will move it on."""
+"""E. No dead state: whatever has not ended has something that will move it on, and does end."""
 
 from __future__ import annotations
+
+import asyncio
+import time
 
 from chaos.checker.evidence import Evidence
 from chaos.checker.finding import Finding
@@ -45,6 +48,28 @@ LEFT JOIN jobs AS j ON j.org_id = e.org_id AND j.id = e.export_job
 WHERE e.state = 'pending' AND e.created_at < now() - interval '120 seconds'
   AND (j.id IS NULL OR j.state IN ('completed', 'failed', 'cancelled'))
 """
+
+
+_NOT_ENDED = """
+SELECT id, state::text AS state, endpoint FROM jobs
+WHERE state NOT IN ('completed', 'failed', 'cancelled')
+"""
+END_SECONDS = 60.0
+"""Nobody hands anything in any more, and nothing strikes: all that is left ends well within it."""
+_LOOK_SECONDS = 0.5
+
+
+async def all_ends(evidence: Evidence, *, limit_seconds: float = END_SECONDS) -> list[Finding]:
+    """Also what no caller waits for: lists that are taken in, exports, tasks of earlier runs."""
+    deadline = time.monotonic() + limit_seconds
+    while rows := await evidence.sql.fetch(_NOT_ENDED):
+        if time.monotonic() > deadline:
+            break
+        await asyncio.sleep(_LOOK_SECONDS)
+    return [
+        _finding(f"job {spelt(row['id'])} of {row['endpoint']} is still {row['state']}")
+        for row in rows
+    ]
 
 
 async def no_dead_state(evidence: Evidence) -> list[Finding]:

@@ -16,6 +16,7 @@ async def one_end(evidence: Evidence) -> list[Finding]:
         *await _illegal_steps(evidence),
         *await _gaps(evidence),
         *await _other_states(evidence),
+        *await _changed_ends(evidence),
     ]
 
 
@@ -77,6 +78,18 @@ async def _other_states(evidence: Evidence) -> list[Finding]:
     )
     return [
         _finding(f"job {spelt(row['id'])} is {row['state']}, its last step led to {row['after']}")
+        for row in rows
+    ]
+
+
+async def _changed_ends(evidence: Evidence) -> list[Finding]:
+    """Jobs that were given another result, error or count when they had ended."""
+    rows = await evidence.sql.fetch("SELECT id, state::text AS state, changed FROM end_history")
+    return [
+        _finding(
+            f"job {spelt(row['id'])} was {row['state']}, and then changed: "
+            f"{', '.join(row['changed'])}"
+        )
         for row in rows
     ]
 

@@ -1,6 +1,7 @@
 """A. Whoever is at work stays at work: no process ends by itself, whatever happens to the others.
 
 One that cannot reach its database as it starts may give up, and say so: its keeper starts it again.
+One that is told to stop ends well, and in time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from chaos.checker.finding import Finding
 CHECK = "exits"
 AT_WORK = ("worker ready", "serving on")
 """What a process logs once it is at work."""
+DRAINED = "SIGTERM"
 _SHOWN_CHARACTERS = 400
 
 
@@ -20,7 +22,7 @@ async def nobody_ends_by_itself(evidence: Evidence) -> list[Finding]:
     for row in evidence.rows("process"):
         if row["phase"] == "begin":
             begun[row["pid"]] = row
-        elif row["phase"] == "end" and not row.get("expected", True):
+        elif row["phase"] == "end" and (how := _badly(row)) is not None:
             log = begun.get(row["pid"], {}).get("log")
             said = _said(evidence, log)
             if any(words in said for words in AT_WORK):
@@ -28,11 +30,23 @@ async def nobody_ends_by_itself(evidence: Evidence) -> list[Finding]:
                     Finding(
                         CHECK,
                         "A",
-                        f"{row['name']} ended by itself with {row.get('code')} at {row['t']:.1f} s "
+                        f"{row['name']} {how} with {row.get('code')} at {row['t']:.1f} s "
                         f"({log}): {said[-_SHOWN_CHARACTERS:]}",
                     )
                 )
-    return found
+    return found + [
+        Finding(CHECK, "A", f"{row['name']} did not end, long after it got {row['signal']}")
+        for row in evidence.rows("stuck")
+    ]
+
+
+def _badly(ended: Row) -> str | None:
+    """How a process ended, if not as it should; killed is killed, whatever it was told before."""
+    if not ended.get("expected", True):
+        return "ended by itself"
+    if ended.get("struck") == DRAINED and ended.get("code") != 0:
+        return "was told to stop and ended"
+    return None
 
 
 def _said(evidence: Evidence, log: str | None) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 from datetime import timedelta
 from uuid import UUID
 
 import httpx2
 
 from chaos.checker import counts
-from chaos.checker.canaries import no_canary_is_left
+from chaos.checker.canaries import no_canary_is_left, places_with
 from chaos.checker.evidence import Evidence
 from chaos.checker.finding import Finding, Verdict
 from chaos.checker.ids import spelt
@@ -34,6 +35,21 @@ _EXPIRE = (
     " created_at = created_at - interval '2 hours'",
 )
 
+_DELETED = """
+SELECT blob_key AS key FROM artifact_records WHERE deleted_at IS NOT NULL
+UNION ALL
+SELECT place FROM input_copies WHERE deleted_at IS NOT NULL AND layer = 'blob'
+"""
+
+_RECORDED = """
+SELECT blob_key AS key FROM artifacts
+UNION ALL SELECT blob_key FROM artifact_records
+UNION ALL SELECT place FROM input_copies WHERE layer = 'blob'
+UNION ALL SELECT blob_key FROM batch_exports WHERE blob_key IS NOT NULL
+UNION ALL SELECT source_key FROM batch_parts WHERE source_key IS NOT NULL
+UNION ALL SELECT blob_key FROM batch_uploads
+"""
+
 _LEFT = """
 SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM batches) AS batches,
        (SELECT count(*) FROM voices) AS voices, (SELECT count(*) FROM batch_uploads) AS uploads,
@@ -46,32 +62,75 @@ async def forget_and_look(
     evidence: Evidence, verdict: Verdict, *, limit_seconds: float = LIMIT_SECONDS
 ) -> Verdict:
     """Add to a verdict what is found once nothing ought to be left. The deployment still runs."""
+    verdict.invalid += await _not_to_be_found(evidence)
+    verdict.findings += await deleted_is_gone(evidence)
     verdict.findings += await forget(evidence, limit_seconds)
+    verdict.findings += await deleted_is_gone(evidence)
     verdict.findings += await no_canary_is_left(evidence)
     verdict.counts |= counts.judged(verdict.findings)
     return verdict
 
 
 async def forget(evidence: Evidence, limit_seconds: float) -> list[Finding]:
-    """Have everything removed. What is still there once nothing was removed for so long."""
+    """Have everything removed. What is still there once nothing was removed for so long.
+
+    By the deployment, not by the checker, which sweeps only in the end and only what is left of
+    crashes: blobs that no row ever told of.
+    """
+    recorded = await _recorded(evidence)
     await _delete_batches(evidence)
     fewest, deadline = float("inf"), time.monotonic() + limit_seconds
     while True:
         for statement in _EXPIRE:
             await evidence.sql.execute(statement)
-        await _sweep(evidence)
         (row,) = await evidence.sql.fetch(_LEFT)
         left = {name: number for name, number in row.items() if number}
-        if not left and not _temporary_files(evidence):
-            await _sweep(evidence)  # what the last rows that went had stood for
+        outlived = _blobs_of(evidence, recorded)
+        left |= {"temporary files": len(_temporary_files(evidence)), "blobs": len(outlived)}
+        if not any(left.values()):
+            await _sweep(evidence)
             return []
-        left["temporary files"] = len(_temporary_files(evidence))
         if sum(left.values()) < fewest:
             fewest, deadline = sum(left.values()), time.monotonic() + limit_seconds
         if time.monotonic() > deadline:
             told = ", ".join(f"{number} {name}" for name, number in left.items() if number)
-            return [Finding(CHECK, "G", f"left when their time was up: {told}")]
+            await _sweep(evidence)
+            shown = f", such as {outlived[0]}" if outlived else ""
+            return [Finding(CHECK, "G", f"left when their time was up: {told}{shown}")]
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def deleted_is_gone(evidence: Evidence) -> list[Finding]:
+    """What a record says was deleted, which a receipt would tell its owner, is not there."""
+    rows = await evidence.sql.fetch(_DELETED)
+    return [
+        Finding(CHECK, "G", f"{path} is there, and recorded as deleted")
+        for path in _blobs_of(evidence, {row["key"] for row in rows})
+    ]
+
+
+async def _recorded(evidence: Evidence) -> set[str]:
+    """The keys, or what keys of pieces begin with, of all blobs that a row tells of."""
+    return {row["key"] for row in await evidence.sql.fetch(_RECORDED)}
+
+
+def _blobs_of(evidence: Evidence, keys: Collection[str]) -> list[str]:
+    """The blobs that are there under one of these keys, whole or in pieces."""
+    folder = evidence.folder / "blobs"
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return [str(path) for path in paths if str(path) in keys or str(path.parent) in keys]
+
+
+async def _not_to_be_found(evidence: Evidence) -> list[str]:
+    """Why a search for the canaries would prove nothing: it finds none before they are deleted."""
+    if not evidence.canaries:
+        return ["nothing was handed in that could be looked for"]
+    places = await places_with(evidence)
+    return [
+        f"no canary is in the {kind}s before they are deleted"
+        for kind, begins in (("table", "table "), ("blob", "file blobs"))
+        if not any(place.startswith(begins) for place in places)
+    ]
 
 
 async def _delete_batches(evidence: Evidence) -> None:

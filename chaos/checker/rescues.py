@@ -15,6 +15,9 @@ _SLACK_SECONDS = 0.05
 _AFTERMATH_SECONDS = 5.0
 """What a fault leaves behind: connections that are made anew, a process that starts, a database
 that recovers, all of it on a machine that is busy."""
+_RETURN_SECONDS = 2.0
+"""Who is heard of again just as its jobs are taken was silent until then: its trouble ended within
+so long before that."""
 EVERYBODYS = "postgres"
 DRAIN = "drain"
 
@@ -49,14 +52,15 @@ async def no_false_rescue(evidence: Evidence) -> list[Finding]:
         pid = pid_of(row["name"], members)
         holder = row["name"] if pid is None else members[pid]
         silent, promised = row["silent"], row["promised"]
+        was_heard = silent is not None and silent < promised - _SLACK_SECONDS
         if began is not None and pid is not None:
             at = float(row["at"]) - began
-            since = at - max(silent or 0.0, promised or 0.0) - _AFTERMATH_SECONDS
+            since = at - (silent + _RETURN_SECONDS if was_heard else _excused(silent, promised))
             targets = (members[pid], process(pid), EVERYBODYS)
             if any(each.strikes(targets, since, at) for each in troubles):
                 continue
         job = f"job {spelt(row['id'])} of {row['endpoint']} ({row['lane']})"
-        if silent is not None and silent < promised - _SLACK_SECONDS:
+        if was_heard:
             found.append(
                 _finding(
                     f"{job} was taken from {holder}, which had been heard of {silent:.2f} s ago "
@@ -69,6 +73,11 @@ async def no_false_rescue(evidence: Evidence) -> list[Finding]:
                 _finding(f"{job}: {holder} was silent {lasting}, and nothing had happened to it")
             )
     return found
+
+
+def _excused(silent: float | None, promised: float | None) -> float:
+    """How far back a trouble may lie that made somebody silent."""
+    return max(silent or 0.0, promised or 0.0) + _AFTERMATH_SECONDS
 
 
 def _troubles(history: Iterable[Row]) -> Iterable[Trouble]:

@@ -22,6 +22,8 @@ ANSWER_SECONDS: Final = 10.0
 _AGAIN_SECONDS: Final = (0.2, 4.0)
 """Before a call is repeated: at first, and at most."""
 _BUSY_SECONDS_MAX: Final = 5.0
+_FORESEEN: Final = (502, 503, 504)
+"""What a fault may be answered with. Any other error of a server is one that nobody foresaw."""
 _CONNECTIONS_MAX: Final = 200
 
 JobOf = Callable[["Answer"], str | None]
@@ -187,6 +189,7 @@ class Calls:
         except httpx2.HTTPError:
             return None
         answer = Answer(asked, got.status_code, got.headers, got.content)
+        self._judge(f"GET {path}", answer)
         return None if answer.unclear or answer.status == 429 else answer
 
     async def surely_read(self, org: str, path: str, **headers: str) -> Answer:
@@ -223,8 +226,16 @@ class Calls:
             self.unknown(request, number, type(error).__name__)
             return None
         answer = Answer(asked, got.status_code, got.headers, got.content)
+        self._judge(f"{request.method} {request.path}", answer)
         self.answered(request, number, answer)
         return answer
+
+    def _judge(self, asked: str, answer: Answer) -> None:
+        """Faults are answered as faults: never by a mere 500, and with when to come back."""
+        if answer.unclear and answer.status not in _FORESEEN:
+            self.violation("no error that nobody foresaw", f"{asked}: {answer.status}")
+        if answer.status == 503 and "retry-after" not in answer.headers:
+            self.violation("who is sent away is told when to come back", asked)
 
     def headers(self, request: Request) -> dict[str, str]:
         credential = {} if request.anonymous else self.servers.credential(request.org)

@@ -1,7 +1,9 @@
 """Soak: ``python -m chaos.soak [--minutes 60] [--seed N] [--rate 20] [--faults kills]``.
 
 A deployment under the mixed load of all surfaces, with a retention of three minutes, so that what
-comes in also goes. Leaves samples.csv, verdict.md and soak.png. Exits with 1 if something grows.
+comes in also goes. Leaves samples.csv, verdict.md, soak.png and history.ndjson. Exits with 1 if
+something grows, if the load saw something that must not be or waited in vain, or if the run was too
+short to be judged.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import uvloop
 
 from chaos.deployment import Deployment
 from chaos.faults import Striker
-from chaos.history import History
+from chaos.history import History, read
 from chaos.load.load import Load
 from chaos.schedule import GROUPS, KINDS, plan
 from chaos.soak import picture, verdict
@@ -30,6 +32,7 @@ from chaos.soak.samples import AWAY, Sampler
 from chaos.world import World
 
 REPORTS: Final = Path("build", "soak")
+HISTORY: Final = "history.ndjson"
 EVERY_SECONDS: Final = 10.0
 SETTLE_SECONDS: Final = 120.0
 SEEDS: Final = 1_000_000
@@ -61,7 +64,11 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         # Of a run that was interrupted, too.
         title = f"{options.minutes:g} min, {options.rate:g} calls a second, seed {seed}"
-        status = _report(report, rows, title) if rows else 1
+        history = folder / HISTORY
+        seen = _seen_by_the_load(history)
+        status = _report(report, rows, title, seen) if rows else 1
+        if history.exists():
+            shutil.copy(history, report / HISTORY)
         shutil.rmtree(folder, ignore_errors=True)
     return status
 
@@ -70,7 +77,7 @@ async def _soak(
     folder: Path, report: Path, seed: int, options: argparse.Namespace, rows: list[Sample]
 ) -> None:
     """Fill ``rows`` for as long as the load lasts."""
-    history = History(folder / "history.ndjson")
+    history = History(folder / HISTORY)
     try:
         async with (
             World(history, seed) as world,
@@ -135,13 +142,26 @@ def _write(path: Path, rows: Sequence[Sample]) -> None:
     partial.replace(path)
 
 
-def _report(report: Path, rows: Sequence[Sample], title: str) -> int:
-    told = verdict.markdown(rows, title)
+def _seen_by_the_load(history: Path) -> list[str]:
+    """What must not be, and whoever waited in vain, in the words of the load."""
+    notes = read(history) if history.exists() else []
+    seen = []
+    for note in notes:
+        if note["kind"] == "violation":
+            seen.append(f"{note.get('check')}: {note.get('detail')}")
+        if note["kind"] == "settled" and note["unsettled"]:
+            seen.append(f"{note['unsettled']} callers waited in vain")
+    return seen
+
+
+def _report(report: Path, rows: Sequence[Sample], title: str, seen: Sequence[str]) -> int:
+    told = verdict.markdown(rows, title, seen)
     (report / "verdict.md").write_text(told)
     picture.draw(report / "soak.png", rows, title)
     print(told)
     print(f"report: {report}")
-    return 1 if any(each.slope.grows for each in verdict.judged(rows)) else 0
+    judged = verdict.judged(rows)
+    return 1 if seen or not judged or any(each.slope.grows for each in judged) else 0
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

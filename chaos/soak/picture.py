@@ -53,6 +53,12 @@ PANELS: Final[Sequence[Panel]] = (
     Panel("The largest of them", "MB", lambda name: name.startswith("table "), " MB"),
     Panel("Dead rows, and live ones", "rows", lambda name: name in {"dead rows", "rows"}),
     Panel("Records that are kept for long", "MB", lambda name: name == "records MB", " MB"),
+    Panel(
+        "Blobs and temporary files that retention removes",
+        "",
+        lambda name: name in {"blobs", "temporary files"},
+    ),
+    Panel("The oldest transaction", "s", lambda name: name == "oldest transaction s"),
     Panel("From due to claimed", "ms", lambda name: name.startswith("claim "), " ms"),
     Panel("Jobs and tasks ended a second", "", lambda name: name == "ended a second"),
 )
@@ -60,9 +66,9 @@ PANELS: Final[Sequence[Panel]] = (
 
 def draw(path: Path, rows: Rows, title: str) -> None:
     """Draw a run into a PNG."""
-    figure = Figure(figsize=(16, 18), dpi=90, layout="constrained")
+    figure = Figure(figsize=(16, 21), dpi=90, layout="constrained")
     figure.suptitle(f"Soak: {title}", fontsize=15)
-    for axes, panel in zip(figure.subplots(5, 2, sharex=True).flat, PANELS, strict=True):
+    for axes, panel in zip(figure.subplots(6, 2, sharex=True).flat, PANELS, strict=True):
         _panel(axes, panel, rows)
     figure.savefig(path)
 

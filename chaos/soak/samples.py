@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Final
 
 import asyncpg
@@ -14,7 +16,7 @@ MB: Final = 1e6
 AWAY: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 """What a sample raises while the database cannot be asked."""
 
-WITNESSES: Final = ("job_history", "run_history", "worker_history")
+WITNESSES: Final = ("end_history", "job_history", "run_history", "worker_history")
 """Tables of this lane's own, which keep everything."""
 
 RECORDS: Final = (
@@ -31,6 +33,9 @@ RECORDS: Final = (
 )
 """What is kept for days or for good whatever the retention of jobs is: receipts of what was
 deleted, what was delivered, usage and roll-ups, what users made. They grow with the work done."""
+
+KEPT_BLOBS: Final = frozenset({"exports", "generations", "references"})
+"""Folders of the blob container whose files are kept for as long as such records are."""
 
 _ACTIVITY: Final = """
 SELECT count(*) FILTER (WHERE application_name LIKE 'coatcheck %') AS connections,
@@ -73,6 +78,7 @@ class Sampler:
         for member in self._deployment.members:
             row |= _of_process(member.name, member.pid)
         row |= _of_postgres(self._deployment.postgres.pid)
+        row |= _of_folders(self._deployment.folder)
         connection = await asyncpg.connect(self._deployment.dsn, timeout=30)
         try:
             row |= await self._of_database(connection)
@@ -130,6 +136,21 @@ def _of_postgres(pid: int) -> dict[str, float]:
     except psutil.NoSuchProcess:
         return {}
     return {"postgres MB": memory, "postgres files": files, "postgres processes": processes}
+
+
+def _of_folders(folder: Path) -> dict[str, float]:
+    """How many blobs there are that retention deletes, and how many temporary files."""
+    blobs = folder / "blobs"
+    of_jobs = [each for each in blobs.iterdir() if each.name not in KEPT_BLOBS]
+    return {
+        "blobs": float(sum(_files_below(each) for each in of_jobs)),
+        "temporary files": float(_files_below(folder / "temp")),
+    }
+
+
+def _files_below(folder: Path) -> int:
+    """By ``os.walk``, which does not mind a folder that is removed meanwhile."""
+    return sum(len(files) for _, _, files in os.walk(folder))
 
 
 def _of_claims(claims: asyncpg.Record) -> dict[str, float]:

@@ -12,9 +12,12 @@ Rows = Sequence[Mapping[str, float]]
 
 TOLERANCES: Final[Sequence[tuple[str, Tolerance]]] = (
     (" MB", Tolerance(part=0.10, amount=8.0)),
+    ("temporary files", Tolerance(part=0.25, amount=20.0)),
     (" files", Tolerance(part=0.10, amount=4.0)),
     ("connections", Tolerance(part=0.10, amount=3.0)),
     ("processes", Tolerance(part=0.10, amount=3.0)),
+    ("oldest transaction s", Tolerance(part=0.50, amount=5.0)),
+    ("blobs", Tolerance(part=0.25, amount=100.0)),
     ("dead rows", Tolerance(part=0.50, amount=20_000.0)),
     (" p50 ms", Tolerance(part=0.50, amount=10.0)),
     (" p95 ms", Tolerance(part=0.50, amount=100.0)),
@@ -77,8 +80,8 @@ def tolerance_of(name: str) -> Tolerance | None:
     return next((tolerance for end, tolerance in TOLERANCES if name.endswith(end)), None)
 
 
-def markdown(rows: Rows, title: str) -> str:
-    """The whole verdict, for people."""
+def markdown(rows: Rows, title: str, seen: Sequence[str] = ()) -> str:
+    """The whole verdict, for people. ``seen`` is what the load saw that must not be."""
     found = judged(rows)
     growing = [each.name for each in found if each.slope.grows]
     half = (rows[-1]["seconds"] - rows[0]["seconds"]) / 2 if rows else 0.0
@@ -89,6 +92,8 @@ def markdown(rows: Rows, title: str) -> str:
         lines.append(f"**Grows: {', '.join(growing)}.**")
     else:
         lines.append(f"**No slope** in {len(found)} series.")
+    if seen:
+        lines += ["", "**The load saw what must not be:**", "", *(f"- {each}" for each in seen)]
     if half < JUDGED_SECONDS_MIN:
         lines += ["", "The second half is shorter than ten minutes: it still warms up."]
     head = ["series", "level", "growth", "95 %", "of level", "tolerated", ""]

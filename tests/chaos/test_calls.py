@@ -67,17 +67,24 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 class _Cutting:
-    """Lets a connection end without an answer where the application raises."""
+    """Lets a connection end in the middle of an answer where the application raises."""
 
     def __init__(self, app: Starlette) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        async def send_unless_broken(message: Any) -> None:
-            if message.get("status") != 500 or (b"x-said", b"1") in message["headers"]:
+        broken = False
+
+        async def send_or_break(message: Any) -> None:
+            nonlocal broken
+            if message.get("status") == 500 and (b"x-said", b"1") not in message["headers"]:
+                # One that was begun is cut off; for one that was not, the server would say 500.
+                broken = True
+                await send(message | {"status": 202, "headers": [(b"content-length", b"99")]})
+            elif not broken:
                 await send(message)
 
-        await self._app(scope, receive, send_unless_broken)
+        await self._app(scope, receive, send_or_break)
 
 
 def said(status: int, body: Any, **headers: str) -> Response:
@@ -108,7 +115,11 @@ async def test_what_is_taken_at_once_is_two_lines(server: Server) -> None:
 
 
 async def test_an_unclear_call_is_repeated_under_its_key_until_it_is_clear(server: Server) -> None:
-    unavailable = said(503, {"code": "outcome_unknown"}, **{"content-type": "application/json"})
+    unavailable = said(
+        503,
+        {"code": "outcome_unknown"},
+        **{"content-type": "application/json", "retry-after": "1"},
+    )
     server.answers = [None, unavailable, said(202, {"job_id": "01M7"})]
 
     answer = await server.calls.settled(SUBMIT)
@@ -125,6 +136,27 @@ async def test_an_unclear_call_is_repeated_under_its_key_until_it_is_clear(serve
     ]
     assert rows[3]["why"] == "503 outcome_unknown"
     assert {request.headers["idempotency-key"] for request in server.received} == {"key-1"}
+
+
+async def test_an_error_that_nobody_foresaw_is_noted_whoever_repeats_the_call(
+    server: Server,
+) -> None:
+    server.answers = [said(500, {}), said(202, {"job_id": "1"})]
+    assert (await server.calls.settled(SUBMIT)).ok
+
+    server.answers = [said(500, {}), said(200, {})]
+    assert (await server.calls.surely_read("a", "/jobs/1")).ok
+
+    noted = [row["detail"] for row in server.rows() if row["kind"] == "violation"]
+    assert [detail.rpartition(" ")[2] for detail in noted] == ["500", "500"]
+
+
+async def test_a_fault_that_does_not_say_when_to_come_back_is_noted(server: Server) -> None:
+    server.answers = [said(503, {}), said(202, {"job_id": "1"})]
+    assert (await server.calls.settled(SUBMIT)).ok
+
+    (noted,) = [row["check"] for row in server.rows() if row["kind"] == "violation"]
+    assert noted == "who is sent away is told when to come back"
 
 
 async def test_a_refusal_is_clear(server: Server) -> None:
@@ -172,7 +204,7 @@ async def test_a_reader_notes_what_is_new_and_stops_at_the_end(server: Server) -
     ended = {"state": "completed", "terminal": True, "result": 3}
     server.answers = [
         *(said(200, queued, **{"retry-after": "0"}) for _ in range(2)),
-        said(503, {}),
+        said(503, {}, **{"retry-after": "1"}),
         said(200, ended),
     ]
 

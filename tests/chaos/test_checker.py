@@ -14,7 +14,7 @@ from chaos.checker.batches import exports_are_whole, runs_are_counted
 from chaos.checker.canaries import no_canary_is_left
 from chaos.checker.check import CHECKS
 from chaos.checker.curves import curves
-from chaos.checker.dead_states import no_dead_state
+from chaos.checker.dead_states import all_ends, no_dead_state
 from chaos.checker.ends import one_end
 from chaos.checker.expectations import ends_as_expected
 from chaos.checker.ids import spelt
@@ -139,6 +139,15 @@ async def test_a_step_out_of_an_end_is_found(scene: Scene) -> None:
     assert any("went from completed to queued" in each for each in found)
 
 
+async def test_an_end_that_is_changed_is_found(scene: Scene) -> None:
+    await scene.sql.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", scene.completed)
+    assert await scene.findings(one_end) == []
+
+    await scene.sql.execute("UPDATE jobs SET result = '7' WHERE id = $1", scene.completed)
+    (found,) = await scene.findings(one_end)
+    assert found.endswith("was completed, and then changed: result")
+
+
 async def test_a_state_that_no_step_led_to_is_found(scene: Scene) -> None:
     await _revive(scene)
 
@@ -177,6 +186,15 @@ async def test_a_job_whose_worker_was_killed_once_too_often_may_fail(scene: Scen
 
 
 # E
+
+
+async def test_a_job_that_goes_on_when_everything_should_have_ended_is_found(
+    scene: Scene,
+) -> None:
+    await _add_job(scene)
+
+    (found,) = await all_ends(scene.evidence, limit_seconds=0)
+    assert "of demo.post__other is still queued" in found.detail
 
 
 async def test_a_job_that_nobody_takes_is_in_a_dead_state(scene: Scene) -> None:
@@ -367,7 +385,17 @@ async def test_a_delivery_that_is_left_lying_is_found(scene: Scene) -> None:
     )
 
     (found,) = await scene.findings(deliveries_end)
-    assert "has been due for 1:00:00" in found
+    assert "is pending after 0 tries" in found
+
+
+async def test_a_delivery_that_was_given_up_is_found(scene: Scene) -> None:
+    await scene.spoil(
+        "UPDATE webhook_deliveries SET status = 'exhausted', tries = 10 WHERE id = $1",
+        scene.delivery,
+    )
+
+    (found,) = await scene.findings(deliveries_end)
+    assert "is exhausted after 10 tries" in found
 
 
 async def test_what_waits_for_its_next_try_is_tried_at_once(scene: Scene) -> None:

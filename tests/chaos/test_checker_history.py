@@ -18,7 +18,7 @@ from chaos.checker.evidence import Evidence, Row
 from chaos.checker.executions import completed_jobs_were_executed
 from chaos.checker.exits import nobody_ends_by_itself
 from chaos.checker.finding import Finding, Verdict
-from chaos.checker.forgetting import forget_and_look
+from chaos.checker.forgetting import deleted_is_gone, forget_and_look
 from chaos.checker.holders import results_are_of_the_holder
 from chaos.checker.ids import spelt
 from chaos.checker.one_key import one_key_one_job
@@ -208,6 +208,28 @@ async def test_a_rescue_that_a_fault_explains_is_none_that_is_found(scene: Scene
     assert len(await scene.findings(no_false_rescue, process, *drained)) == 1
 
 
+async def test_who_is_heard_of_is_excused_only_by_a_trouble_that_has_just_ended(
+    scene: Scene,
+) -> None:
+    process = {"t": -500.0, "kind": "process", "name": "worker-1", "pid": 77, "phase": "begin"}
+    fault = {"kind": "fault", "name": "pause", "target": "worker-1", "number": 1}
+    await scene.sql.execute("UPDATE worker_history SET name = 'host:77'")
+    await scene.spoil("UPDATE job_history SET silent = 0.3 WHERE crashes > 0")
+    (taken,) = await scene.sql.fetch(
+        "SELECT extract(epoch FROM at) AS at FROM job_history WHERE crashes > 0"
+    )
+    (began,) = [row["wall"] for row in scene.evidence.history if row["kind"] == "began"]
+    at = float(taken["at"]) - began
+
+    def ended(seconds_before: float) -> list[Row]:
+        end = at - seconds_before
+        return [fault | {"t": end - 9, "phase": "begin"}, fault | {"t": end, "phase": "end"}]
+
+    assert await scene.findings(no_false_rescue, process, *ended(1.0)) == []
+    (found,) = await scene.findings(no_false_rescue, process, *ended(4.0))
+    assert "heard of 0.30 s ago" in found
+
+
 async def test_a_process_that_was_at_work_and_ended_by_itself_is_found(
     scene: Scene, tmp_path: Path
 ) -> None:
@@ -223,6 +245,22 @@ async def test_a_process_that_was_at_work_and_ended_by_itself_is_found(
     (found,) = await nobody_ends_by_itself(replace(scene.evidence, history=rows, folder=tmp_path))
     assert "worker-1 ended by itself with 1" in found.detail
     assert "and then it broke" in found.detail
+
+
+async def test_a_drain_that_ends_badly_or_not_at_all_is_found(scene: Scene, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    rows: list[Row] = [{"t": 9.0, "kind": "stuck", "name": "server-1", "signal": "SIGTERM"}]
+    for pid, (struck, code) in enumerate([("SIGTERM", 1), ("SIGTERM", 0), ("SIGKILL", -9)]):
+        (tmp_path / "logs" / f"{pid}.log").write_text("worker ready\n")
+        process = {"t": 1.0, "kind": "process", "name": f"worker-{pid}", "pid": pid}
+        rows.append(process | {"phase": "begin", "log": f"{pid}.log"})
+        rows.append(process | {"phase": "end", "code": code, "expected": True, "struck": struck})
+
+    found = await nobody_ends_by_itself(replace(scene.evidence, history=rows, folder=tmp_path))
+    assert "worker-0 was told to stop and ended with 1" in found[0].detail
+    assert [each.detail for each in found[1:]] == [
+        "server-1 did not end, long after it got SIGTERM"
+    ]
 
 
 async def test_a_job_that_completed_without_having_run_is_found(
@@ -344,6 +382,31 @@ async def test_what_is_not_removed_when_its_time_is_up_is_found(scene: Scene) ->
     (found,) = verdict.findings
     assert found == Finding("forgotten", "G", "left when their time was up: 6 jobs, 1 batches")
     assert verdict.counts["canary hits"] == 0
+    # Nobody had handed a canary in, so that none was found says nothing.
+    assert verdict.invalid == [
+        "no canary is in the tables before they are deleted",
+        "no canary is in the blobs before they are deleted",
+    ]
+
+
+async def test_a_blob_that_is_recorded_as_deleted_and_is_there_is_found(
+    scene: Scene, tmp_path: Path
+) -> None:
+    await scene.spoil(
+        """
+        INSERT INTO input_copies (org_id, job_id, layer, place, deleted_at, mechanism, expires_at)
+        VALUES ($1, $2, 'blob', 'inputs/x/whole', now(), 'worker', now()),
+               ($1, $2, 'blob', 'inputs/x/gone', now(), 'worker', now())
+        """,
+        ORG,
+        scene.completed,
+    )
+    piece = tmp_path / "blobs" / "inputs" / "x" / "whole" / "00000"
+    piece.parent.mkdir(parents=True)
+    piece.write_bytes(b"a piece")
+
+    (found,) = await deleted_is_gone(replace(scene.evidence, folder=tmp_path))
+    assert found.detail == "inputs/x/whole/00000 is there, and recorded as deleted"
 
 
 async def test_what_waits_is_sampled_and_so_is_a_database_that_is_away(

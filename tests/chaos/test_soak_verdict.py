@@ -46,3 +46,13 @@ def test_a_process_that_was_away_has_gaps() -> None:
 def test_a_short_run_is_said_to_be_short() -> None:
     assert "Too short to judge" in markdown(rows(server1_MB=0)[:6], "a minute")
     assert "still warms up" in markdown(rows(server1_MB=0)[:60], "ten minutes")
+
+
+def test_a_transaction_that_never_ends_and_files_that_stay_are_named() -> None:
+    told = rows(oldest_transaction_s=3_600, blobs=500, temporary_files=200)
+    assert growing(told) == ["oldest transaction s", "blobs", "temporary files"]
+
+
+def test_what_the_load_saw_is_told_with_the_verdict() -> None:
+    told = markdown(rows(server1_MB=0), "an hour", ["seen ends stay: a job came back"])
+    assert "- seen ends stay: a job came back" in told

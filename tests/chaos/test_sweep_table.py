@@ -37,6 +37,17 @@ def test_one_failure_among_several_scenarios_of_a_point_shows() -> None:
     assert "- `t::y`: AssertionError: two ends" in markdown({"pause": struck})
 
 
+def test_a_test_that_broke_before_it_came_to_a_point_is_a_failure() -> None:
+    broken = Struck("", "", "t::collection", "failed", "ImportError: no module")
+    assert not is_whole({"process": [*all_passed(), broken]})
+
+
+def test_a_point_of_upkeep_that_a_command_s_upkeep_did_not_pass_is_a_failure() -> None:
+    struck = [each for each in all_passed() if each.point != "rescue.updated_not_committed"]
+    assert is_whole({"server": all_passed()})
+    assert not is_whole({"server": struck})
+
+
 def test_who_was_struck_and_why_somebody_was_not_is_said() -> None:
     struck = [
         Struck("input.marked", "upkeep", "t::a", "passed"),
