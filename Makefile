@@ -77,7 +77,8 @@ environment: setup-dev ## break what Coatcheck stands on: poolers, disks, clocks
 	@{ command -v pgbouncer && ls /usr/lib/*/faketime/libfaketimeMT.so.1; } >/dev/null 2>&1 || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  echo "==> installing PgBouncer and libfaketime" && \
-	  apt-get update --quiet --quiet && apt-get install --quiet --quiet --yes --no-install-recommends pgbouncer libfaketime >/dev/null; } || \
+	  apt-get update --quiet --quiet && apt-get install --quiet --quiet --yes --no-install-recommends pgbouncer libfaketime >/dev/null && \
+	  { service pgbouncer stop >/dev/null 2>&1 || true; }; } || \
 	  echo "==> PgBouncer or libfaketime is missing: the tests that need it are skipped"
 	$(BIN)/pytest chaos/environment $(ARGS)
 

@@ -43,6 +43,9 @@ async def run(options: Options) -> bool:
     history = History(place.folder / HISTORY)
     try:
         verdict = await _verdict(options, place, history)
+    except BaseException:
+        say(f"what it left: {place.folder}")
+        raise
     finally:
         history.close()
         _keep_notes(place)

@@ -19,7 +19,7 @@ from chaos.checker.holders import results_are_of_the_holder
 from chaos.checker.lost import lost
 from chaos.checker.one_key import one_key_one_job
 from chaos.checker.outbox import deliveries_end, hasten_deliveries, told_if_and_only_if
-from chaos.checker.receipts import receipts_cover_the_outbox
+from chaos.checker.receipts import receipts_cover_the_outbox, who_asked_was_told
 from chaos.checker.remotes import one_live_execution
 from chaos.checker.rescues import no_false_rescue
 from chaos.checker.seen import ends_stay_as_seen
@@ -48,6 +48,7 @@ CHECKS: tuple[Check, ...] = (
     told_if_and_only_if,
     deliveries_end,
     receipts_cover_the_outbox,
+    who_asked_was_told,
     one_live_execution,
     no_false_rescue,
     nobody_ends_by_itself,

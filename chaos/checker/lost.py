@@ -55,7 +55,10 @@ async def _batches(evidence: Evidence) -> list[Finding]:
         """,
         list(ids),
     )
-    found = []
+    found = [
+        _finding(f"{promised[job].call} was answered with {job!r}, which is no id")
+        for job in promised.keys() - set(ids.values())
+    ]
     known = {row["id"]: row for row in rows}
     for uuid, job in ids.items():
         row = known.get(uuid)

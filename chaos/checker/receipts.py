@@ -1,10 +1,11 @@
 """I. Receipts cover the outbox: what is said to be delivered was received, and nothing else was.
-A webhook's id never changes and is never another's."""
+Whoever asked to be told of a job was told. A webhook's id never changes and is never another's."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+from chaos.checker.acknowledged import promises
 from chaos.checker.evidence import Evidence
 from chaos.checker.finding import Finding
 from coatcheck.domain.webhooks import message_id
@@ -43,6 +44,17 @@ async def receipts_cover_the_outbox(evidence: Evidence) -> list[Finding]:
         if len(meanings) > 1
     ]
     return found
+
+
+async def who_asked_was_told(evidence: Evidence) -> list[Finding]:
+    """By what callers asked for, not by what the outbox knows of it."""
+    told = {(row.get("path"), row["job"]) for row in evidence.rows("received")}
+    return [
+        _finding(f"{promise.call} asked for a webhook to {path}, and none came for {promise.job}")
+        for promise in promises(evidence)
+        for path in promise.call.invoked.get("webhooks", ())
+        if (path, promise.job) not in told
+    ]
 
 
 def duplicates(evidence: Evidence) -> int:

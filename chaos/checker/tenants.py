@@ -81,7 +81,7 @@ async def shown_as_it_is(evidence: Evidence) -> list[Finding]:
 
 
 async def _foreign(evidence: Evidence, org: str) -> list[UUID]:
-    """Jobs, tasks and batches that are not this organisation's."""
+    """Jobs and batches that are not this organisation's."""
     rows = await evidence.sql.fetch(
         """
         (SELECT id FROM jobs WHERE org_id <> $1 AND run_id IS NULL ORDER BY md5(id::text) LIMIT $2)

@@ -25,6 +25,8 @@ _BUSY_SECONDS_MAX: Final = 5.0
 _FORESEEN: Final = (502, 503, 504)
 """What a fault may be answered with. Any other error of a server is one that nobody foresaw."""
 _CONNECTIONS_MAX: Final = 200
+_WEBHOOK_HEADERS: Final = ("X-Webhook-Url", "X-State-Webhook-Url")
+_WEBHOOK_FIELDS: Final = ("webhook_url", "state_webhook_url")
 
 JobOf = Callable[["Answer"], str | None]
 
@@ -147,7 +149,12 @@ class Calls:
     def invoked(self, request: Request, repeats: int | None = None) -> int:
         """Note that a request is about to be sent. Its number."""
         number = next(self.servers.numbers)
-        said = {"expect": request.expect, "tasks": request.tasks, "repeats": repeats}
+        said = {
+            "expect": request.expect,
+            "tasks": request.tasks,
+            "repeats": repeats,
+            "webhooks": _webhooks(request) or None,
+        }
         self.history.note(
             "invoked",
             call=number,
@@ -252,6 +259,16 @@ class Calls:
             key=request.key,
             **fields,
         )
+
+
+def _webhooks(request: Request) -> list[str]:
+    """The receivers that are to be told of the job, by their paths: those that the headers name,
+    the body, or the query."""
+    body = request.json if isinstance(request.json, dict) else {}
+    asked = [request.headers.get(name) for name in _WEBHOOK_HEADERS]
+    asked += [body.get(name) for name in _WEBHOOK_FIELDS]
+    asked += [httpx2.URL(request.path).params.get(name) for name in _WEBHOOK_FIELDS]
+    return [httpx2.URL(url).path for url in asked if url]
 
 
 def _timeout(seconds: float) -> httpx2.Timeout:

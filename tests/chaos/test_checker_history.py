@@ -22,7 +22,7 @@ from chaos.checker.forgetting import deleted_is_gone, forget_and_look
 from chaos.checker.holders import results_are_of_the_holder
 from chaos.checker.ids import spelt
 from chaos.checker.one_key import one_key_one_job
-from chaos.checker.receipts import duplicates, receipts_cover_the_outbox
+from chaos.checker.receipts import duplicates, receipts_cover_the_outbox, who_asked_was_told
 from chaos.checker.recoveries import recoveries
 from chaos.checker.remotes import one_live_execution
 from chaos.checker.rescues import no_false_rescue
@@ -170,6 +170,19 @@ async def test_a_job_that_is_shown_otherwise_than_it_is_is_found(scene: Scene) -
     states.clear()
     (found,) = await shown_as_it_is(_served(scene, ORG, honest))
     assert "is failed, and is shown as completed" in found.detail
+
+
+async def test_a_webhook_that_was_asked_for_and_never_came_is_found(scene: Scene) -> None:
+    job = spelt(scene.completed)
+    call = {"call": 900, "surface": "gateway", "operation": "submit", "org": ORG, "key": "k"}
+    asked = {"t": 1.0, "kind": "invoked", "job": None, "webhooks": ["/hook/a/gateway/1"]} | call
+    ok = {"t": 1.1, "kind": "ok", "status": 202, "job": "01M7"} | call
+    came = {"t": 2.0, "kind": "received", "webhook_id": "m", "type": "job.completed"}
+    came |= {"path": "/hook/a/gateway/1", "job": "01M7"}
+
+    assert await scene.findings(who_asked_was_told, asked, ok, came) == []
+    (found,) = await scene.findings(who_asked_was_told, asked, ok, came | {"job": job})
+    assert found.endswith("asked for a webhook to /hook/a/gateway/1, and none came for 01M7")
 
 
 # K
