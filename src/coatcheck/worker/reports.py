@@ -7,10 +7,12 @@ job's lease: what a job says after it was taken from this worker is dropped by t
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -34,6 +36,7 @@ _EVENTS_WAITING_MAX = 2_000
 """A handler that awaits its reports is held back beyond this many unsent ones."""
 
 _Event = tuple[ClaimedJob, str, bytes]
+Result = TypeVar("Result")
 
 _LAST_WORDS_SECONDS = 1.0
 """How long the reports of a stopped job may hold its end up."""
@@ -188,25 +191,41 @@ class ReportDesk:
     async def _store(self, claimed: ClaimedJob, attachment: Attachment) -> None:
         blobs = self._blobs()
         stored = await blobs.put(
-            artifact_key(await self._deployment_id(), claimed.uuid),
+            artifact_key(await _until_back(self._deployment_id), claimed.uuid),
             attachment.data,
             media_type=attachment.media_type,
             file_name=attachment.name,
         )
         crash_point("artifact.blob_stored")
-        ours, replaced = await reports.add_artifact(
-            self._line,
-            claimed,
-            name=attachment.name,
-            blob_key=stored.key,
-            media_type=attachment.media_type,
-            size=stored.size,
-            sha256=stored.sha256,
+        ours, replaced = await _until_back(
+            partial(
+                reports.add_artifact,
+                self._line,
+                claimed,
+                name=attachment.name,
+                blob_key=stored.key,
+                media_type=attachment.media_type,
+                size=stored.size,
+                sha256=stored.sha256,
+            )
         )
         if not ours:
             await blobs.delete([stored.key])
         elif replaced is not None:
-            await ArtifactShredder(self._line, blobs).shred([replaced])
+            await _until_back(partial(ArtifactShredder(self._line, blobs).shred, [replaced]))
+
+
+async def _until_back(operation: Callable[[], Awaitable[Result]]) -> Result:
+    """Something that may be repeated, tried until the database is there: as a job's other reports
+    are. That it was away is no failure of the job, which is stopped, and its uploads with it, when
+    its lease is lost meanwhile."""
+    for failures in itertools.count():
+        try:
+            return await operation()
+        except (DatabaseUnavailable, OutcomeUnknown) as error:
+            _log.info("an attachment is not stored yet: %s", error)
+        await asyncio.sleep(DATABASE_BACKOFF.delay(failures, random.random()))
+    raise AssertionError("never reached")
 
 
 class JobReporter:

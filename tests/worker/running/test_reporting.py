@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
 from coatcheck import Job, JobEvent, Service, State, Ticket
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.retry import Backoff
 from coatcheck.engine import Engine
+from coatcheck.store import reports as store_reports
+from coatcheck.worker import reports as reports_module
 from tests.waiting import eventually_async
 from tests.worker.running.isolated_handlers import apart
 from tests.worker.workshop import Workshop
@@ -115,6 +120,39 @@ async def test_what_a_handler_says_after_its_lease_was_lost_is_dropped(workshop:
     assert await workshop.engine.artifacts(ticket.id) == []
     assert [path for path in (workshop.folder / "blobs").rglob("*") if path.is_file()] == []
     assert worker.rejected == 1
+
+
+async def test_a_database_that_is_away_while_a_job_attaches_costs_it_no_attempt(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service("lab")
+
+    @service.post("/attach")
+    async def attach(job: Job) -> str:
+        await job.attach("made.txt", b"made once")
+        return "attached"
+
+    add = store_reports.add_artifact
+    answers = iter(["lost", "refused"])
+
+    async def away_at_first(*arguments: Any, **details: Any) -> Any:
+        match next(answers, "heard"):
+            case "lost":
+                await add(*arguments, **details)
+                raise OutcomeUnknown("its answer was lost")
+            case "refused":
+                raise DatabaseUnavailable("it is away")
+        return await add(*arguments, **details)
+
+    monkeypatch.setattr(store_reports, "add_artifact", away_at_first)
+    monkeypatch.setattr(reports_module, "DATABASE_BACKOFF", Backoff(0.01, 0.01, 0.0))
+    await workshop.start_worker(service)
+    ticket = await workshop.engine.submit("lab.post__attach", retries=0)
+    view = await workshop.end_of(ticket)
+
+    assert (view.state, view.failures, view.interruptions) == (State.COMPLETED, 0, 0)
+    (artifact,) = await workshop.engine.artifacts(ticket.id)
+    assert artifact.size == len(b"made once")
 
 
 async def test_an_attachment_that_cannot_be_stored_fails_the_attempt(workshop: Workshop) -> None:
