@@ -83,6 +83,22 @@ async def test_upkeep_that_falls_silent_loses_its_elections(
     await frozen.stop()
 
 
+async def test_upkeep_that_falls_silent_in_the_middle_of_a_statement_loses_its_elections(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was prepared and not executed yet: the session is not idle, and stays so."""
+    monkeypatch.setattr(election, "_STATEMENT_SECONDS_MAX", 0.2)
+    settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
+    frozen = Upkeep(settings)
+    incumbent = frozen.loops[0]
+    assert await incumbent._election.won()
+    await incumbent._line.run(lambda connection: connection.prepare("SELECT 'not executed'"))
+    async with line_named(dsn, "second") as second:
+        challenger = Election(second, incumbent.name)
+        await eventually_async(challenger.won, "the challenger wins")
+    await frozen.stop()
+
+
 async def test_who_is_elected_for_remote_work_is_heard_of_and_would_lose_it_if_it_was_not(
     dsn: str, connection: Connection, tmp_path: Path
 ) -> None:

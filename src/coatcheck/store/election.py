@@ -9,11 +9,17 @@ from coatcheck.store.line import Connection, Line
 _SILENT_SECONDS_MAX = 10.0
 """Upkeep asks something every second or so. One that was frozen (a laptop that sleeps), or cut off
 without a word, would keep its locks for as long as its session lasts: hours."""
+_STATEMENT_SECONDS_MAX = 35.0
+"""To the server, one that was frozen between a statement's preparation and its execution is not
+silent but in the middle of it. No statement is waited for as long as this."""
 
 
 def session_that_ends_if_silent(seconds: float | None = None) -> dict[str, str]:
     """The server settings of a line that elections are held on: who falls silent loses them."""
-    return {"idle_session_timeout": f"{(seconds or _SILENT_SECONDS_MAX) * 1e3:.0f}"}
+    return {
+        "idle_session_timeout": f"{(seconds or _SILENT_SECONDS_MAX) * 1e3:.0f}",
+        "transaction_timeout": f"{_STATEMENT_SECONDS_MAX * 1e3:.0f}",
+    }
 
 
 class Election:

@@ -36,6 +36,7 @@ _CONNECTION_BROKE = (
     asyncpg.CrashShutdownError,  # 57P02
     asyncpg.IdleSessionTimeoutError,  # 57P05 this process was frozen for a while
     asyncpg.IdleInTransactionSessionTimeoutError,  # 25P03 the same, inside a transaction
+    asyncpg.TransactionTimeoutError,  # 25P04 the same, inside a statement
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     OSError,
