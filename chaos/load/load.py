@@ -103,11 +103,12 @@ class Load:
             except TimeoutError:
                 continue
 
-    async def settle(self, limit_seconds: float) -> None:
+    async def settle(self, limit_seconds: float, *, look_again: bool = True) -> None:
         """Wait until every scene has ended: all calls are definite, all jobs seen to have ended.
 
         What is left after the limit is noted as ``unsettled``. Then jobs that have ended are looked
-        at once more: they have to be as they were. Nothing can be begun after this.
+        at once more: they have to be as they were. Not so where retention may have removed them by
+        now. Nothing can be begun after this.
         """
         if self._scenes:
             await asyncio.wait(self._scenes, timeout=limit_seconds)
@@ -119,7 +120,8 @@ class Load:
             "settled", unsettled=left.total(), of_surfaces=dict(left), **self._counts()
         )
         self._raise_failures()
-        await self._look_again()
+        if look_again:
+            await self._look_again()
         await self._servers.close()
 
     async def _look_again(self) -> None:

@@ -94,7 +94,7 @@ async def _soak(
                 acting.create_task(striker.run(until))
                 acting.create_task(_sample(deployment, load, history, report, rows, until))
             await deployment.settle()
-            await load.settle(SETTLE_SECONDS)
+            await load.settle(SETTLE_SECONDS, look_again=False)
     finally:
         history.close()
 
