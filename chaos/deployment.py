@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import socket
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +34,7 @@ from coatcheck.settings.declaration import PREFIX
 from coatcheck.store import tenants
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import migrate
+from tests.ports import free_port
 
 ORGS: Final = ("a", "b")
 SERVICE: Final = "chaos.handlers:chaos"
@@ -209,7 +209,7 @@ class Deployment:
             await line.close()
 
     async def _add_server(self, name: str) -> None:
-        port = _free_port()
+        port = free_port()
         clients = await self._proxy(Proxy(Destination(port=port), HttpTalk))
         database = await self._database_proxy()
         command = ["serve", "--port", str(port)]
@@ -278,10 +278,3 @@ def _url(proxy: Proxy) -> str:
 
 def _says(log: Path, words: str) -> bool:
     return log.exists() and words in log.read_text(errors="replace")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

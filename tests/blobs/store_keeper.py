@@ -11,7 +11,6 @@ import contextlib
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import httpx2
 from moto.server import ThreadedMotoServer
 
 from tests.blobs.azure_requests import create_container
+from tests.ports import free_port
 from tests.postgres_keeper import wait_for_the_end_of
 from tests.waiting import eventually
 
@@ -103,11 +103,6 @@ def answers(server: subprocess.Popen[bytes], url: str) -> bool:
         httpx2.get(url)
         return True
     return False
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 if __name__ == "__main__":

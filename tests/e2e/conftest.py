@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,6 +23,7 @@ from coatcheck.store.embedded import EmbeddedPostgres
 from coatcheck.store.migrate import migrate
 from tests.conftest import copy_first_boot, make_open_folder
 from tests.e2e.faults.victims import VICTIM, Victim, servers
+from tests.ports import free_port
 from tests.waiting import LIMIT_SECONDS, eventually
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -47,12 +47,6 @@ def coatcheck(*arguments: str, cwd: Path, **variables: str) -> subprocess.Comple
         text=True,
         timeout=LIMIT_SECONDS,
     )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 class Up:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -21,6 +20,7 @@ from coatcheck import Ticket
 from coatcheck.settings.declaration import PREFIX
 from tests.e2e.faults.process import NAME_VARIABLE
 from tests.e2e.faults.victims import VICTIM, Victim, servers
+from tests.ports import free_port
 from tests.waiting import eventually_async
 from tests.worker.workshop import Workshop
 
@@ -44,9 +44,7 @@ def _module(arguments: list[str]) -> list[str]:
     """The program of a role: that of these tests, or the real command that does upkeep."""
     match arguments, os.environ.get(UPKEEP_VARIABLE, ""):
         case ["upkeep"], "server":
-            with socket.create_server(("127.0.0.1", 0)) as listening:
-                port = listening.getsockname()[1]
-            return ["coatcheck.cli", "serve", "--port", str(port)]
+            return ["coatcheck.cli", "serve", "--port", str(free_port())]
         case ["upkeep"], "worker":
             return ["coatcheck.cli", "worker"]
         case _:

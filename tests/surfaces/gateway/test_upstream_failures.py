@@ -18,6 +18,7 @@ from coatcheck.settings.egress_allow import parse_allow
 from coatcheck.surfaces.gateway.upstream import ANSWER_BYTES_MAX, UPSTREAM_ENDPOINT
 from tests.egress.names import Names
 from tests.egress.upstream_server import Request, UpstreamServer, head, plain, upstream_server
+from tests.ports import free_port
 from tests.surfaces.gateway.upstream_jobs import UpstreamJobs
 
 
@@ -50,12 +51,6 @@ async def waiting_again(jobs: UpstreamJobs, url: str, *, timeout_seconds: float 
         lambda view: view.failures + view.unreachables > 0 or view.terminal,
         "the first try is over",
     )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

@@ -17,15 +17,10 @@ from coatcheck.settings.egress_allow import parse_allow
 from tests.egress.certificates import make_authority
 from tests.egress.names import Names, every_name_is_public
 from tests.egress.upstream_server import Request, UpstreamServer, head, plain, upstream_server
+from tests.ports import free_port
 from tests.surfaces.scrape.scraping import Scraping, result_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

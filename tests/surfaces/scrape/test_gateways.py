@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from coatcheck.settings.egress_allow import parse_allow
 from tests.egress.certificates import make_authority
 from tests.egress.names import Names, every_name_is_public
 from tests.egress.upstream_server import Request, UpstreamServer, plain, upstream_server
+from tests.ports import free_port
 from tests.surfaces.scrape.proxy import Proxy, forward_proxy
 from tests.surfaces.scrape.scraping import Scraping, result_of
 
@@ -32,12 +32,6 @@ PUBLIC = Guard(plain_http=True, resolver=every_name_is_public)
 async def proxy() -> AsyncIterator[Proxy]:
     async with forward_proxy() as opened:
         yield opened
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def unreachable(view: JobView) -> bool:
