@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from tests.e2e.faults.laboratory import STRUCK_VARIABLE, UPKEEP_VARIABLE
+from tests.e2e.faults.laboratory import UPKEEP_VARIABLE
+from tests.e2e.faults.strikes import STRUCK_VARIABLE
 from tests.e2e.faults.victims import THOROUGH_VARIABLE, VARIABLE, Victim
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -27,7 +28,8 @@ _SCENARIOS: Final = (
     "test_llm_stream_crash_points",
     "test_remote_crash_points",
 )
-_CANARY: Final = "canary/test_canary"
+_OF_ARCHIVES: Final = "canary/test_canary"
+"""Has servers and workers with all that they do, and no upkeep alone."""
 _HAVE_A_SERVER_OF_THEIR_OWN: Final = "not postgresql"
 
 
@@ -37,12 +39,11 @@ class Pass:
 
     title: str
     victim: Victim
-    files: tuple[str, ...] = _SCENARIOS
     upkeep_in: str = ""
 
 
 PASSES: Final = {
-    "process": Pass("process killed", Victim.PROCESS, (*_SCENARIOS, _CANARY)),
+    "process": Pass("process killed", Victim.PROCESS),
     "server": Pass("server killed in its upkeep", Victim.PROCESS, upkeep_in="server"),
     "worker": Pass("worker killed in its upkeep", Victim.PROCESS, upkeep_in="worker"),
     "postgresql": Pass("PostgreSQL killed", Victim.POSTGRESQL),
@@ -65,6 +66,7 @@ def run(chosen: Pass, folder: Path, only: Sequence[str] = ()) -> list[Struck]:
     """Run the scenarios of one pass; ``only`` are words that a test's name must have one of."""
     name = chosen.title.replace(" ", "-")
     journal, report = folder / f"{name}.ndjson", folder / f"{name}.xml"
+    files = _SCENARIOS if chosen.upkeep_in else (*_SCENARIOS, _OF_ARCHIVES)
     words = [_HAVE_A_SERVER_OF_THEIR_OWN, *([f"({' or '.join(only)})"] if only else [])]
     environment = os.environ | {
         VARIABLE: chosen.victim.value,
@@ -77,7 +79,7 @@ def run(chosen: Pass, folder: Path, only: Sequence[str] = ()) -> list[Struck]:
             [
                 *(sys.executable, "-m", "pytest", "-q", "-m", "crash", "-p", "no:cacheprovider"),
                 *("-k", " and ".join(words), f"--junitxml={report}"),
-                *(f"tests/e2e/{file}.py" for file in chosen.files),
+                *(f"tests/e2e/{file}.py" for file in files),
             ],
             check=False,
             cwd=ROOT,
@@ -111,17 +113,13 @@ def _struck(journal: Path, outcomes: dict[str, tuple[str, str]]) -> list[Struck]
         struck.append(Struck(entry["point"], entry["role"], entry["test"], outcome, detail))
     met = {each.test for each in struck}
     for test, (outcome, detail) in outcomes.items():
-        of_archives = _CANARY.replace("/", ".") in test and _point_of(test)
-        if test not in met and (outcome != "passed" or of_archives):
-            role = "serve" if "server" in test or "loser" in test else "worker"
-            struck.append(Struck(_point_of(test), role, test, outcome, detail))
+        if test not in met and outcome != "passed":
+            struck.append(Struck(_point_of(test), "", test, outcome, detail))
     return struck
 
 
 def _point_of(test: str) -> str:
     """What a test is about that notes no strike, or never came to its point."""
-    if "the_loser_of_a_race" in test:
-        return "submit.loser_before_delete"
     return test.partition("[")[2].rstrip("]").partition("-")[0].partition(":")[0]
 
 

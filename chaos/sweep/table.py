@@ -31,15 +31,6 @@ OF_UPKEEP: Final = frozenset(
 )
 """Points that the upkeep of a server passes as well as that of a worker."""
 
-_ARCHIVES: Final = frozenset(
-    {
-        "submit.uploading",
-        "submit.blob_stored",
-        "submit.loser_before_delete",
-        "archive.downloaded",
-    }
-)
-
 
 def cell(point: str, name: str, struck: Sequence[Struck]) -> str:
     """What came of a point with a victim: passed or failed, as whom, or why there is nothing."""
@@ -65,8 +56,6 @@ def why_not(point: str, name: str) -> str:
     """The reason for which a victim is not struck at a point."""
     if name in ("server", "worker") and point not in OF_UPKEEP:
         return "not a point of upkeep"
-    if point in _ARCHIVES:
-        return "only killed there, by a sweep of its own (tests/e2e/canary)"
     return "NOT STRUCK"
 
 

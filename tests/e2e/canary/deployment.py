@@ -1,14 +1,11 @@
-"""A server and a worker as processes on one database, told where to die; and what they leave.
+"""A server and a worker as processes on one database, told where to be struck; what they leave.
 
 A process takes a while to start: tests that leave no trace share a `Site` with those beside them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -29,12 +26,14 @@ from coatcheck.store.election import Election
 from coatcheck.store.line import Line
 from coatcheck.upkeep.forgetter import Forgetter
 from coatcheck.upkeep.sweeper import Sweeper
-from tests.e2e.conftest import free_port
+from tests.e2e.faults import strikes
+from tests.e2e.faults.lab_process import LabProcess
+from tests.e2e.faults.victims import VICTIM, Victim
 from tests.e2e.programs import environment
+from tests.ports import free_port
 from tests.waiting import LIMIT_SECONDS, eventually, eventually_async
 
 PEPPER = "a pepper that is only ever used in tests"
-KILLED = 137
 _numbers = itertools.count(1)
 
 
@@ -52,7 +51,7 @@ class Site:
             "COATCHECK_LOG_LEVEL": "debug",
             **variables,
         }
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[LabProcess] = []
         (folder / "logs").mkdir()
 
     async def furnish(self) -> None:
@@ -74,31 +73,29 @@ class Site:
         finally:
             await line.close()
 
-    def serve(self, **variables: str) -> subprocess.Popen[bytes]:
-        return self._start("serve", "--port", str(self.port), **variables)
+    def serve(self, port: int | None = None, crash_at: str = "") -> LabProcess:
+        return self._start("serve", "--port", str(port or self.port), crash_at=crash_at)
 
-    def work(self, **variables: str) -> subprocess.Popen[bytes]:
-        return self._start("worker", "coatcheck.cli.demo:demo", **variables)
+    def work(self, crash_at: str = "", **variables: str) -> LabProcess:
+        return self._start("worker", "coatcheck.cli.demo:demo", crash_at=crash_at, **variables)
 
-    def _start(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
-        name = f"{next(_numbers)}-{arguments[0]}.log"
-        with (self.folder / "logs" / name).open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "coatcheck.cli", *arguments],
-                env=self._environment | variables,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+    def _start(self, *arguments: str, crash_at: str, **variables: str) -> LabProcess:
+        armed = {"COATCHECK_CRASH_AT": VICTIM.crash_at(crash_at)} if crash_at else {}
+        process = LabProcess(
+            self.folder / "logs",
+            next(_numbers),
+            arguments[0],
+            ["coatcheck.cli", *arguments],
+            self._environment | armed | variables,
+            crash_at,
+        )
         self._processes.append(process)
         return process
 
     def close(self) -> None:
         """Kill whatever of it still runs."""
         for process in self._processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+            process.end()
 
 
 class Deployment:
@@ -106,7 +103,8 @@ class Deployment:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[LabProcess] = []
+        self._struck: LabProcess | None = None
         self._dead: list[int] = []
         self.folder = site.folder
 
@@ -128,18 +126,19 @@ class Deployment:
         trace: TracebackType | None,
     ) -> None:
         for process in self._processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+            process.end()
         await self.http.aclose()
         await self.sql.close()
         await self._line.close()
 
     # Processes
 
-    async def serve(self, crash_at: str = "") -> subprocess.Popen[bytes]:
-        process = self._site.serve(**_armed(crash_at))
+    async def serve(self, crash_at: str = "") -> LabProcess:
+        """A server, which is talked to from here on. One that stands still keeps its port."""
+        port = free_port()
+        process = self._site.serve(port, crash_at)
         self._processes.append(process)
+        self.http.base_url = httpx2.URL(f"http://127.0.0.1:{port}")
         await self.answering()
         return process
 
@@ -153,15 +152,27 @@ class Deployment:
 
         await eventually_async(answers, "the server answers")
 
-    def work(self, crash_at: str = "", **variables: str) -> subprocess.Popen[bytes]:
-        process = self._site.work(**_armed(crash_at), **variables)
+    def work(self, crash_at: str = "", **variables: str) -> LabProcess:
+        process = self._site.work(crash_at, **variables)
         self._processes.append(process)
         return process
 
-    async def died(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait until it has died where it was told to."""
-        status = await asyncio.to_thread(process.wait, LIMIT_SECONDS)
-        assert status in (KILLED, -9), self.logs()
+    async def strike(self, process: LabProcess) -> None:
+        """Have the victim struck as the process comes to its crash point: see faults/victims.py."""
+        await strikes.strike(process)
+        if VICTIM.stops:
+            self._struck = process
+        if VICTIM is Victim.PAUSE:
+            await strikes.end_idle_transactions(self.sql)
+        elif VICTIM is Victim.POSTGRESQL:
+            await self.sql.close()
+            self.sql = await asyncpg.connect(self._site.dsn)
+
+    async def struck_goes_on(self) -> None:
+        """Let whoever was stopped, and not killed, do what it was about to do, and end."""
+        if self._struck is not None:
+            struck, self._struck = self._struck, None
+            await strikes.go_on(struck, self.sql, ends_by_itself=False)
 
     @asynccontextmanager
     async def no_forgetter(self) -> AsyncIterator[None]:
@@ -184,7 +195,7 @@ class Deployment:
             self._dead,
         )
 
-    def kill_while_parsing(self, process: subprocess.Popen[bytes]) -> None:
+    async def kill_while_parsing(self, process: LabProcess) -> None:
         """Kill the worker once a process of its analysis has processes of its own: the parsers."""
 
         def parsers() -> list[psutil.Process]:
@@ -194,8 +205,7 @@ class Deployment:
             return []
 
         left = eventually(parsers, "parsers run")
-        process.kill()
-        process.wait()
+        await process.kill()
         eventually(
             lambda: not any(each.is_running() and each.status() != "zombie" for each in left),
             "the parsers die with the worker",
@@ -236,10 +246,6 @@ class Deployment:
             for row in await self.sql.fetch(f"SELECT t::text AS row FROM {name} AS t")
             if _is_in(canary, row["row"])
         ]
-
-
-def _armed(crash_at: str) -> dict[str, str]:
-    return {"COATCHECK_CRASH_AT": crash_at} if crash_at else {}
 
 
 def _is_in(canary: bytes, row: str) -> bool:

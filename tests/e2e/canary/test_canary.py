@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 
 from tests.e2e.canary.deployment import Deployment, Site
 from tests.e2e.canary.sources import CANARY, SOURCES
-from tests.e2e.faults.victims import IS_THOROUGH
+from tests.e2e.faults.victims import IS_THOROUGH, VICTIM, Victim
 from tests.postgres_keeper import Databases
 from tests.surfaces.graphs.archives import MIB, post, zipped
 from tests.waiting import eventually_async
@@ -59,7 +59,7 @@ ARCHIVE_POINTS = {
     point.partition(":")[0]
     for point in (*SERVER_POINTS, *WORKER_POINTS, *DISPOSAL_POINTS, LOSER_POINT)
 }
-"""Every place where a process is killed here."""
+"""Every place where somebody is struck here."""
 
 
 @pytest.fixture
@@ -110,12 +110,22 @@ def furnished(dsn: str, folder: Path) -> Iterator[Site]:
         site.close()
 
 
-@pytest.fixture
-async def served(served_site: Site) -> AsyncIterator[Deployment]:
-    """A server runs there, and is not to be killed."""
-    async with Deployment(served_site) as opened:
-        await opened.answering()
-        yield opened
+if VICTIM is Victim.POSTGRESQL:  # of which each test has one of its own then
+
+    @pytest.fixture
+    async def served(deployment: Deployment) -> Deployment:
+        """A server runs there, and is not to be killed."""
+        await deployment.serve()
+        return deployment
+
+else:
+
+    @pytest.fixture
+    async def served(served_site: Site) -> AsyncIterator[Deployment]:
+        """A server runs there, and is not to be killed."""
+        async with Deployment(served_site) as opened:
+            await opened.answering()
+            yield opened
 
 
 @pytest.fixture
@@ -140,11 +150,16 @@ async def over(deployment: Deployment, job: str) -> dict[str, Any]:
         return bool(answer.json()["receipt"]["complete"])
 
     body: dict[str, Any] = await eventually_async(ended, "the job has ended")
+    if VICTIM is Victim.PAUSE:  # whoever stands still keeps what it had fetched, and that is said
+        kept = [path for path in deployment.files("temp") if CANARY.encode() in path.read_bytes()]
+        assert not (kept and await complete())
+        await deployment.struck_goes_on()
     await eventually_async(complete, "the receipt is complete")
     return body
 
 
 async def expect_no_trace(deployment: Deployment, what: str) -> None:
+    await deployment.struck_goes_on()
     await deployment.sweep()
     assert await deployment.places_with(CANARY.encode()) == []
     left = {path.name for path in deployment.files("temp") if path.suffix != ".lock"}
@@ -244,8 +259,7 @@ async def test_after_its_time_to_live_with_the_control_plane_dead(
     async with deployed(dsn, tmp_path, COATCHECK_ARCHIVE_TTL_SECONDS="1") as deployment:
         server = await deployment.serve()
         job = (await post(deployment.http, ARCHIVE, key)).json()["jobId"]
-        server.kill()
-        server.wait()
+        await server.kill()
         deployment.work(COATCHECK_GRAPHS_CONCURRENCY="0")
 
         async def failed() -> bool:
@@ -271,22 +285,43 @@ async def test_after_a_crash_of_the_server_at(deployment: Deployment, key: str, 
     if "submit" in point:  # several pieces are stored before the last
         archive = zipped(SOURCES | {"noise.bin": CANARY.encode() * 1000 * 700}, method=STORED)
         assert len(archive) > 2 * 8 * MIB
-    job = None
-    try:
-        job = (await post(deployment.http, archive, key)).json()["jobId"]
-        await deployment.http.post(f"/v1/graphs/jobs/{job}/cancel")
-    except httpx2.HTTPError:
-        assert job is None
-    await deployment.died(server)
-    await deployment.serve()
-    if job is None:
+    told: list[str] = []
+    caller = asyncio.create_task(hand_in_and_cancel(deployment, archive, key, told))
+    await deployment.strike(server)
+    await answered_or_given_up(caller)
+    if VICTIM is not Victim.POSTGRESQL:
+        await deployment.serve()
+    if not told:
         again = await post(deployment.http, archive, key)
         assert again.status_code == 202
         assert again.headers["X-Usage-Units"] == "1"
-        job = again.json()["jobId"]
-        await deployment.http.post(f"/v1/graphs/jobs/{job}/cancel")
+        told.append(again.json()["jobId"])
+    (job,) = told
+    await deployment.http.post(f"/v1/graphs/jobs/{job}/cancel")
     await over(deployment, job)
-    await expect_no_trace(deployment, f"server killed at {point}")
+    await expect_no_trace(deployment, f"{VICTIM.value} struck as a server was at {point}")
+
+
+async def hand_in_and_cancel(
+    deployment: Deployment, archive: bytes, key: str, told: list[str]
+) -> None:
+    """As a caller does who notes the job that it is told of, and whose server may go away."""
+    with suppress(httpx2.HTTPError):
+        answer = await post(deployment.http, archive, key)
+        if answer.status_code == 202:
+            told.append(answer.json()["jobId"])
+            await deployment.http.post(f"/v1/graphs/jobs/{told[0]}/cancel")
+        else:
+            assert (answer.status_code, VICTIM) == (503, Victim.POSTGRESQL)
+
+
+async def answered_or_given_up(caller: asyncio.Task[Any]) -> None:
+    """Nobody is answered by a server that stands still."""
+    if VICTIM is Victim.PAUSE:
+        caller.cancel()
+    await asyncio.wait([caller])
+    if not caller.cancelled():
+        caller.result()
 
 
 @pytest.mark.crash
@@ -297,24 +332,31 @@ async def test_after_the_loser_of_a_race_dies_before_it_deletes_its_archive(
 ) -> None:
     """Two servers get the same key at the same time; one dies knowing that it has lost."""
     server = await deployment.serve(crash_at=LOSER_POINT)
-    await race(deployment, key)
-    await deployment.died(server)
-    await deployment.serve()
+    callers = asyncio.create_task(race(deployment, key))
+    await deployment.strike(server)
+    await answered_or_given_up(callers)
+    if VICTIM is not Victim.POSTGRESQL:
+        await deployment.serve()
     winner = await post(deployment.http, ARCHIVE, key)
     assert winner.headers["Idempotent-Replayed"] == "true"
     job = winner.json()["jobId"]
     await deployment.http.post(f"/v1/graphs/jobs/{job}/cancel")
     await over(deployment, job)
-    await expect_no_trace(deployment, "loser of a race killed")
+    await expect_no_trace(deployment, f"{VICTIM.value} struck as a server had lost a race")
 
 
 async def race(deployment: Deployment, key: str) -> None:
-    """Send one key several times at once, until two of them met: then the server has died."""
+    """Send one key several times at once, of which two meet: then somebody is struck."""
     large = zipped(SOURCES | {"noise.bin": bytes(9 * MIB)}, method=STORED)
     answers = await asyncio.gather(
         *(post(deployment.http, large, key) for _ in range(4)), return_exceptions=True
     )
-    assert any(isinstance(answer, httpx2.HTTPError) for answer in answers)
+    if VICTIM is Victim.PROCESS:
+        assert any(isinstance(answer, httpx2.HTTPError) for answer in answers)
+    else:
+        assert {
+            answer.status_code for answer in answers if isinstance(answer, httpx2.Response)
+        } <= {202, 503}
 
 
 @pytest.mark.crash
@@ -324,12 +366,13 @@ async def test_after_a_crash_of_the_worker_at(served: Deployment, key: str, poin
     archive = LARGE if point == "artifact.blob_stored" else ARCHIVE
     worker = served.work(crash_at=point)
     answer = await post(served.http, archive, key, operation="supermodel")
-    await served.died(worker)
-    await served.bury()
+    await served.strike(worker)
+    if VICTIM.is_exact:
+        await served.bury()
     served.work()
     body = await over(served, answer.json()["jobId"])
     assert body["status"] == "completed"
-    await expect_no_trace(served, f"worker killed at {point}")
+    await expect_no_trace(served, f"{VICTIM.value} struck as a worker was at {point}")
 
 
 @pytest.mark.crash
@@ -342,10 +385,10 @@ async def test_after_a_crash_of_the_worker_as_it_deletes_at(
         await deployment.serve()
         worker = deployment.work(crash_at=point)
         answer = await post(deployment.http, ARCHIVE, key)
-        await deployment.died(worker)
+        await deployment.strike(worker)
     body = await over(deployment, answer.json()["jobId"])
     assert body["status"] == "completed"
-    await expect_no_trace(deployment, f"worker killed at {point}")
+    await expect_no_trace(deployment, f"{VICTIM.value} struck as a worker was at {point}")
 
 
 @pytest.mark.crash
@@ -355,7 +398,7 @@ async def test_after_kill_9_of_the_worker_while_files_are_parsed(
 ) -> None:
     worker = served.work()
     answer = await post(served.http, LARGE, key)
-    served.kill_while_parsing(worker)
+    await served.kill_while_parsing(worker)
     assert any("archive" in str(path) for path in served.files("temp"))
     await served.bury()
     served.work()

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from coatcheck import State, Ticket
-from tests.e2e.faults.laboratory import Laboratory, LabProcess
+from tests.e2e.faults.lab_process import LabProcess
+from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.services import lab
 from tests.worker.workshop import lane_seconds
 

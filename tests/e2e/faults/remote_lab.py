@@ -12,7 +12,8 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.domain.remote_work import Destination, encode_work
 from coatcheck.settings.egress_allow import parse_allow
 from tests.e2e.faults import invariants
-from tests.e2e.faults.laboratory import Laboratory, LabProcess
+from tests.e2e.faults.lab_process import LabProcess
+from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.remote_work import remote_worker
 from tests.remote_calls.bureau import ENDPOINT, SOUND
 from tests.remotes.fake_http import FakeHttp

@@ -5,7 +5,8 @@ from __future__ import annotations
 import psutil
 
 from coatcheck import JobView, State, Ticket
-from tests.e2e.faults.laboratory import Laboratory, LabProcess
+from tests.e2e.faults.lab_process import LabProcess
+from tests.e2e.faults.laboratory import Laboratory
 
 SHORT_LEASE = "urgent=2,standard=2"
 TOO_LATE = "a result came too late: the job had been taken from this worker"

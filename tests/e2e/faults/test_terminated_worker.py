@@ -5,7 +5,8 @@ from __future__ import annotations
 import psutil
 
 from coatcheck import State
-from tests.e2e.faults.laboratory import Laboratory, LabProcess
+from tests.e2e.faults.lab_process import LabProcess
+from tests.e2e.faults.laboratory import Laboratory
 from tests.waiting import eventually_async
 
 
