@@ -13,6 +13,7 @@ import time
 from chaos.checker.evidence import Evidence
 from chaos.checker.finding import Finding
 from chaos.checker.ids import spelt
+from chaos.progress import EVERY_SECONDS, say
 
 CHECK = "outbox"
 _LOOK_SECONDS = 0.5
@@ -132,6 +133,7 @@ async def hasten_deliveries(evidence: Evidence, limit_seconds: float) -> int:
     leases end. It may take its time, as long as it gets shorter.
     """
     fewest, deadline = float("inf"), time.monotonic() + limit_seconds
+    said = time.monotonic()
     while True:
         await evidence.sql.execute(
             "UPDATE webhook_deliveries SET due_at = now()"
@@ -149,6 +151,9 @@ async def hasten_deliveries(evidence: Evidence, limit_seconds: float) -> int:
             fewest, deadline = left, time.monotonic() + limit_seconds
         if not left or time.monotonic() > deadline:
             return int(left)
+        if time.monotonic() - said > EVERY_SECONDS:
+            said = time.monotonic()
+            say(f"checking: {left} webhooks are still to be delivered")
         await asyncio.sleep(_LOOK_SECONDS)
 
 

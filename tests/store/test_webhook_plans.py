@@ -16,7 +16,7 @@ TARGETS = 40
 SUBJECTS = 50
 """Of each target, and two messages about each."""
 PLACES, PER_TARGET = 128, 4
-LEASE_SECONDS = 60.0
+LEASE_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -83,6 +83,13 @@ async def test_fetching_reads_as_much_as_is_fetched(line: Line, endpoint: UUID) 
     plan = await plan_of(line, "webhooks/take", "acme", endpoint, 10, LEASE_SECONDS, uuid4())
     assert plan.sequential_scans("webhook_deliveries") == 0
     assert plan.rows_read("webhook_deliveries") < 10 * 10
+
+
+async def test_holding_for_longer_reads_what_is_held(line: Line, endpoint: UUID) -> None:
+    ids = [uuid4() for _ in range(PLACES)]
+    plan = await plan_of(line, "webhooks/renew", ["acme"] * PLACES, ids, ids, LEASE_SECONDS)
+    assert plan.sequential_scans("webhook_deliveries") == 0
+    assert plan.rows_read("webhook_deliveries") <= PLACES
 
 
 async def test_what_was_told_before_is_one_row_of_an_index(line: Line, endpoint: UUID) -> None:

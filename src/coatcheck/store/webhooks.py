@@ -166,6 +166,18 @@ async def mark(line: Line, marks: Sequence[Mark]) -> set[UUID]:
     return {row["id"] for row in rows}
 
 
+async def renew(line: Line, posting: Sequence[Claimed], lease_seconds: float) -> set[UUID]:
+    """Hold what is still being posted for longer. The deliveries whose lease was still held."""
+    rows = await line.fetch(
+        sql("webhooks/renew"),
+        [each.notice.org for each in posting],
+        [each.notice.id for each in posting],
+        [each.lease for each in posting],
+        lease_seconds,
+    )
+    return {row["id"] for row in rows}
+
+
 async def end_disabled(line: Line, rows_max: int) -> int:
     """End deliveries to receivers that answered 410, and to deleted endpoints. How many."""
     return len(await line.fetch(sql("webhooks/end_disabled"), rows_max))

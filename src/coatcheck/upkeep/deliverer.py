@@ -3,6 +3,8 @@
 It runs on every server at once. Each delivery is under a lease of its own while it is posted, and
 every mark names that lease: a server that dies, or stalls for longer than its lease, is taken over
 from, and its late marks change nothing. So a delivery may be made twice, and has the same id then.
+Leases are short, and renewed for the few posts that take long: most are over in milliseconds, and
+what a dead server was posting is not to wait for the slowest.
 
 A receiver that is slow or dead holds up nobody else: it has few of the places, fewer once it fails,
 and so has its organisation (``store/sql/webhooks/claim.sql``).
@@ -16,6 +18,7 @@ import asyncio
 import logging
 import random
 import time
+from dataclasses import dataclass
 from typing import ClassVar, Final
 from uuid import uuid4
 
@@ -46,8 +49,10 @@ _PER_ORG: Final = 64
 _PER_TARGET: Final = 4
 _TARGETS_MAX: Final = 1_000
 """Targets that one look passes through; the next goes on after them."""
-LEASE_SECONDS: Final = 60.0
-"""A post takes 15 seconds at most; rendering and marking have the rest."""
+LEASE_SECONDS: Final = 20.0
+"""For so long a dead server keeps the places of its receivers. A post may take longer: while it is
+under way its lease is renewed."""
+_RENEWED_PER_LEASE: Final = 4
 _RENDER_SECONDS_MAX: Final = 20.0
 _LOOK_SECONDS: Final = 1.0
 _LOOK_SECONDS_MIN: Final = 0.02
@@ -62,6 +67,14 @@ _NOT_NOW: Final = (BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown)
 """What is nobody's fault but ours, and passes."""
 _MARKS_MAX: Final = 200
 _DISABLED_ROWS_MAX: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Posting:
+    """A delivery that is being posted, and since when by this process's clock."""
+
+    delivery: Claimed
+    began: float
 
 
 class Deliverer(Loop):
@@ -91,7 +104,8 @@ class Deliverer(Loop):
         )
         self._lease_seconds = lease_seconds
         self._marks: Coalescer[Mark, bool] = Coalescer(self._mark, rows_max=_MARKS_MAX)
-        self._posts: set[asyncio.Task[None]] = set()
+        self._posts: dict[asyncio.Task[None], _Posting] = {}
+        self._holding: asyncio.Task[None] | None = None
         self._failing = 0
         self._has_disabled = False
         self._claim_seconds = 0.0
@@ -102,12 +116,16 @@ class Deliverer(Loop):
     async def begin(self) -> None:
         """Listen, and start."""
         await self._listener.start()
+        self._holding = asyncio.create_task(self._hold(), name="webhook leases")
         self.start()
 
     async def stop(self) -> None:
         """Take no more, let those under way end, close."""
         await super().stop()
         await self.idle()
+        if self._holding is not None:
+            self._holding.cancel()
+            await asyncio.gather(self._holding, return_exceptions=True)
         await self._listener.stop()
         await self._marks.drain()
         await self._poster.close()
@@ -169,14 +187,28 @@ class Deliverer(Loop):
 
     def _begin(self, delivery: Claimed) -> None:
         post = asyncio.create_task(self._deliver(delivery), name="webhook")
-        self._posts.add(post)
+        self._posts[post] = _Posting(delivery, time.monotonic())
         post.add_done_callback(self._ended)
         metrics.set_webhooks_posting(len(self._posts))
 
     def _ended(self, post: asyncio.Task[None]) -> None:
-        self._posts.discard(post)
+        del self._posts[post]
         metrics.set_webhooks_posting(len(self._posts))
         self.wake()  # there is room for one more
+
+    async def _hold(self) -> None:
+        """Renew the leases of posts that take long, until cancelled."""
+        every = self._lease_seconds / _RENEWED_PER_LEASE
+        while True:
+            await asyncio.sleep(every)
+            before = time.monotonic() - every
+            long = [each.delivery for each in self._posts.values() if each.began <= before]
+            if not long:
+                continue
+            try:  # on the line of the marks: the two would take the same rows in another order
+                await webhooks.renew(self._mark_line, long, self._lease_seconds)
+            except (DatabaseUnavailable, OutcomeUnknown) as error:
+                _log.info("leases of webhooks were not renewed: %s", error)
 
     async def _deliver(self, delivery: Claimed) -> None:
         began = time.monotonic()

@@ -1,0 +1,79 @@
+"""Leases are short, for those who die; and renewed, for posts that take long."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from coatcheck.store import webhooks
+from coatcheck.store.line import Line
+from coatcheck.store.webhooks import FIRST, Claimed, Room
+from tests.egress.upstream_server import UpstreamServer
+from tests.waiting import eventually_async
+from tests.webhooks.post_office import PostOffice, held, until_called
+
+LEASE_SECONDS = 2.0
+ALL = Room(places=4, places_of_failing=4, per_org=4, per_target=4)
+
+
+async def lease_ends(office: PostOffice, delivery: UUID) -> datetime:
+    ends: datetime = await office.sql.fetchval(
+        "SELECT due_at FROM webhook_deliveries WHERE id = $1 AND lease IS NOT NULL", delivery
+    )
+    return ends
+
+
+async def until_renewed(office: PostOffice, delivery: UUID) -> None:
+    before = await lease_ends(office, delivery)
+
+    async def look() -> bool:
+        return await lease_ends(office, delivery) > before
+
+    await eventually_async(look, "the lease is renewed")
+
+
+async def test_a_post_that_takes_long_is_held_also_while_its_server_stops(
+    office: PostOffice, receiver: UpstreamServer
+) -> None:
+    answer_now = asyncio.Event()
+    receiver.answer = held(answer_now)
+    delivery = await office.put(receiver.url())
+    async with AsyncExitStack() as server:
+        await server.enter_async_context(office.delivering(lease_seconds=LEASE_SECONDS))
+        await until_called(receiver)
+        await until_renewed(office, delivery)
+
+        stopping = asyncio.create_task(server.aclose())
+        await until_renewed(office, delivery)
+        assert not stopping.done()
+        answer_now.set()
+        await stopping
+    assert await office.status_of(delivery) == "delivered"
+    assert len(receiver.requests) == 1
+
+
+async def test_who_was_taken_over_from_holds_nothing_any_longer(
+    office: PostOffice, receiver: UpstreamServer
+) -> None:
+    delivery = await office.put(receiver.url())
+    line = Line(office.house.settings.database_url, name="test deliverer")
+    try:
+        (slow,) = await claimed(line)
+        await office.make_due()
+        (next_one,) = await claimed(line)
+        taken_until = await lease_ends(office, delivery)
+        assert await webhooks.renew(line, [slow], LEASE_SECONDS * 10) == set()
+        assert await lease_ends(office, delivery) == taken_until
+        assert await webhooks.renew(line, [next_one], LEASE_SECONDS * 10) == {delivery}
+        assert await lease_ends(office, delivery) > taken_until
+    finally:
+        await line.close()
+
+
+async def claimed(line: Line) -> list[Claimed]:
+    found, _ = await webhooks.claim(
+        line, ALL, uuid4(), lease_seconds=LEASE_SECONDS, after=FIRST, targets_max=10
+    )
+    return found
