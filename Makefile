@@ -152,7 +152,8 @@ tests/browser/node_modules/.installed: tests/browser/package.json tests/browser/
 	@cd tests/browser && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
-clients/typescript/node_modules/.installed: clients/typescript/package.json clients/typescript/package-lock.json
+# After Azurite, also with -j: either may have to install npm, and apt-get works for one at a time.
+clients/typescript/node_modules/.installed: clients/typescript/package.json clients/typescript/package-lock.json | azurite
 	$(call have-npm)
 	$(call say,installing TypeScript from clients/typescript/package-lock.json)
 	@cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
