@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID, uuid4
+
+import pytest
 
 from coatcheck.store import webhooks
 from coatcheck.store.line import Line
+from coatcheck.store.sql import sql
 from coatcheck.store.webhooks import FIRST, Claimed, Room
 from tests.egress.upstream_server import UpstreamServer
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import PostOffice, held, until_called
 
-LEASE_SECONDS = 2.0
+LEASE_SECONDS = 8.0
 ALL = Room(places=4, places_of_failing=4, per_org=4, per_target=4)
 
 
@@ -54,6 +58,28 @@ async def test_a_post_that_takes_long_is_held_also_while_its_server_stops(
     assert len(receiver.requests) == 1
 
 
+async def test_posts_are_held_also_after_a_renewal_that_failed_in_an_odd_way(
+    office: PostOffice, receiver: UpstreamServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew, failed = webhooks.renew, asyncio.Event()
+
+    async def renew_later(line: Line, posting: Sequence[Claimed], seconds: float) -> set[UUID]:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("nobody thought of this")
+        return await renew(line, posting, seconds)
+
+    monkeypatch.setattr(webhooks, "renew", renew_later)
+    answer_now = asyncio.Event()
+    receiver.answer = held(answer_now)
+    delivery = await office.put(receiver.url())
+    async with office.delivering(lease_seconds=LEASE_SECONDS):
+        await until_called(receiver)
+        await until_renewed(office, delivery)
+        assert failed.is_set()
+        answer_now.set()
+
+
 async def test_who_was_taken_over_from_holds_nothing_any_longer(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
@@ -68,6 +94,34 @@ async def test_who_was_taken_over_from_holds_nothing_any_longer(
         assert await lease_ends(office, delivery) == taken_until
         assert await webhooks.renew(line, [next_one], LEASE_SECONDS * 10) == {delivery}
         assert await lease_ends(office, delivery) > taken_until
+    finally:
+        await line.close()
+
+
+async def test_a_lease_lasts_from_when_its_turn_came(
+    office: PostOffice, receiver: UpstreamServer
+) -> None:
+    delivery = await office.put(receiver.url())
+    line = Line(office.house.settings.database_url, name="test deliverer")
+    try:
+        async with office.sql.transaction():
+            await office.sql.execute(sql("webhooks/lock_claims"), webhooks.CLAIM_LOCK)
+            claiming = asyncio.create_task(claimed(line))
+
+            async def waits() -> bool:
+                return bool(
+                    await office.sql.fetchval(
+                        "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory'"
+                        " AND NOT granted AND database ="
+                        " (SELECT oid FROM pg_database WHERE datname = current_database()))"
+                    )
+                )
+
+            await eventually_async(waits, "the claim waits for its turn")
+            its_turn_came_after = await office.sql.fetchval("SELECT clock_timestamp()")
+        assert len(await claiming) == 1
+        lasts = await lease_ends(office, delivery) - its_turn_came_after
+        assert lasts >= timedelta(seconds=LEASE_SECONDS)
     finally:
         await line.close()
 

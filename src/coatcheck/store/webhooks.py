@@ -27,7 +27,7 @@ from coatcheck.domain.webhooks import (
 from coatcheck.store.line import Connection, Line
 from coatcheck.store.sql import sql
 
-_CLAIM_LOCK: Final = 0x436F_6174_5768  # "CoatWh"
+CLAIM_LOCK: Final = 0x436F_6174_5768  # "CoatWh"
 
 Cursor = tuple[str, UUID]
 """Where a look for targets ended: an organisation and a target."""
@@ -118,7 +118,7 @@ async def claim(
 
     async def choose(connection: Connection) -> list[asyncpg.Record]:
         async with connection.transaction():
-            await connection.execute(sql("webhooks/lock_claims"), _CLAIM_LOCK)
+            await connection.execute(sql("webhooks/lock_claims"), CLAIM_LOCK)
             return await connection.fetch(
                 sql("webhooks/claim"),
                 room.places,
@@ -151,7 +151,11 @@ async def next_due_seconds(line: Line) -> float | None:
 
 
 async def mark(line: Line, marks: Sequence[Mark]) -> set[UUID]:
-    """Say what became of posts. The deliveries whose lease was still held."""
+    """Say what became of posts. The deliveries whose lease was still held.
+
+    In the order of their keys, as ``renew``: the two wait for each other, and do not deadlock.
+    """
+    marks = sorted(marks, key=lambda each: (each.org, each.delivery))
     rows = await line.fetch(
         sql("webhooks/mark"),
         [each.org for each in marks],
@@ -168,6 +172,7 @@ async def mark(line: Line, marks: Sequence[Mark]) -> set[UUID]:
 
 async def renew(line: Line, posting: Sequence[Claimed], lease_seconds: float) -> set[UUID]:
     """Hold what is still being posted for longer. The deliveries whose lease was still held."""
+    posting = sorted(posting, key=lambda each: (each.notice.org, each.notice.id))
     rows = await line.fetch(
         sql("webhooks/renew"),
         [each.notice.org for each in posting],

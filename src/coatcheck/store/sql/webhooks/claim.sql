@@ -10,6 +10,8 @@
 -- The targets are found by skipping through the index from one to the next, $8 of them at most; the
 -- next look goes on after the last one seen, which is answered in a row without an id.
 --
+-- Leases last from the statement on: the transaction may have waited for its turn for long.
+--
 -- $1 places   $2 of them for targets that fail   $3 an organisation's   $4 a target's
 -- $5 seconds that the lease lasts   $6, $7 org and target to go on after   $8 targets at most
 -- $9 lease
@@ -87,7 +89,8 @@ chosen AS MATERIALIZED (
 ),
 claimed AS (
     UPDATE webhook_deliveries AS d
-    SET lease = $9::uuid, due_at = now() + $5::double precision * interval '1 second'
+    SET lease = $9::uuid,
+        due_at = statement_timestamp() + $5::double precision * interval '1 second'
     FROM chosen AS c
     WHERE d.org_id = c.org_id AND d.id = c.id AND d.status = 'pending' AND d.due_at <= now()
     RETURNING d.org_id, d.id, d.target_id, c.url, d.subject_kind, d.subject_id, d.run_id, d.event,
