@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ _KINDS: Final = {
 _WIRES: Final = frozenset({"cut", "delay", "half-open", "lost-commit", "lost-answer"})
 _LANES: Final = ("servers", "workers", "PostgreSQL", "wires")
 _SHORT_SECONDS: Final = 0.5
+_NAME_WIDTH: Final = 0.04
+"""Of the picture, about what the name of a stage takes."""
 _POINTS_MAX: Final = 300
 """Of a curve. A run of half an hour is shown by sums of a few seconds."""
 
@@ -172,16 +175,20 @@ def _offset(lane: str, name: str, target: str) -> float:
 
 
 def _stages(axes: Axes, history: Sequence[Row], *, named: bool) -> None:
-    for row in history:
-        if row["kind"] == "stage":
-            axes.axvline(row["t"], color="#555555", linewidth=1, linestyle=":")
-            if named:
-                axes.annotate(
-                    row["name"],
-                    (row["t"], 1.0),
-                    xycoords=("data", "axes fraction"),
-                    xytext=(3, 2),
-                    textcoords="offset points",
-                    fontsize=9,
-                    color="#555555",
-                )
+    stages = [row for row in history if row["kind"] == "stage"]
+    end = max((row["t"] for row in history), default=1.0)
+    for row, following in zip_longest(stages, stages[1:]):
+        axes.axvline(row["t"], color="#555555", linewidth=1, linestyle=":")
+        if named:
+            # A short one is named to its left, where the name of the next is not in its way.
+            is_short = following is not None and following["t"] - row["t"] < _NAME_WIDTH * end
+            axes.annotate(
+                row["name"],
+                (row["t"], 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(-3 if is_short else 3, 2),
+                textcoords="offset points",
+                horizontalalignment="right" if is_short else "left",
+                fontsize=9,
+                color="#555555",
+            )
