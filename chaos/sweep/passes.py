@@ -28,8 +28,8 @@ _SCENARIOS: Final = (
     "test_llm_stream_crash_points",
     "test_remote_crash_points",
 )
-_OF_ARCHIVES: Final = "canary/test_canary"
-"""Has servers and workers with all that they do, and no upkeep alone."""
+_OF_UPLOADS: Final = ("canary/test_canary", "canary/test_lists")
+"""Have servers and workers with all that they do, and no upkeep alone."""
 _HAVE_A_SERVER_OF_THEIR_OWN: Final = "not postgresql"
 
 
@@ -66,7 +66,7 @@ def run(chosen: Pass, folder: Path, only: Sequence[str] = ()) -> list[Struck]:
     """Run the scenarios of one pass; ``only`` are words that a test's name must have one of."""
     name = chosen.title.replace(" ", "-")
     journal, report = folder / f"{name}.ndjson", folder / f"{name}.xml"
-    files = _SCENARIOS if chosen.upkeep_in else (*_SCENARIOS, _OF_ARCHIVES)
+    files = _SCENARIOS if chosen.upkeep_in else (*_SCENARIOS, *_OF_UPLOADS)
     words = [_HAVE_A_SERVER_OF_THEIR_OWN, *([f"({' or '.join(only)})"] if only else [])]
     environment = os.environ | {
         VARIABLE: chosen.victim.value,

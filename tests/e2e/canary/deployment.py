@@ -5,13 +5,14 @@ A process takes a while to start: tests that leave no trace share a `Site` with 
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import asyncpg
 import httpx2
@@ -167,6 +168,22 @@ class Deployment:
         elif VICTIM is Victim.POSTGRESQL:
             await self.sql.close()
             self.sql = await asyncpg.connect(self._site.dsn)
+
+    async def strike_during(self, server: LabProcess, call: Coroutine[Any, Any, None]) -> None:
+        """The same while a server is called. One that stands still is not waited for."""
+        caller = asyncio.create_task(call)
+        striking = asyncio.create_task(self.strike(server))
+        try:
+            await asyncio.wait({caller, striking}, return_when=asyncio.FIRST_COMPLETED)
+            if not striking.done():
+                caller.result()  # why nobody came to the point
+            await striking
+            if VICTIM is not Victim.PAUSE:
+                await caller
+        finally:
+            caller.cancel()
+            striking.cancel()
+            await asyncio.gather(caller, striking, return_exceptions=True)
 
     async def struck_goes_on(self) -> None:
         """Let whoever was stopped, and not killed, do what it was about to do, and end."""

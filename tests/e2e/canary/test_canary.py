@@ -7,18 +7,17 @@ shows one line a scenario.
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from tests.e2e.canary.conftest import deployed
 from tests.e2e.canary.deployment import Deployment, Site
 from tests.e2e.canary.sources import CANARY, SOURCES
-from tests.e2e.faults.lab_process import LabProcess
 from tests.e2e.faults.victims import IS_THOROUGH, VICTIM, Victim
 from tests.postgres_keeper import Databases
 from tests.surfaces.graphs.archives import MIB, post, zipped
@@ -61,27 +60,6 @@ ARCHIVE_POINTS = {
     for point in (*SERVER_POINTS, *WORKER_POINTS, *DISPOSAL_POINTS, LOSER_POINT)
 }
 """Every place where somebody is struck here."""
-
-
-@pytest.fixture
-def key() -> str:
-    """An idempotency key of the test's own."""
-    return secrets.token_hex(8)
-
-
-@pytest.fixture
-async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
-    """On a site of the test's own, where nothing runs yet."""
-    async with deployed(dsn, tmp_path) as opened:
-        yield opened
-
-
-@asynccontextmanager
-async def deployed(dsn: str, folder: Path, **variables: str) -> AsyncIterator[Deployment]:
-    site = Site(dsn, folder, **variables)
-    await site.furnish()
-    async with Deployment(site) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -293,7 +271,7 @@ async def test_after_a_crash_of_the_server_at(deployment: Deployment, key: str, 
         archive = zipped(SOURCES | {"noise.bin": CANARY.encode() * 1000 * 700}, method=STORED)
         assert len(archive) > 2 * 8 * MIB
     told: list[str] = []
-    await struck_during(deployment, server, hand_in_and_cancel(deployment, archive, key, told))
+    await deployment.strike_during(server, hand_in_and_cancel(deployment, archive, key, told))
     if VICTIM is not Victim.POSTGRESQL:
         await deployment.serve()
     if not told:
@@ -324,25 +302,6 @@ async def hand_in_and_cancel(
             assert (answer.status_code, VICTIM) == (503, Victim.POSTGRESQL)
 
 
-async def struck_during(
-    deployment: Deployment, server: LabProcess, call: Coroutine[Any, Any, None]
-) -> None:
-    """Have the victim struck while a server is called. One that stands still is not waited for."""
-    caller = asyncio.create_task(call)
-    striking = asyncio.create_task(deployment.strike(server))
-    try:
-        await asyncio.wait({caller, striking}, return_when=asyncio.FIRST_COMPLETED)
-        if not striking.done():
-            caller.result()  # why nobody came to the point
-        await striking
-        if VICTIM is not Victim.PAUSE:
-            await caller
-    finally:
-        caller.cancel()
-        striking.cancel()
-        await asyncio.gather(caller, striking, return_exceptions=True)
-
-
 @pytest.mark.crash
 @pytest.mark.slow
 async def test_after_the_loser_of_a_race_dies_before_it_deletes_its_archive(
@@ -351,7 +310,7 @@ async def test_after_the_loser_of_a_race_dies_before_it_deletes_its_archive(
 ) -> None:
     """Two servers get the same key at the same time; one dies knowing that it has lost."""
     server = await deployment.serve(crash_at=LOSER_POINT)
-    await struck_during(deployment, server, race(deployment, key))
+    await deployment.strike_during(server, race(deployment, key))
     if VICTIM is not Victim.POSTGRESQL:
         await deployment.serve()
     winner = await post(deployment.http, ARCHIVE, key)

@@ -1,0 +1,33 @@
+"""A deployment of the test's own, where nothing runs yet."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.canary.deployment import Deployment, Site
+
+
+@pytest.fixture
+def key() -> str:
+    """An idempotency key of the test's own."""
+    return secrets.token_hex(8)
+
+
+@pytest.fixture
+async def deployment(dsn: str, tmp_path: Path) -> AsyncIterator[Deployment]:
+    """On a site of the test's own, where nothing runs yet."""
+    async with deployed(dsn, tmp_path) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def deployed(dsn: str, folder: Path, **variables: str) -> AsyncIterator[Deployment]:
+    site = Site(dsn, folder, **variables)
+    await site.furnish()
+    async with Deployment(site) as opened:
+        yield opened
