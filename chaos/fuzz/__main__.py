@@ -22,7 +22,7 @@ from tests.properties.machine import EXAMPLES_VARIABLE
 ROOT: Final = Path(__file__).resolve().parents[2]
 TIMES: Final = 3
 SEEDS: Final = 1_000_000
-HISTORIES: Final = 20
+HISTORIES: Final = 60
 """Of each state machine, for each time."""
 
 

@@ -97,4 +97,7 @@ def try_out(
     for name, count in sorted(machine.fired.items()):
         print(f"{count:7} {name}")
     left_out = machine.rules_left_out()
-    assert not left_out, f"rules that were never followed: {left_out}"
+    if asked is None:
+        assert not left_out, f"rules that were never followed: {left_out}"
+    elif left_out:  # by chance, in few histories: nothing is wrong, and it is to be known
+        print(f"rules that were never followed: {', '.join(sorted(left_out))}")
