@@ -12,6 +12,7 @@ from coatcheck.store.listen import Listener
 from coatcheck.store.notify import Notifier
 from tests.store.blocking import terminate
 from tests.store.edge_guard import Connection
+from tests.store.lossy_proxy import LossyProxy
 from tests.waiting import eventually_async
 
 CHANNEL = "coatcheck_test"
@@ -118,3 +119,31 @@ async def test_too_many_bytes_go_out_as_look_yourself(
     await eventually_async(lambda: asyncio.sleep(0, bool(ear.words)), "something was heard")
     assert ear.words == [""]
     await line.close()
+
+
+async def test_a_connection_that_is_open_and_says_nothing_is_given_up(
+    dsn: str, ear: Ear, connection: Connection
+) -> None:
+    async with LossyProxy.before(dsn) as proxy:
+        proxy.lose_answers(after=b"SELECT 1")  # its question whether anybody is there
+        listener = Listener(
+            proxy.dsn, {CHANNEL: ear.words.append}, on_gap=ear.note_gap, ping_seconds=0.1
+        )
+        await listener.start()
+        try:
+            deaf, gaps = listener.backend_pid, ear.gaps
+
+            async def noticed() -> bool:
+                return ear.gaps > gaps
+
+            await eventually_async(noticed, "it says that something may have been missed")
+            proxy.cut()  # from now on answers come through
+
+            async def listens_again() -> bool:
+                return listener.backend_pid not in (None, deaf)
+
+            await eventually_async(listens_again, "it has another connection")
+            await say(connection, "still there?")
+            await ear.until_heard("still there?")
+        finally:
+            await listener.stop()
