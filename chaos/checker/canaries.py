@@ -7,6 +7,7 @@ from pathlib import Path
 
 from chaos.checker.evidence import Connection, Evidence
 from chaos.checker.finding import Finding
+from chaos.files import files_below
 
 CHECK = "canaries"
 PLACES = ("blobs", "temp", "logs")
@@ -69,7 +70,7 @@ def _escaped(word: str) -> str:
 
 def _files(evidence: Evidence) -> Iterator[Path]:
     for place in PLACES:
-        yield from (path for path in (evidence.folder / place).rglob("*") if path.is_file())
+        yield from files_below(evidence.folder / place)
     # PostgreSQL's own log, wherever it keeps it.
     logs = (evidence.folder / "logs").resolve()
     yield from (path for path in evidence.log_files() if logs not in path.resolve().parents)

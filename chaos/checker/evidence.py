@@ -15,6 +15,7 @@ import asyncpg
 import httpx2
 
 from chaos import history as histories
+from chaos.files import files_below
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -110,7 +111,7 @@ class Evidence:
         return list(chains.values())
 
     def log_files(self) -> list[Path]:
-        return [path for path in self.folder.rglob("*.log") if path.is_file()]
+        return [path for path in files_below(self.folder) if path.suffix == ".log"]
 
     def log_rows(self, wanted: Callable[[str], bool]) -> Iterator[tuple[Path, Row]]:
         """What processes logged as JSON, where the raw line is ``wanted``: most lines are not."""

@@ -16,6 +16,7 @@ from chaos.checker.canaries import no_canary_is_left, places_with
 from chaos.checker.evidence import Evidence
 from chaos.checker.finding import Finding, Verdict
 from chaos.checker.ids import spelt
+from chaos.files import entries_two_below, files_below
 from coatcheck.blobs import BlobContainer
 from coatcheck.store.line import Line
 from coatcheck.upkeep.sweeper import Sweeper
@@ -117,7 +118,7 @@ async def _recorded(evidence: Evidence) -> set[str]:
 def _blobs_of(evidence: Evidence, keys: Collection[str]) -> list[str]:
     """The blobs that are there under one of these keys, whole or in pieces."""
     folder = evidence.folder / "blobs"
-    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    paths = (path.relative_to(folder) for path in files_below(folder))
     return [str(path) for path in paths if str(path) in keys or str(path.parent) in keys]
 
 
@@ -164,4 +165,4 @@ async def _sweep(evidence: Evidence) -> None:
 
 def _temporary_files(evidence: Evidence) -> list[str]:
     """What attempts left on disk: each worker has a folder of its own, and in it those of jobs."""
-    return [str(path) for path in (evidence.folder / "temp").glob("*/*")]
+    return [str(path) for path in entries_two_below(evidence.folder / "temp")]

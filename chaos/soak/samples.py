@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +9,7 @@ import asyncpg
 import psutil
 
 from chaos.deployment import Deployment
+from chaos.files import files_below
 from chaos.history import History
 
 MB: Final = 1e6
@@ -149,8 +149,7 @@ def _of_folders(folder: Path) -> dict[str, float]:
 
 
 def _files_below(folder: Path) -> int:
-    """By ``os.walk``, which does not mind a folder that is removed meanwhile."""
-    return sum(len(files) for _, _, files in os.walk(folder))
+    return sum(1 for _ in files_below(folder))
 
 
 def _of_claims(claims: asyncpg.Record) -> dict[str, float]:

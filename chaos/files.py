@@ -1,0 +1,23 @@
+"""Files of a deployment that runs, which removes some of them while one looks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """By ``os.walk``, which does not mind a folder that is removed meanwhile; ``rglob`` does."""
+    for root, _, names in os.walk(folder):
+        yield from (Path(root, name) for name in names)
+
+
+def entries_two_below(folder: Path) -> list[Path]:
+    """What the folders in ``folder`` hold."""
+    return [
+        Path(root, name)
+        for root, folders, files in os.walk(folder)
+        if Path(root).parent == folder
+        for name in (*folders, *files)
+    ]
