@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from chaos.progress import say
 from tests.e2e.faults.laboratory import UPKEEP_VARIABLE
 from tests.e2e.faults.strikes import STRUCK_VARIABLE
 from tests.e2e.faults.victims import THOROUGH_VARIABLE, VARIABLE, Victim
 
+_TELL_SECONDS: Final = 30.0
 ROOT: Final = Path(__file__).resolve().parents[2]
 _SCENARIOS: Final = (
     "test_crash_points",
@@ -75,19 +77,35 @@ def run(chosen: Pass, folder: Path, only: Sequence[str] = ()) -> list[Struck]:
         STRUCK_VARIABLE: str(journal),
     }
     with (folder / f"{name}.log").open("w") as log:
-        subprocess.run(
+        tests = subprocess.Popen(
             [
                 *(sys.executable, "-m", "pytest", "-q", "-m", "crash", "-p", "no:cacheprovider"),
                 *("-k", " and ".join(words), f"--junitxml={report}"),
                 *(f"tests/e2e/{file}.py" for file in files),
             ],
-            check=False,
             cwd=ROOT,
             env=environment,
             stdout=log,
             stderr=log,
         )
+        try:
+            _tell(tests, chosen.title, journal)
+        finally:
+            tests.terminate()
+            tests.wait()
     return _struck(journal, _outcomes(report))
+
+
+def _tell(tests: subprocess.Popen[bytes], title: str, journal: Path) -> None:
+    """Say now and then how far a pass is, until it has ended."""
+    while True:
+        try:
+            tests.wait(_TELL_SECONDS)
+        except subprocess.TimeoutExpired:
+            struck = len(journal.read_bytes().splitlines()) if journal.exists() else 0
+            say(f"sweep: {title}: {struck} strikes so far")
+        else:
+            return
 
 
 def _outcomes(report: Path) -> dict[str, tuple[str, str]]:

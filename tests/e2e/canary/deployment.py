@@ -160,14 +160,11 @@ class Deployment:
 
     async def strike(self, process: LabProcess) -> None:
         """Have the victim struck as the process comes to its crash point: see faults/victims.py."""
-        await strikes.strike(process)
-        if VICTIM.stops:
-            self._struck = process
-        if VICTIM is Victim.PAUSE:
-            await strikes.end_idle_transactions(self.sql)
-        elif VICTIM is Victim.POSTGRESQL:
-            await self.sql.close()
-            self.sql = await asyncpg.connect(self._site.dsn)
+        self._struck = await strikes.strike(process, self.sql, self._reconnect)
+
+    async def _reconnect(self) -> None:
+        self.sql.terminate()
+        self.sql = await asyncpg.connect(self._site.dsn)
 
     async def strike_during(self, server: LabProcess, call: Coroutine[Any, Any, None]) -> None:
         """The same while a server is called. One that stands still is not waited for."""

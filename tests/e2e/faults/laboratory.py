@@ -13,7 +13,7 @@ from coatcheck.settings.declaration import PREFIX
 from tests.e2e.faults import strikes
 from tests.e2e.faults.lab_process import ROOT, LabProcess
 from tests.e2e.faults.process import NAME_VARIABLE
-from tests.e2e.faults.victims import VICTIM, Victim
+from tests.e2e.faults.victims import VICTIM
 from tests.ports import free_port
 from tests.waiting import eventually_async
 from tests.worker.workshop import Workshop
@@ -82,13 +82,7 @@ class Laboratory(Workshop):
 
     async def strike(self, process: LabProcess) -> None:
         """Have the victim struck as the process comes to its crash point: see victims.py."""
-        await strikes.strike(process)
-        if VICTIM.stops:
-            self._struck = process
-        if VICTIM is Victim.PAUSE:
-            await strikes.end_idle_transactions(self.sql)
-        elif VICTIM is Victim.POSTGRESQL:
-            await self.reconnect()
+        self._struck = await strikes.strike(process, self.sql, self.reconnect)
 
     async def forget_the_struck(self) -> None:
         """The dead will never be heard of again: let their leases end now, by the database's clock.

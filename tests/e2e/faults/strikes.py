@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import asyncpg
@@ -21,23 +22,29 @@ WHERE state IN ('completed', 'failed', 'cancelled') ORDER BY id
 """
 
 
-async def strike(process: LabProcess) -> None:
-    """Have the victim struck as the process comes to its crash point. If that was PostgreSQL,
-    whoever has a connection has lost it."""
+async def strike(
+    process: LabProcess, sql: asyncpg.Connection, reconnect: Callable[[], Awaitable[None]]
+) -> LabProcess | None:
+    """Have the victim struck as the process comes to its crash point. The process, if it lives and
+    is to go on. If PostgreSQL was struck, whoever has a connection has lost it: ``reconnect``."""
     if not VICTIM.stops:
         assert await process.exit() == KILLED, process.log
         _note(process)
-        return
+        return None
     await process.stands_still()
     _note(process)
-    if VICTIM is Victim.POSTGRESQL:
+    if VICTIM is Victim.PAUSE:
+        await _end_idle_transactions(sql)
+    else:
         (server,) = servers
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
+        await reconnect()
         process.resume()
+    return process
 
 
-async def end_idle_transactions(sql: asyncpg.Connection) -> None:
+async def _end_idle_transactions(sql: asyncpg.Connection) -> None:
     """As after 30 s, when nobody may be idle in a transaction any longer."""
     await sql.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
