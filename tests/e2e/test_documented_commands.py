@@ -57,7 +57,8 @@ def steps(page: Page) -> list[str]:
 
 def made(command: str) -> list[str]:
     """The last command that ``make ...`` would run."""
-    inherited = {k: v for k, v in os.environ.items() if "MAKE" not in k and k != "MFLAGS"}
+    of_make = {"MFLAGS", "ARGS"}  # who ran these tests by `make test ARGS=...` meant the tests
+    inherited = {k: v for k, v in os.environ.items() if "MAKE" not in k and k not in of_make}
     *_, last = subprocess.run(
         ["bash", "-c", re.sub(r"\bmake ", "make --dry-run --no-print-directory ", command)],
         cwd=REPOSITORY,
