@@ -42,10 +42,17 @@ function askFirst(event) {
   const dialog = document.getElementById("confirm");
   document.getElementById("confirm-question").textContent = question;
   document.getElementById("confirm-yes").textContent = button?.dataset.yes || form.dataset.yes || "Yes";
-  dialog.returnValue = "no";
-  dialog.onclose = () => {
-    if (dialog.returnValue === "yes") sendConfirmed(action, fields);
+  const answer = (said) => {
+    dialog.close(said);
+    if (said === "yes") sendConfirmed(action, fields);
+    // The dialog gave the keyboard back to a button that has been made anew.
     else if (button && !button.isConnected) focusOn(nameOf(button));
+  };
+  // Not at its "close": keys that are pressed meanwhile come before that, and would be nobody's.
+  dialog.oncancel = () => answer("no");
+  dialog.onsubmit = (answered) => {
+    answered.preventDefault();
+    answer(answered.submitter.value);
   };
   dialog.showModal();
 }
