@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.store import leases
 from coatcheck.store.line import Line
+from coatcheck.worker import lease
 from coatcheck.worker.lease import LeaseKeeper
 
 LOST, RENEWED = "lost", "renewed"
@@ -71,3 +74,36 @@ async def test_a_worker_that_slept_through_its_leases_gives_up_before_it_renews(
     kept.keeper._renewed_at -= kept.keeper.longest_seconds
     await kept.keeper.renew()
     assert kept.did == [*(f"{LOST} {lane}" for lane in Lane), RENEWED]
+
+
+async def test_one_heartbeat_that_hangs_costs_no_lane(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock of the test's own: nobody sleeps, and what hangs is given up at its limit."""
+    now, hangs, over = 1000.0, [True], asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        await asyncio.sleep(0)
+
+    async def heartbeat(_: Line, __: int) -> list[UUID]:
+        nonlocal now
+        if hangs:
+            now += kept.keeper._patience(now)
+            hangs.clear()
+            raise TimeoutError
+        kept.did.append(RENEWED)
+        over.set()
+        return []
+
+    await kept.keeper.register()
+    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(lease, "asyncio", SimpleNamespace(sleep=sleep, timeout=asyncio.timeout))
+    monkeypatch.setattr(leases, "heartbeat", heartbeat)
+    kept.keeper._renewed_at = now
+    renewing = asyncio.create_task(kept.keeper.run())
+    await over.wait()
+    renewing.cancel()
+    assert not hangs
+    assert set(kept.did) == {RENEWED}

@@ -104,8 +104,12 @@ class LeaseKeeper:
 
     async def run(self) -> None:
         """Renew until cancelled."""
+        sent_at = time.monotonic()
         while True:
-            await asyncio.sleep(self.interval)
+            # From when the last one was sent: one that hung has taken the time until the next, and
+            # a lane of the shortest lease would be lost for a single one otherwise.
+            await asyncio.sleep(max(0.0, sent_at + self.interval - time.monotonic()))
+            sent_at = time.monotonic()
             if self._handing_in_failed_for() > self._shortest / 2:
                 _log.warning("results cannot be handed in: the leases are left to end")
                 continue
