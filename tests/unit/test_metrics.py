@@ -71,7 +71,6 @@ def test_what_is_recorded_is_what_is_shown() -> None:
     metrics.record_claim(0.002, 7)
     metrics.record_attempts("unit.post__metrics", [0.5, 2.0])
     metrics.record_finished("unit.post__metrics", State.COMPLETED, 2)
-    metrics.set_running(Lane.URGENT, 4)
     metrics.record_request("GET", "/unit", 200, 0.02)
     text = metrics.exposition().decode()
     endpoint = "unit.post__metrics"
@@ -81,7 +80,6 @@ def test_what_is_recorded_is_what_is_shown() -> None:
     assert value(text, "coatcheck_job_run_seconds_sum", endpoint=endpoint) == 2.5
     assert value(text, "coatcheck_job_run_seconds_count", endpoint=endpoint) == 2
     assert value(text, "coatcheck_jobs_finished_total", endpoint=endpoint, state="completed") == 2
-    assert value(text, "coatcheck_worker_running", lane="urgent") == 4
     assert value(text, "coatcheck_http_requests_total", method="GET", route="/unit", status="200")
     assert value(text, "coatcheck_http_request_seconds_sum", method="GET", route="/unit") == 0.02
     assert value(text, "coatcheck_process_cpu_seconds_total", kind="serve") > 0
@@ -124,15 +122,23 @@ def test_the_bounds_of_waits_are_among_those_that_they_are_counted_by() -> None:
 
 
 def test_the_workers_of_a_process_are_summed() -> None:
-    def running() -> float:
-        return value(metrics.exposition().decode(), "coatcheck_worker_running", lane="standard")
+    def shown() -> tuple[float, float]:
+        text = metrics.exposition().decode()
+        running = value(text, "coatcheck_worker_running", lane="standard")
+        return running, value(text, "coatcheck_worker_poll_seconds")
 
-    metrics.set_running(Lane.STANDARD, 3, worker=11)
-    metrics.set_running(Lane.STANDARD, 2, worker=12)
-    assert running() == 5
-    metrics.set_running(Lane.STANDARD, 0, worker=11)
-    assert running() == 2
-    metrics.set_running(Lane.STANDARD, 0, worker=12)
+    first, second = object(), object()
+    metrics.set_running(Lane.STANDARD, 3, worker=first)
+    metrics.set_poll_seconds(0.5, worker=first)
+    metrics.set_running(Lane.STANDARD, 2, worker=second)
+    metrics.set_poll_seconds(2.0, worker=second)
+    assert shown() == (5, 2.0)
+    metrics.set_running(Lane.STANDARD, 1, worker=first)
+    assert shown() == (3, 2.0)
+    metrics.forget_worker(second)
+    assert shown() == (1, 0.5)
+    metrics.forget_worker(first)
+    assert shown() == (0, 0.0)
 
 
 def test_the_queue_is_shown_with_how_long_its_oldest_job_has_been_due() -> None:

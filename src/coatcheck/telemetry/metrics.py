@@ -242,8 +242,8 @@ _requests_to_show: Final[dict[tuple[str, str, int], list[float]]] = {}
 _submitted_by_lane: Final = {lane: _submitted.labels(lane.value) for lane in Lane}
 _started_by_lane: Final = {lane: _started.labels(lane.value) for lane in Lane}
 _running_by_lane: Final = {lane: _running.labels(lane.value) for lane in Lane}
-_running_by_worker: dict[Lane, dict[int, int]] = {lane: {} for lane in Lane}
-_poll_by_worker: Final[dict[int, float]] = {}
+_running_by_worker: Final[dict[Lane, dict[object, int]]] = {lane: {} for lane in Lane}
+_poll_by_worker: Final[dict[object, float]] = {}
 _finished_children: Final[dict[tuple[str, State], Counter]] = {}
 _run_seconds_children: Final[dict[str, BatchHistogram]] = {}
 _cpu_seconds_shown: float = 0.0
@@ -376,17 +376,33 @@ def record_llm_first_object(target: str, seconds: float) -> None:
     _llm_first_seconds.labels(target).observe(seconds)
 
 
-def set_running(lane: Lane, jobs: int, *, worker: int = 0) -> None:
-    """One of the process's workers, known by a number, runs so many jobs of the lane now."""
-    running = _running_by_worker[lane]
-    running[worker] = jobs
-    _running_by_lane[lane].set(sum(running.values()))
+def set_running(lane: Lane, jobs: int, *, worker: object) -> None:
+    """One of the process's workers runs so many jobs of the lane now."""
+    _running_by_worker[lane][worker] = jobs
+    _show_running(lane)
 
 
-def set_poll_seconds(seconds: float, *, worker: int = 0) -> None:
+def set_poll_seconds(seconds: float, *, worker: object) -> None:
     """One of the process's workers looks for work so often."""
     _poll_by_worker[worker] = seconds
-    _poll_seconds.set(max(_poll_by_worker.values()))
+    _show_poll_seconds()
+
+
+def forget_worker(worker: object) -> None:
+    """One of the process's workers has ended: what it did last counts no more."""
+    for lane, running in _running_by_worker.items():
+        if running.pop(worker, None) is not None:
+            _show_running(lane)
+    if _poll_by_worker.pop(worker, None) is not None:
+        _show_poll_seconds()
+
+
+def _show_running(lane: Lane) -> None:
+    _running_by_lane[lane].set(sum(_running_by_worker[lane].values()))
+
+
+def _show_poll_seconds() -> None:
+    _poll_seconds.set(max(_poll_by_worker.values(), default=0.0))
 
 
 def record_request(method: str, route: str, status: int, seconds: float) -> None:

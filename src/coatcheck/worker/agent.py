@@ -237,6 +237,7 @@ class Worker:
                 for loop in loops:
                     loop.cancel()
                 await asyncio.gather(*loops, return_exceptions=True)
+                metrics.forget_worker(self)
                 await self._close()
         finally:
             executors.close()
@@ -478,9 +479,9 @@ class Worker:
             self._stop_what_overstays(now)
             self._give_back_what_is_stuck(now)
             for lane, crew in self._crews.items():
-                metrics.set_running(lane, crew.busy, worker=self.boot)
+                metrics.set_running(lane, crew.busy, worker=self)
                 metrics.record_started(lane, crew.begun())
-            metrics.set_poll_seconds(self._counter.poll_seconds, worker=self.boot)
+            metrics.set_poll_seconds(self._counter.poll_seconds, worker=self)
 
     def _lose(self, lane: Lane) -> None:
         """The lane's lease has run out: nothing of it counts any more."""
@@ -568,7 +569,8 @@ class Worker:
             running.marked = True
             job = running.claimed
             is_held = job.uuid in held and job.lease == newest[job.uuid]
-            if not is_held and running in self._running:
+            # One that is being stopped already has its grace: a second stop would take it away.
+            if not is_held and running.stop_reason is None and running in self._running:
                 running.stop(StopReason.LOST, now)
 
     def _is_to_be_shown(self, running: RunningJob, now: float) -> bool:

@@ -8,6 +8,7 @@ hand, as the lost piece of the log would.
 from __future__ import annotations
 
 import asyncio
+import time
 from uuid import UUID
 
 import pytest
@@ -16,6 +17,7 @@ from coatcheck import Job, Service, State, Ticket
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.store import leases
 from coatcheck.store.line import Line
+from coatcheck.worker.agent import Worker
 from coatcheck.worker.holdings import Holdings
 from tests.store.edge_guard import unguarded
 from tests.worker.workshop import Workshop, lane_seconds, lane_slots, until_true
@@ -69,15 +71,22 @@ async def undo_the_claim(workshop: Workshop, ticket: Ticket) -> None:
     )
 
 
+async def look_twice(worker: Worker) -> None:
+    """What a worker does now and then: what it finds for the second time is acted upon."""
+    for _ in range(2):
+        await worker._holdings.look()
+
+
 async def test_an_attempt_whose_claim_was_undone_is_stopped_and_its_job_runs_again(
     workshop: Workshop,
 ) -> None:
     handlers = Handlers()
-    await workshop.start_worker(handlers.service, lane_ack_seconds=LOOKS_OFTEN)
+    worker = await workshop.start_worker(handlers.service)
     ticket = await workshop.engine.submit("lab.post__wait", retries=0)
     await workshop.until_state(ticket, State.PROCESSING)
     await undo_the_claim(workshop, ticket)
     await handlers.have_begun(2)
+    await look_twice(worker)
     await until_true(lambda: handlers.interrupted == [0], "the first attempt is stopped")
     handlers.may_end[1].set()
     view = await workshop.end_of(ticket)
@@ -91,12 +100,11 @@ async def test_an_attempt_without_room_beside_it_ends_so_that_its_job_can_run_ag
     workshop: Workshop,
 ) -> None:
     handlers = Handlers()
-    await workshop.start_worker(
-        handlers.service, lane_ack_seconds=LOOKS_OFTEN, lane_concurrency=lane_slots(standard=1)
-    )
+    worker = await workshop.start_worker(handlers.service, lane_concurrency=lane_slots(standard=1))
     ticket = await workshop.engine.submit("lab.post__wait", retries=0)
     await workshop.until_state(ticket, State.PROCESSING)
     await undo_the_claim(workshop, ticket)
+    await look_twice(worker)
     # Its first execution would never end by itself, and there is one slot.
     await handlers.have_begun(2)
     handlers.may_end[1].set()
@@ -239,6 +247,12 @@ async def test_an_attempt_that_is_being_stopped_is_not_interrupted_by_every_look
     for _ in range(5):
         await worker._holdings.look()
         await asyncio.sleep(0)
+    # Nor by its start mark, which comes late, and finds that it is not held.
+    (running,) = worker._running
+    running.marked = False
+    await worker._show_what_started(time.monotonic() + 1)
+    await asyncio.sleep(0)
+    assert running.marked
     assert interruptions == 1
     may_end.set()
 
@@ -345,4 +359,5 @@ async def test_a_job_that_was_lost_as_it_ended_does_not_interrupt_the_next(
     view = await workshop.end_of(greeting)
 
     assert (view.state, view.failures, view.interruptions) == (State.COMPLETED, 0, 0)
-    assert await workshop.state(ticket) is State.RETRYING
+    # The greeting may have had its turn before: then it is claimed by now, and taken away soon.
+    await workshop.until_state(ticket, State.RETRYING)
