@@ -88,6 +88,30 @@ async def test_what_could_not_be_added_is_added_later(dsn: str, line: Line) -> N
     assert counted.failures == {("acme", "broke"): 1}
 
 
+async def test_a_flush_waits_for_what_another_keeper_is_adding(
+    dsn: str, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adding, goes_on = asyncio.Event(), asyncio.Event()
+    add = roll_ups.add
+
+    async def slow(line: Line, counted: Counted) -> None:
+        adding.set()
+        await goes_on.wait()
+        await add(line, counted)
+
+    monkeypatch.setattr(roll_ups, "add", slow)
+    keeper, its_sibling = TallyKeeper(line), TallyKeeper(line)
+    tally_of(dsn).submitted({("acme", "standard"): 3})
+    one = asyncio.create_task(keeper.flush())
+    await adding.wait()
+    another = asyncio.create_task(its_sibling.flush())
+    asyncio.get_running_loop().call_soon(goes_on.set)
+    await another
+    rows = await line.fetch("SELECT submitted FROM job_roll_ups WHERE org_id = 'acme'")
+    assert [row["submitted"] for row in rows] == [3, 3, 3]
+    await one
+
+
 async def test_codes_that_an_organisation_makes_up_without_end_are_counted_together() -> None:
     tally = Tally()
     for number in range(1_000):

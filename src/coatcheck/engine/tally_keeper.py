@@ -47,7 +47,11 @@ class TallyKeeper:
             _log.info("the last statistics could not be added in time")
 
     async def flush(self) -> None:
-        """Add what was counted until now."""
+        """Add what was counted until now; what another keeper is adding has been added then."""
+        async with self._tally.flushing:
+            await self._flush()
+
+    async def _flush(self) -> None:
         self._tally.flushed_at = time.monotonic()
         counted = self._tally.take()
         if not counted:

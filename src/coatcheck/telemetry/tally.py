@@ -7,6 +7,7 @@ process had not yet added is lost (docs/adr/0028).
 
 from __future__ import annotations
 
+import asyncio
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
@@ -71,6 +72,7 @@ class Tally:
         self._counted = Counted()
         self._codes: dict[str, set[str]] = {}
         self._codes_since = time.monotonic()
+        self.flushing = asyncio.Lock()
         self.flushed_at = 0.0
         """By the process's monotonic clock: who flushes leaves the others nothing to do."""
 
