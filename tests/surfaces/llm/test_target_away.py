@@ -16,7 +16,7 @@ from coatcheck.store import llm
 from coatcheck.store.line import Line
 from coatcheck.surfaces.llm import landscape as landscape_module
 from coatcheck.surfaces.llm.landscape import Landscape
-from coatcheck.surfaces.llm.upstream import Upstream
+from coatcheck.surfaces.llm.upstream import Looked, Upstream
 from coatcheck.telemetry import metrics
 from examples.ollama_upstream import OllamaUpstream
 from tests.surfaces.llm.chats import MODEL, Chats, text_of
@@ -207,6 +207,36 @@ async def test_what_a_target_has_and_has_loaded_is_known(dsn: str, tmp_path: Pat
 
         target.memory.empty()
         await eventually_async(unloaded, "the look found the model gone")
+
+
+async def test_a_look_from_before_a_model_was_loaded_does_not_unload_it(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        OllamaUpstream(["one"], tokens_per_second=0) as target,
+        landscape_of(dsn, target) as landscape,
+    ):
+        [view] = landscape._views.values()
+        look = landscape._upstream.look
+
+        async def at_rest() -> bool:
+            return view.looked_at and view.looking is None
+
+        await eventually_async(at_rest, "the target was looked at")
+        monkeypatch.setattr(landscape, "_look_soon", lambda _: None)  # only the looks below
+
+        async def overtaken(of: LlmTarget, path: str) -> Looked:
+            looked = await look(of, path)
+            landscape.loaded("box", "one:latest")
+            return looked
+
+        monkeypatch.setattr(landscape._upstream, "look", overtaken)
+        await landscape._look_at_resident(view)
+        assert landscape.offers()[0].resident == {"one:latest"}
+        # Who asks now is told by a list that was made after it.
+        monkeypatch.setattr(landscape._upstream, "look", look)
+        await landscape._look_at_resident(view)
+        assert landscape.offers()[0].resident == frozenset()
 
 
 async def test_a_target_that_is_idle_is_hardly_looked_at(dsn: str, tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ async def test_a_target_that_is_busy_is_asked_again_when_it_wants_to_be(
 async def test_a_target_that_says_nothing_but_is_alive_spends_a_try(
     dsn: str, tmp_path: Path
 ) -> None:
-    async with chats_with(dsn, tmp_path, {"silence_seconds_max": 0.3}) as (chats, target):
+    async with chats_with(dsn, tmp_path, {"silence_seconds_max": 2.0}) as (chats, target):
         target.plan(Fault("hang", path="/api/chat", after_tokens=2))
         ticket = await chats.submit()
         await chats.answer_of(ticket)
@@ -185,8 +185,16 @@ async def test_a_target_that_fell_asleep_in_its_answer_spends_none(
 ) -> None:
     async with chats_with(dsn, tmp_path, {"doubt_seconds": 0.1}) as (chats, target):
         target.plan(Fault("hang", path="/api/chat", after_tokens=2))
-        target.plan(Fault("error", path="/api/version", status=502, times=2))
         ticket = await chats.submit()
+        await chats.until_streaming(ticket, 2)
+        # Not before: it may be asked sooner, while its first word is awaited on a busy machine.
+        target.plan(Fault("error", None, path="/api/version", status=502))
+
+        async def has_slept() -> bool:
+            return (await chats.engine.get(ticket.id)).unreachables == 1
+
+        await eventually_async(has_slept, "the target is taken to be asleep")
+        target.clear_faults()
         await chats.answer_of(ticket)
         view = await chats.engine.get(ticket.id)
         assert (view.failures, view.unreachables) == (0, 1)

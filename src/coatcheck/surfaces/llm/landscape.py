@@ -322,13 +322,16 @@ class Landscape:
             self._work_may_wait()
 
     async def _look_at_resident(self, view: _View) -> None:
-        asked_at = time.monotonic()
+        asked_at, told_before = time.monotonic(), _told(view)
         looked = await self._upstream.look(view.target, "/api/ps")
-        view.resident = {
+        listed = {
             name: asked_at + _seconds_left(each.expires_at, looked.at)
             for each in _decode_list(looked.body).models or ()
             for name in _names(_List([each]))
         }
+        # What has begun to answer since may have been loaded after the target made its list.
+        since = dict.fromkeys(_told(view) - told_before, _FOR_EVER)
+        view.resident = listed | since
 
     # Who is away
 
@@ -387,6 +390,11 @@ class Landscape:
 def _beside(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     """A task whose log lines do not name the job that happened to be the reason for it."""
     return asyncio.create_task(work, name=name, context=contextvars.Context())
+
+
+def _told(view: _View) -> set[str]:
+    """The models that have begun to answer, and were not looked at since."""
+    return {name for name, until in view.resident.items() if until == _FOR_EVER}
 
 
 def _named(view: _View) -> dict[str, str]:
