@@ -90,13 +90,45 @@ async def test_a_parser_that_dies_loses_the_file_that_it_was_at_and_no_other(
 async def test_a_parser_that_stands_still_is_given_up(analyst: Analyst) -> None:
     """Its limit is on CPU time, of which it uses none."""
     files = {f"f{at}.py": one_large_file(800) for at in range(30)}
-    running = await analyst.start(packed(files), parsers=1, file_seconds=1.0)
+    running = await analyst.start(packed(files), parsers=1, file_wall_seconds=4.0)
     (parser,) = await running.parsers(1)
     parser.suspend()
     analysed = await running.task
     assert analysed.stats["filesFailedByReason"] == {"timeout": 1}
     assert len(analysed.paths) == 29
     assert not is_alive(parser.pid)
+
+
+ANSWERED_UNHEARD = """
+import select, sys
+from collections import deque
+from coatcheck.archives import ArchiveReader
+from coatcheck.surfaces.graphs.parser_process import ParserLimits
+from coatcheck.surfaces.graphs.parser_wire import Work
+from coatcheck.surfaces.graphs.parsers import Parsers
+
+limits = ParserLimits(20, 80, 2**20, 256)
+with ArchiveReader(sys.argv[1]) as reader, Parsers(reader, 1, limits) as crew:
+    crew._add()
+    (parser,) = crew._parsers
+    parser.give(Work((0,), True))
+    select.select([parser.socket], [], [])
+    parser.since -= 81
+    (done,) = crew._replace_overdue(deque())
+    print(type(done.answer).__name__)
+"""
+
+
+def test_an_answer_that_nobody_has_heard_yet_counts_however_late_it_is(tmp_path: Path) -> None:
+    archive = tmp_path / "archive.zip"
+    archive.write_bytes(packed({"small.py": "x = 1\n"}))
+    said = subprocess.run(
+        [sys.executable, "-c", ANSWERED_UNHEARD, str(archive)],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert said.stdout == b"Parsed\n"
 
 
 @pytest.mark.crash

@@ -43,7 +43,8 @@ class AnalysisOrder(msgspec.Struct, frozen=True):
     """What to do. ``archive`` is the name of a file in the handler's folder.
 
     ``parsers`` is a number of processes, one per core to use. A file may take ``file_seconds`` of
-    CPU time, its parser ``memory_mb``; source files of more than ``file_bytes_max`` are skipped.
+    CPU time, and ``file_wall_seconds`` by the clock, its parser ``memory_mb``; source files of more
+    than ``file_bytes_max`` are skipped.
     ``started_at`` is when the job's work began.
     """
 
@@ -52,6 +53,7 @@ class AnalysisOrder(msgspec.Struct, frozen=True):
     archive: str = "archive.zip"
     parsers: int = 1
     file_seconds: float = 20.0
+    file_wall_seconds: float = 80.0
     file_bytes_max: int = 2 * 1024 * 1024
     memory_mb: int = 1024
 
@@ -108,7 +110,9 @@ def disk_unavailable(what: str, error: OSError) -> RetryLater:
 def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
     began = time.monotonic()
     folder = job.temp_dir or Path.cwd()
-    limits = ParserLimits(order.file_seconds, order.file_bytes_max, order.memory_mb)
+    limits = ParserLimits(
+        order.file_seconds, order.file_wall_seconds, order.file_bytes_max, order.memory_mb
+    )
     with ArchiveReader(folder / order.archive) as reader:
         gathered = gather(job, reader, order.parsers, limits)
     job.progress(PARSED, "resolving names")

@@ -38,9 +38,12 @@ _MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ParserLimits:
-    """``memory_mb`` is address space on top of what the process has when it is forked."""
+    """``file_seconds`` are of CPU time, so that a busy machine fails no file. But a process may
+    also be stopped, or wait for a disk: after ``file_wall_seconds`` by the clock it is given up.
+    ``memory_mb`` is address space on top of what the process has when it is forked."""
 
     file_seconds: float
+    file_wall_seconds: float
     file_bytes_max: int
     memory_mb: int
 

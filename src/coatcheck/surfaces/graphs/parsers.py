@@ -35,10 +35,6 @@ AT_HAND_MAX: Final = 4
 LOOK_SECONDS: Final = 0.25
 """How long nothing may happen until the caller gets to look whether it should stop."""
 
-WALL_FACTOR: Final = 4.0
-"""A file's limit is on CPU time, so that a busy machine fails no file. But a process may also be
-stopped, or wait for a disk: so many times the limit by the clock, and it is given up."""
-
 _READ_BYTES: Final = 1024 * 1024
 _DEATHS_BY_HUNGER: Final = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT})
 """How the parsing library, which checks no allocation, ends a process that gets no more memory."""
@@ -178,8 +174,11 @@ class Parsers:
             yield Done(work, answer)
 
     def _replace_overdue(self, waiting: deque[wire.Work]) -> Iterator[Done]:
-        oldest = time.monotonic() - self._limits.file_seconds * WALL_FACTOR
+        oldest = time.monotonic() - self._limits.file_wall_seconds
         for parser in list(self._parsers):
+            if parser.at_hand and parser.since < oldest:
+                parser.receive()  # what it said while nobody listened counts
+                yield from self._answered(parser)
             if parser.at_hand and parser.since < oldest:
                 yield from self._replace(parser, waiting, wire.NotParsed("timeout"))
 
