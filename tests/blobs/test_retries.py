@@ -100,7 +100,7 @@ async def test_a_server_that_keeps_silent_is_asked_three_times_more(
     monkeypatch: pytest.MonkeyPatch,
     operation: Callable[[BlobContainer], Awaitable[None]],
 ) -> None:
-    patience = Patience(backoff=SOON, answer=timedelta(milliseconds=100))
+    patience = Patience(backoff=SOON, answer=timedelta(milliseconds=500))
     async with UnsteadyProxy("", keeping_silent, times=99).running() as proxy:
         monkeypatch.setenv(ENDPOINTS[blob_store.kind], proxy.url)
         with pytest.raises(BlobStoreUnavailable):

@@ -14,6 +14,7 @@ from chaos.http_wire import HttpTalk
 from chaos.postgres_wire import PostgresTalk
 from chaos.proxy import Destination, Proxy
 from tests.chaos.proxies import before
+from tests.worker.workshop import until_true
 
 LIMIT_SECONDS = 20
 RNG = random.Random(1)
@@ -121,6 +122,7 @@ async def test_new_connections_can_be_swallowed_too_and_healing_ends_it() -> Non
     async with echoing() as (echo, proxy):
         proxy.freeze(new_too=True)
         wire = await connected(proxy)
+        await until_true(lambda: bool(proxy.links), "the proxy has the connection")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asked(wire, b"anybody?\n"), 0.1)
         proxy.heal()

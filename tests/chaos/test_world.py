@@ -13,7 +13,7 @@ from standardwebhooks import Webhook
 
 from chaos import webhook_receiver
 from chaos.history import History, read
-from chaos.speech_remote import FAIL, LOSE, spoken
+from chaos.speech_remote import FAIL, LOSE, SLOW, spoken
 from chaos.world import World
 from coatcheck.settings import Settings
 from tests.waiting import eventually_async
@@ -125,8 +125,8 @@ class Remote:
 async def test_the_same_token_is_the_same_work(world: World, http: httpx2.AsyncClient) -> None:
     remote = Remote(world, http)
 
-    first, second = [await remote.submit("t1", "a text") for _ in range(2)]
-    third = await remote.submit("t2", "a text")
+    first, second = [await remote.submit("t1", f"a text {SLOW}") for _ in range(2)]
+    third = await remote.submit("t2", f"a text {SLOW}")
 
     assert first == second != third
     spawned = [(row["fresh"], row["live"]) for row in rows(world, "upstream")]
@@ -158,7 +158,7 @@ async def test_work_that_is_lost_is_lost_once(world: World, http: httpx2.AsyncCl
 
 async def test_work_that_was_cancelled_has_ended(world: World, http: httpx2.AsyncClient) -> None:
     remote = Remote(world, http)
-    job = await remote.submit("t1", "never mind")
+    job = await remote.submit("t1", f"never mind {SLOW}")
 
     for _ in range(2):
         answer = await http.post(f"{remote.url}/job-cancel", json={"job_id": job})

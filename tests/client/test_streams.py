@@ -95,7 +95,7 @@ async def test_a_stream_that_falls_silent_is_made_again(
         events = await client.stream(JOB_ID, service="docs")
         ended.set()
     assert [event.name for event in events] == ["end"]
-    assert connections == 2
+    assert connections >= 2
 
 
 async def test_a_large_result_fits_the_last_event(connect: Connect, scripted: Any) -> None:

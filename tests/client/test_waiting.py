@@ -65,9 +65,9 @@ async def test_the_server_is_not_asked_to_hold_for_longer_than_the_caller_has(
 async def test_an_answer_that_the_server_was_asked_to_hold_is_not_taken_for_silence(
     connect: Connect, scripted: Any
 ) -> None:
-    held = {"json": DONE, "hold": 0.3}
+    held = {"json": DONE, "hold": 0.8}
     server = await scripted(held, held)
-    client = connect(server.url, timeout=0.1, retries=0)
+    client = connect(server.url, timeout=0.5, retries=0)
     assert (await client.submit("docs", "analyze", wait=5)).terminal
     assert (await client.wait(JOB_ID, 5, service="docs")).terminal
 

@@ -59,7 +59,7 @@ def test_every_command_of_the_guide_to_collecting_works(shared_up: Up, tmp_path:
     assert followed.count("event: end") == 2
     assert json.loads(cancelled)["code"] == "job_already_ended"
     page, batch = (json.loads(answer) for answer in listed.split("\n")[:2])
-    assert page["total"] >= 4
+    assert page["total"] >= 3  # the one that is handed in twice may not have ended yet
     assert len(batch["items"]) == 1
 
 

@@ -47,12 +47,12 @@ async def let_pass(connection: Connection, job_id: UUID, seconds: float) -> None
 async def test_a_delayed_job_is_not_claimed_before_it_is_due(
     engine: Engine, connection: Connection, worker: Claimer
 ) -> None:
-    ticket = await engine.submit(ENDPOINT, delay=60)
+    ticket = await engine.submit(ENDPOINT, delay=3600)
     assert ticket.state is State.STAGED
-    await let_pass(connection, ticket.uuid, 59)
+    await let_pass(connection, ticket.uuid, 3000)
     assert await upkeep.stage(worker.line, ROWS_MAX) == []
     assert await worker.claim(5) == []
-    await let_pass(connection, ticket.uuid, 1)
+    await let_pass(connection, ticket.uuid, 600)
     assert await upkeep.stage(worker.line, ROWS_MAX) == [upkeep.Staged(ticket.uuid, ENDPOINT)]
     assert [job.uuid for job in await worker.claim(5)] == [ticket.uuid]
 

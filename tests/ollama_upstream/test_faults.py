@@ -76,7 +76,7 @@ async def test_what_hangs_goes_on_when_the_faults_are_cleared(upstream: OllamaUp
     upstream.plan(Fault("hang", path="/api/version"))
     async with httpx2.AsyncClient(base_url=upstream.url, trust_env=False) as http:
         with pytest.raises(httpx2.ReadTimeout):
-            await http.get("/api/version", timeout=0.05)
+            await http.get("/api/version", timeout=httpx2.Timeout(None, read=0.05))
         upstream.plan(Fault("hang", path="/api/version", times=None))
         upstream.clear_faults()
         assert (await http.get("/api/version")).json()["version"]

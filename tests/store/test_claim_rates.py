@@ -39,9 +39,9 @@ async def test_a_run_starts_one_task_for_each_step_of_its_rate(
     await put_run(connection, 5, keys=["a", "b"], per_second=SLOW)
     assert await starts(worker) == 1
     for _ in range(3):
-        await let_pass(connection, STEP_SECONDS - 1)
+        await let_pass(connection, STEP_SECONDS / 2)
         assert await starts(worker) == 0
-        await let_pass(connection, 1)
+        await let_pass(connection, STEP_SECONDS / 2)
         assert await starts(worker) == 1
 
 

@@ -17,8 +17,9 @@ async def test_the_lock_of_claims_is_free_again_though_who_holds_it_is_frozen(
     dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put_chats(connection, 1, "a:1")
-    monkeypatch.setattr(line_module, "_IDLE_IN_TRANSACTION_SECONDS_MAX", 0.1)
-    frozen = Line(dsn, name="frozen")
+    with monkeypatch.context() as patch:  # for this one alone: the claim below takes its time
+        patch.setattr(line_module, "_IDLE_IN_TRANSACTION_SECONDS_MAX", 0.1)
+        frozen = Line(dsn, name="frozen")
     holds, thawed = asyncio.Event(), asyncio.Event()
 
     async def claim(its: Connection) -> None:

@@ -180,7 +180,7 @@ async def test_a_broken_connection_is_asked_once_more(
         return bool(
             await connection.fetchval(
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                "WHERE application_name = 'coatcheck rates'"
+                "WHERE application_name = 'coatcheck rates' AND datname = current_database()"
             )
         )
 

@@ -70,7 +70,7 @@ async def test_an_organisation_of_dead_receivers_leaves_room_for_others(
     async with upstream_server(held(never)) as dead:
         for at in range(PLACES + 10):
             await office.put(dead.url(f"/{at}"), org="aaa")
-        async with office.deliverer(post_seconds_max=5) as deliverer:
+        async with office.deliverer() as deliverer:
             await deliverer.tick()
             await until_called(dead, PER_ORG)
             await office.put(receiver.url(), org="zzz")
@@ -88,7 +88,7 @@ async def test_receivers_that_fail_get_half_of_the_places(
         for at in range(PLACES):
             await office.put(dead.url(f"/{at}"), org=f"org{at}")
         await office.sql.execute("UPDATE webhook_targets SET failures = 1")
-        deliverer = await closing.enter_async_context(office.deliverer(post_seconds_max=5))
+        deliverer = await closing.enter_async_context(office.deliverer())
         await deliverer.tick()
         await until_called(dead, PLACES // 2)
         await office.put(receiver.url())

@@ -10,6 +10,9 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
+import asyncpg
+import pytest
+
 from coatcheck import State, Ticket
 from coatcheck.domain.ids import from_text
 from coatcheck.store.embedded import EmbeddedPostgres
@@ -98,8 +101,20 @@ async def test_a_finish_whose_answer_was_lost_after_its_commit_is_not_done_twice
 
 
 async def _let_commits_wait(laboratory: Laboratory) -> None:
+    """Returns when they do: each process of PostgreSQL reads its settings in its own time."""
     await laboratory.sql.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     await laboratory.sql.execute("SELECT pg_reload_conf()")
+    probe = await asyncpg.connect(laboratory.dsn, server_settings={"application_name": "probe"})
+
+    async def commit() -> None:
+        while True:
+            await probe.execute("SELECT pg_logical_emit_message(true, 'probe', '')")
+
+    committing = asyncio.create_task(commit())
+    pid = await laboratory.seen_waiting("probe", "SyncRep")
+    await laboratory.sql.execute("SELECT pg_terminate_backend($1)", pid)
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError)):
+        await committing
 
 
 async def _hang_up_after_commit(laboratory: Laboratory, application: str) -> None:

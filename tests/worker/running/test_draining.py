@@ -119,7 +119,11 @@ async def test_jobs_of_a_claim_that_was_under_way_are_not_left_to_be_rescued(
     ticket = await workshop.engine.submit("lab.post__hang")
     await eventually_async(
         lambda: workshop.sql.fetchval(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            """
+            SELECT count(*) FROM pg_locks
+            WHERE locktype = 'advisory' AND NOT granted
+              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            """
         ),
         "the claim waits at the gate",
     )

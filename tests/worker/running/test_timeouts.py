@@ -14,7 +14,7 @@ from coatcheck import Job, Service, State
 from coatcheck.worker import agent
 from tests.waiting import eventually_async
 from tests.worker.running.isolated_handlers import apart
-from tests.worker.workshop import Workshop
+from tests.worker.workshop import Workshop, until_true
 
 TIMEOUT_SECONDS = 0.3
 
@@ -101,13 +101,16 @@ async def test_an_isolated_process_is_killed_at_its_timeout(
     workshop: Workshop, tmp_path: Path
 ) -> None:
     pid_file = tmp_path / "pid"
-    await workshop.start_worker(apart)
+    worker = await workshop.start_worker(apart)
     ticket = await workshop.engine.submit(
-        "apart.post__wait", {"pid_file": str(pid_file)}, timeout=3.0, retries=0
+        "apart.post__wait", {"pid_file": str(pid_file)}, timeout=600, retries=0
     )
+    await until_true(pid_file.exists, "its process runs")
+    (running,) = worker._running
+    running.deadline = 0.0
     view = await workshop.end_of(ticket)
 
-    assert view.error_message == "failed once; last: timed_out: ran for longer than 3 s"
+    assert view.error_message == "failed once; last: timed_out: ran for longer than 600 s"
     assert not psutil.pid_exists(int(pid_file.read_text()))
 
 
