@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -121,7 +122,11 @@ def test_the_bounds_of_waits_are_among_those_that_they_are_counted_by() -> None:
     assert set(bounds) - {float("inf")} <= set(BOUNDS_SECONDS)
 
 
-def test_the_workers_of_a_process_are_summed() -> None:
+def test_the_workers_of_a_process_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Those of other tests in this process live on beside it.
+    monkeypatch.setattr(metrics, "_running_by_worker", {lane: {} for lane in Lane})
+    monkeypatch.setattr(metrics, "_poll_by_worker", {})
+
     def shown() -> tuple[float, float]:
         text = metrics.exposition().decode()
         running = value(text, "coatcheck_worker_running", lane="standard")

@@ -48,7 +48,7 @@ class TallyKeeper:
 
     async def flush(self) -> None:
         """Add what was counted until now; what another keeper is adding has been added then."""
-        async with self._tally.flushing:
+        async with self._tally.flushing():
             await self._flush()
 
     async def _flush(self) -> None:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from coatcheck.domain.durations import BOUNDS_SECONDS, BUCKETS, bucket_of
 from coatcheck.domain.job import ClaimedJob
@@ -72,9 +72,16 @@ class Tally:
         self._counted = Counted()
         self._codes: dict[str, set[str]] = {}
         self._codes_since = time.monotonic()
-        self.flushing = asyncio.Lock()
+        self._flushing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
         self.flushed_at = 0.0
         """By the process's monotonic clock: who flushes leaves the others nothing to do."""
+
+    def flushing(self) -> asyncio.Lock:
+        """For whoever adds what was counted, in the running loop: a program that embeds an engine
+        may have another loop by now."""
+        return self._flushing.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     def submitted(self, jobs: Mapping[tuple[str, str], int]) -> None:
         """So many jobs were created, by organisation and lane."""

@@ -68,7 +68,7 @@ class Parser:
         self._unread = bytearray()
         self.at_hand: deque[wire.Work] = deque()
         self.since = time.monotonic()
-        """When it began with the first piece of work at hand."""
+        """When it began with the first piece of work at hand, or was heard of since."""
 
     def give(self, work: wire.Work) -> None:
         if not self.at_hand:
@@ -87,13 +87,15 @@ class Parser:
             return True
         except ConnectionResetError:
             return False
+        if not data:
+            return False
         self._unread += data
-        return bool(data)
+        self.since = time.monotonic()
+        return True
 
     def answers(self) -> Iterator[tuple[wire.Work, wire.Answer]]:
         """What it has said of its work so far."""
         while (answer := wire.take_answer(self._unread)) is not None:
-            self.since = time.monotonic()
             yield self.at_hand.popleft(), answer
 
     def end(self) -> wire.NotParsed:
@@ -176,10 +178,14 @@ class Parsers:
     def _replace_overdue(self, waiting: deque[wire.Work]) -> Iterator[Done]:
         oldest = time.monotonic() - self._limits.file_wall_seconds
         for parser in list(self._parsers):
-            if parser.at_hand and parser.since < oldest:
-                parser.receive()  # what it said while nobody listened counts
-                yield from self._answered(parser)
-            if parser.at_hand and parser.since < oldest:
+            if not parser.at_hand or parser.since >= oldest:
+                continue
+            # What it is saying, or has said while nobody listened, counts.
+            alive = parser.receive()
+            yield from self._answered(parser)
+            if not alive:
+                yield from self._replace(parser, waiting)
+            elif parser.since < oldest:
                 yield from self._replace(parser, waiting, wire.NotParsed("timeout"))
 
     def _replace(
