@@ -94,6 +94,12 @@ async def is_wider_than_its_window(page: Page) -> bool:
     )
 
 
+async def scripts_have_run(page: Page) -> None:
+    """For a page that was reached by a click: its text may be there before its scripts have run,
+    and a form that is sent then is not asked about in a dialog."""
+    await page.wait_for_load_state("domcontentloaded")
+
+
 async def look_away(page: Page, *, away: bool) -> None:
     """Have the page believe that its window is hidden, or is seen again."""
     await page.evaluate(

@@ -6,7 +6,12 @@ import httpx2
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.chromium import PHONE, is_wider_than_its_window, violations
+from tests.browser.chromium import (
+    PHONE,
+    is_wider_than_its_window,
+    scripts_have_run,
+    violations,
+)
 from tests.browser.conftest import OpenPage
 from tests.browser.errands import ORG, ended
 from tests.browser.signing_in import sign_in, token_in
@@ -53,11 +58,13 @@ async def test_an_endpoint_is_registered_tried_paused_rotated_and_deleted(
     assert secret not in await page.content()
     await page.get_by_role("button", name="Show it").click()
     await expect(page.locator("#secret")).to_contain_text(secret)
+    await scripts_have_run(page)
     await page.get_by_role("button", name="Rotate").click()
     await page.get_by_role("button", name="Rotate it").click()
     await expect(page.get_by_text("There is a new secret.")).to_be_visible()
     assert (await house.http.get(f"{endpoint}/secret")).json()["previous"] == secret
 
+    await scripts_have_run(page)
     await page.get_by_role("button", name="Delete").click()
     await page.get_by_role("button", name="Delete it").click()
     await expect(page.get_by_text("The endpoint is deleted.")).to_be_visible()
@@ -99,6 +106,7 @@ async def test_a_key_is_made_shown_once_and_revoked(house: House, open_page: Ope
     await page.get_by_role("link", name="Done").click()
     await expect(page.get_by_role("cell", name="for the till")).to_have_count(1)
     assert key not in await page.content()
+    await scripts_have_run(page)
     await page.get_by_role("row").filter(has_text=me["key_id"]).get_by_role("button").click()
     await page.get_by_role("button", name="Revoke it").click()
     await expect(page.get_by_text("The key is revoked.")).to_be_visible()

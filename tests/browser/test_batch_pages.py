@@ -7,7 +7,7 @@ import zipfile
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.chromium import PHONE, is_wider_than_its_window, violations
+from tests.browser.chromium import PHONE, is_wider_than_its_window, scripts_have_run, violations
 from tests.browser.conftest import OpenPage
 from tests.browser.errands import batch, end_of_batch
 from tests.browser.errands_service import gates
@@ -77,6 +77,7 @@ async def test_a_batch_is_cancelled_and_listed_as_such(house: House, open_page: 
     await page.get_by_role("link", name=made["id"]).click()
     await expect(page.locator("#batch-main")).to_be_visible()
     assert not await is_wider_than_its_window(page)
+    await scripts_have_run(page)
     await page.locator("#batch-main").evaluate("each => { each.dataset.asked = 'yes'; }")
     await page.get_by_role("button", name="Cancel").click()
     # The answer counts, although the page has been made anew below the question.

@@ -6,7 +6,7 @@ import asyncio
 
 import httpx2
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from coatcheck.domain.job import ConcurrencyLimit
 from tests.browser.chromium import look_away, violations
@@ -102,15 +102,15 @@ async def test_a_job_is_cancelled_by_keyboard_alone(house: House, open_page: Ope
     # before the dialog tells of its end: a key may be quicker than that.
     await page.evaluate(
         """() => new Promise(made => {
-            const look = () => { window.focusAtClose = document.activeElement.innerText; };
+            const { dataset } = document.documentElement;
+            const look = () => { dataset.focusAtClose = document.activeElement.innerText; };
             document.addEventListener("close", look, { capture: true, once: true });
             document.addEventListener("htmx:afterSettle", () => made(), { once: true });
-            htmx.trigger("#job-head", "sse:changed");
+            htmx.trigger("#job-looks", "sse:changed");
         })"""
     )
     await page.keyboard.press("Escape")
-    await page.wait_for_function("window.focusAtClose !== undefined")
-    assert await page.evaluate("window.focusAtClose") == "Cancel"
+    await expect(page.locator("html")).to_have_attribute("data-focus-at-close", "Cancel")
     await expect(dialog).to_be_hidden()
     await page.keyboard.press("Enter")
     await expect(dialog).to_be_visible()
@@ -118,6 +118,36 @@ async def test_a_job_is_cancelled_by_keyboard_alone(house: House, open_page: Ope
     await page.keyboard.press("Enter")
     await expect(page.locator("#job-head .badge")).to_have_text("cancelled")
     assert (await end_of(house, job_id))["state"] == "cancelled"
+
+
+async def test_a_change_that_comes_while_the_page_asks_is_shown(
+    house: House, open_page: OpenPage
+) -> None:
+    job_id = await waiting_at(house, "while it asks")
+    page = await open_page(f"/ui/jobs/{job_id}")
+    badge = page.locator("#job-head .badge")
+    await expect(badge).to_have_text("processing")
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        answer = await route.fetch()
+        asked.set()
+        await may_answer.wait()
+        await route.fulfill(response=answer)
+
+    await page.route(f"**/ui/jobs/{job_id}", answer_late, times=1)
+    await page.evaluate(
+        """() => {
+            const { dataset } = document.documentElement;
+            document.addEventListener("htmx:sseClose", () => { dataset.stream = "over"; });
+            htmx.trigger(document.querySelector("[hx-trigger*='sse:changed']"), "sse:changed");
+        }"""
+    )
+    await asked.wait()
+    gates.opened["while it asks"].set()
+    await expect(page.locator("html")).to_have_attribute("data-stream", "over")
+    may_answer.set()
+    await expect(badge).to_have_text("completed")
 
 
 async def test_a_failed_job_says_why_and_is_retried_as_a_new_one(
