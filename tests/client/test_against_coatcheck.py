@@ -212,7 +212,8 @@ async def test_a_stream_that_is_cut_again_and_again_loses_nothing_and_repeats_no
 async def test_jobs_can_be_cancelled_until_they_end(client: Flavour, desk: Desk) -> None:
     running = await client.submit("desk", "until-cancelled")
     await desk.started.wait()
-    assert (await client.cancel(running)).status == "cancel_requested"
+    # It obeys at once, and may have done so before the answer is made.
+    assert (await client.cancel(running)).status in ("cancel_requested", "cancelled")
     with pytest.raises(JobFailed) as raised:
         await client.wait(running, 60)
     assert (raised.value.code, running.status) == ("cancelled", "cancelled")

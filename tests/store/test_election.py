@@ -71,7 +71,7 @@ async def test_upkeep_that_falls_silent_loses_its_elections(
     dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a process that is frozen does, whose session lives on and would keep its locks."""
-    monkeypatch.setattr(election, "_SILENT_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(election, "_SILENT_SECONDS_MAX", 1.0)
     settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
     frozen = Upkeep(settings)
     incumbent = frozen.loops[0]
@@ -86,7 +86,7 @@ async def test_upkeep_that_falls_silent_in_the_middle_of_a_statement_loses_its_e
     dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was prepared and not executed yet: the session is not idle, and stays so."""
-    monkeypatch.setattr(election, "_STATEMENT_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(election, "_STATEMENT_SECONDS_MAX", 1.0)
     settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
     frozen = Upkeep(settings)
     incumbent = frozen.loops[0]

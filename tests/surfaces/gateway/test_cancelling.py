@@ -14,11 +14,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def test_a_running_job_is_told_to_stop_and_then_is_cancelled(
     shared: House, gate: str
 ) -> None:
-    ticket = await hand_in(shared.http, "/held", {"gate": gate})
+    ticket = await hand_in(shared.http, "/linger", {"gate": gate})
     await gates.begun[gate].wait()
+    gates.opened[gate].set()
     answer = await shared.http.post(ticket["cancel_url"])
     assert answer.status_code == 202
     assert (answer.json()["status"], answer.json()["terminal"]) == ("cancel_requested", False)
+    gates.opened[f"{gate}: end"].set()
     job = await end_of(shared.http, ticket)
     assert (job["status"], job["result_summary"]) == ("cancelled", None)
 

@@ -236,7 +236,7 @@ async def test_an_upstream_that_is_silent_for_too_long_is_tried_again(
         await asyncio.Event().wait()
 
     upstream.answer = never
-    view = await waiting_again(jobs, upstream.url(), timeout_seconds=0.5)
+    view = await waiting_again(jobs, upstream.url(), timeout_seconds=1.5)
 
     assert (view.state, view.error_code, view.failures) == (State.RETRYING, "upstream_timeout", 1)
     assert jobs.connections_of_this_process(upstream.port) == 0
@@ -253,7 +253,7 @@ async def test_an_answer_that_trickles_is_bounded_by_the_same_time(
             await asyncio.sleep(0.01)
 
     upstream.answer = trickle
-    view = await waiting_again(jobs, upstream.url(), timeout_seconds=0.5)
+    view = await waiting_again(jobs, upstream.url(), timeout_seconds=1.5)
 
     assert (view.error_code, view.failures) == ("upstream_timeout", 1)
 
