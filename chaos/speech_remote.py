@@ -1,8 +1,9 @@
 """A remote that speaks, without a voice: a server of the plain protocol, and it never dies.
 
 What becomes of a text is said in the text, so that whoever hands it in knows what to expect:
-``[fail]``, ``[lose]`` (the first work for it is forgotten), ``[slow]``. The audio holds the text
-itself: if it outlives its time, it can be found.
+``[fail]``, ``[lose]`` (the first work for it is forgotten), ``[slow]``, ``[late]`` (it is begun at
+once, and that is said late). The audio holds the text itself: if it outlives its time, it can be
+found.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from coatcheck.egress.authorities import trusted_authorities
 FAIL: Final = "[fail]"
 LOSE: Final = "[lose]"
 SLOW: Final = "[slow]"
+LATE: Final = "[late]"
 
 IS_CONFUSED: Final = 0.02
 """How often it answers 500 to a question."""
 _SECONDS: Final = (0.05, 2.0)
 _SLOW_SECONDS: Final = (4.0, 9.0)
+_LATE_SECONDS: Final = (1.0, 4.0)
 _SAMPLE_RATE: Final = 8_000
 _CALLBACK_TRIES: Final = 3
 
@@ -63,6 +66,11 @@ class Work:
             return "running"
         return "failed" if FAIL in self.text else "completed"
 
+    @property
+    def standing(self) -> str:
+        """What became of it, whoever is told."""
+        return "lost" if self.lost else self.status
+
 
 class SpeechRemote:
     """Speaks below ``/speech``. The same token gets the same work, as the protocol has it."""
@@ -91,8 +99,12 @@ class SpeechRemote:
         body: dict[str, Any] = await request.json()
         token: str = body["token"]
         known = self._by_token.get(token)
+        before = [each.standing for each in self._by_text[body["text"]]]
         work = known or self._begin(token, body["text"], body.get("callback_url"))
-        self._note("spawned", work, fresh=known is None)
+        self._note("spawned", work, fresh=known is None, before=before)
+        if known is None and LATE in work.text:
+            # Whoever asked may be dead by the time, and somebody else asks again.
+            await asyncio.sleep(self._rng.uniform(*_LATE_SECONDS))
         return JSONResponse({"job_id": work.id}, status_code=202)
 
     def _begin(self, token: str, text: str, callback_url: str | None) -> Work:
@@ -119,7 +131,7 @@ class SpeechRemote:
 
     def _over(self, work: Work) -> None:
         if not work.cancelled:
-            self._note("ended", work, state="lost" if work.lost else work.status)
+            self._note("ended", work, state=work.standing)
 
     async def _call_back(self, url: str, seconds: float) -> None:
         authorities = trusted_authorities(trust_env=False)

@@ -1,4 +1,5 @@
-"""K. At most one live remote execution per attempt: a token never begins a second work."""
+"""K. At most one live remote execution per attempt: a token never begins a second work, and a job
+gets another token only when what the one before began has come to nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from chaos.checker.evidence import Evidence
 from chaos.checker.finding import Finding
 
 CHECK = "remote work"
+_NOT_IN_VAIN = frozenset({"running", "completed"})
 
 
 async def one_live_execution(evidence: Evidence) -> list[Finding]:
@@ -21,6 +23,9 @@ async def one_live_execution(evidence: Evidence) -> list[Finding]:
             found.append(
                 _finding(f"{row['id']} was spawned while {row['live'] - 1} for the same job ran on")
             )
+        if row.get("fresh") and not _NOT_IN_VAIN.isdisjoint(row.get("before") or ()):
+            before = ", ".join(row["before"])
+            found.append(_finding(f"{row['id']} was spawned after works of the same job: {before}"))
     return found + [
         _finding(f"token {token[:12]} began {sorted(ids)}")
         for token, ids in works.items()

@@ -9,9 +9,9 @@ from typing import Any, Final
 from chaos.load.calls import Answer, Request
 from chaos.load.following import Sight, Ticket
 from chaos.load.surface import Surface
-from chaos.speech_remote import FAIL, LOSE, SLOW, spoken
+from chaos.speech_remote import FAIL, LATE, LOSE, SLOW, spoken
 
-_MARKS: Final[Mapping[str, int]] = {"": 75, SLOW: 12, LOSE: 8, FAIL: 5}
+_MARKS: Final[Mapping[str, int]] = {"": 40, LATE: 35, SLOW: 12, LOSE: 8, FAIL: 5}
 
 
 class Speech(Surface):

@@ -199,6 +199,23 @@ async def test_a_token_that_began_two_works_is_found(scene: Scene) -> None:
     assert "began ['1', '2']" in found[1]
 
 
+@pytest.mark.parametrize(
+    ("before", "is_found"),
+    [(["lost"], False), (["failed"], False), (["running"], True), (["lost", "completed"], True)],
+)
+async def test_work_that_is_begun_again_without_need_is_found(
+    scene: Scene, before: list[str], is_found: bool
+) -> None:
+    spawn = {"t": 1.0, "kind": "upstream", "event": "spawned", "live": 1}
+    first = spawn | {"token": "a", "id": "1", "fresh": True, "before": []}
+    again = first | {"fresh": False, "before": ["running"]}
+    second = spawn | {"token": "b", "id": "2", "fresh": True, "before": before}
+    found = await scene.findings(one_live_execution, first, again, second)
+    assert len(found) == is_found
+    for each in found:
+        assert f"2 was spawned after works of the same job: {', '.join(before)}" in each
+
+
 # L
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,9 +12,9 @@ import httpx2
 import pytest
 from standardwebhooks import Webhook
 
-from chaos import webhook_receiver
+from chaos import speech_remote, webhook_receiver
 from chaos.history import History, read
-from chaos.speech_remote import FAIL, LOSE, SLOW, spoken
+from chaos.speech_remote import FAIL, LATE, LOSE, SLOW, spoken
 from chaos.world import World
 from coatcheck.settings import Settings
 from tests.waiting import eventually_async
@@ -129,8 +130,24 @@ async def test_the_same_token_is_the_same_work(world: World, http: httpx2.AsyncC
     third = await remote.submit("t2", f"a text {SLOW}")
 
     assert first == second != third
-    spawned = [(row["fresh"], row["live"]) for row in rows(world, "upstream")]
-    assert spawned == [(True, 1), (False, 1), (True, 2)]
+    spawned = [(row["fresh"], row["live"], row["before"]) for row in rows(world, "upstream")]
+    assert spawned == [(True, 1, []), (False, 1, ["running"]), (True, 2, ["running"])]
+
+
+async def test_work_is_begun_before_it_is_said_to_be(
+    world: World, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speech_remote, "_LATE_SECONDS", (600.0, 600.0))
+    remote = Remote(world, http)
+    submitting = asyncio.create_task(remote.submit("t1", f"a text {LATE}"))
+
+    async def begun() -> list[str]:
+        return [row["id"] for row in rows(world, "upstream") if row["event"] == "spawned"]
+
+    [first] = await eventually_async(begun, "the work has begun")
+    assert await remote.submit("t1", f"a text {LATE}") == first
+    assert not submitting.done()
+    submitting.cancel()
 
 
 async def test_a_text_is_spoken_or_fails_as_it_says(world: World, http: httpx2.AsyncClient) -> None:
