@@ -29,12 +29,15 @@ _AT_A_TIME = 8
 _EXPIRE = (
     "UPDATE jobs SET expires_at = now() WHERE expires_at < 'infinity' AND expires_at > now()",
     "UPDATE batch_exports SET expires_at = now() WHERE expires_at IS NOT NULL",
-    # Whoever used one in time has ten minutes more to commit.
-    "UPDATE batch_uploads SET expires_at = now() - interval '11 minutes'",
     # A recording that was never whole is kept for an hour, in case it still comes.
     "UPDATE voices SET deleted_at = coalesce(deleted_at, now()),"
     " created_at = created_at - interval '2 hours'",
 )
+
+_EXPIRE_UPLOADS = "UPDATE batch_uploads SET expires_at = now() - interval '11 minutes'"
+"""Whoever used one in time has ten minutes more to commit. Only once the batches are gone, which
+take along the lists that they used: an upload that is forgotten before leaves its blob to the
+sweeper, for when that is old enough."""
 
 _DELETED = """
 SELECT blob_key AS key FROM artifact_records WHERE deleted_at IS NOT NULL
@@ -48,7 +51,7 @@ UNION ALL SELECT blob_key FROM artifact_records
 UNION ALL SELECT place FROM input_copies WHERE layer = 'blob'
 UNION ALL SELECT blob_key FROM batch_exports WHERE blob_key IS NOT NULL
 UNION ALL SELECT source_key FROM batch_parts WHERE source_key IS NOT NULL
-UNION ALL SELECT blob_key FROM batch_uploads
+UNION ALL SELECT blob_key FROM batch_uploads WHERE batch_id IS NOT NULL
 """
 
 _LEFT = """
@@ -85,6 +88,8 @@ async def forget(evidence: Evidence, limit_seconds: float) -> list[Finding]:
         for statement in _EXPIRE:
             await evidence.sql.execute(statement)
         (row,) = await evidence.sql.fetch(_LEFT)
+        if not row["batches"]:
+            await evidence.sql.execute(_EXPIRE_UPLOADS)
         left = {name: number for name, number in row.items() if number}
         outlived = _blobs_of(evidence, recorded)
         left |= {"temporary files": len(_temporary_files(evidence)), "blobs": len(outlived)}

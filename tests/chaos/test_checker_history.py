@@ -407,10 +407,24 @@ async def test_a_run_with_everything_in_it_is_valid(scene: Scene, tmp_path: Path
 
 
 async def test_what_is_not_removed_when_its_time_is_up_is_found(scene: Scene) -> None:
+    await scene.spoil(
+        """
+        INSERT INTO batch_uploads (org_id, id, owner, blob_key, expires_at, batch_id)
+        VALUES ($1, $2, 'o', 'uploads/x', 'infinity', $2)
+        """,
+        ORG,
+        scene.batch,
+    )
     verdict = await forget_and_look(scene.evidence, Verdict(), limit_seconds=0)
 
     (found,) = verdict.findings
-    assert found == Finding("forgotten", "G", "left when their time was up: 6 jobs, 1 batches")
+    left = "6 jobs, 1 batches, 1 uploads"
+    assert found == Finding("forgotten", "G", f"left when their time was up: {left}")
+    # The batch would take it along: it is not forgotten on its own as long as that is there.
+    (upload,) = await scene.evidence.sql.fetch(
+        "SELECT expires_at > now() AS kept FROM batch_uploads"
+    )
+    assert upload["kept"]
     assert verdict.counts["canary hits"] == 0
     # Nobody had handed a canary in, so that none was found says nothing.
     assert verdict.invalid == [
