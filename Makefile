@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev azurite browser typescript corpus up tts-remote test lint format types imports check docs screenshots lock bench chaos soak recovery planted environment fuzz clean
+.PHONY: help setup setup-dev azurite browser typescript corpus up tts-remote test lint format types imports check docs screenshots lock bench chaos soak recovery planted environment fuzz abuse clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ environment: setup-dev ## break what Coatcheck stands on: poolers, disks, clocks
 	  { service pgbouncer stop >/dev/null 2>&1 || true; }; } || \
 	  echo "==> PgBouncer or libfaketime is missing: the tests that need it are skipped"
 	$(BIN)/pytest chaos/environment $(ARGS)
+
+abuse: setup-dev ## let one caller do its worst to the others, and measure; ARGS="--only pipelining --source ../old"
+	@$(BIN)/python -m chaos.abuse $(ARGS)
 
 fuzz: setup-dev azurite corpus ## try hostile and random input for long; ARGS="--times 4 --seed 7 --only archives,urls"
 	@$(BIN)/python -m chaos.fuzz $(ARGS)

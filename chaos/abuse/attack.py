@@ -1,0 +1,47 @@
+"""What an attack is: a caller's worst, what it has to be refused, and what it may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from chaos.abuse.target import Target
+
+Figures = dict[str, int | str]
+"""What an attack has counted: answers by status, bytes, jobs. Never seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """One attack. ``run`` does it, bounded in count and time, and says what it counted.
+
+    ``target.short`` is true in the tests: fewer clients and bytes, the same attack.
+    ``complaints`` judges the figures, which always include ``rss_growth_mib`` of the process that
+    ``victim`` names; it looks at counts and bytes alone, so that it can be asserted in a test.
+    """
+
+    name: str
+    row: int
+    title: str
+    run: Callable[[Target], Awaitable[Figures]]
+    complaints: Callable[[Figures], list[str]]
+    victim: str = "server"
+    """Whose memory is watched: ``server`` or ``worker``."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of all processes; variables without their prefix."""
+
+
+def at_most(figures: Figures, name: str, most: int) -> list[str]:
+    """A complaint if a figure is above what it may be."""
+    value = figures[name]
+    assert isinstance(value, int), name
+    return [f"{name} is {value:,}, at most {most:,} was expected"] if value > most else []
+
+
+def at_least(figures: Figures, name: str, least: int) -> list[str]:
+    """A complaint if a figure is below what it must be."""
+    value = figures[name]
+    assert isinstance(value, int), name
+    return [f"{name} is {value:,}, at least {least:,} was expected"] if value < least else []

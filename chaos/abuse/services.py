@@ -1,0 +1,27 @@
+"""The service of the attacked worker: what a bystander calls, and what an attacker may use."""
+
+from __future__ import annotations
+
+import asyncio
+
+from coatcheck import Job, Service
+
+abuse = Service("abuse")
+
+
+@abuse.post("/echo")
+async def echo(word: str) -> dict[str, str]:
+    """Ends at once."""
+    return {"word": word}
+
+
+@abuse.post("/large", keep_completed=3600)
+async def large(size: int) -> str:
+    """A result of so many bytes."""
+    return "x" * size
+
+
+@abuse.post("/hang", timeout=600)
+async def hang(job: Job, seconds: float) -> None:
+    """Holds its slot for so long."""
+    await asyncio.sleep(seconds)
