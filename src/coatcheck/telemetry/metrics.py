@@ -78,6 +78,12 @@ _rescued = counter(
     "Jobs taken back from workers that fell silent, by lane.",
     "lane",
 )
+_bounds_met = counter(
+    "coatcheck_bounds_met_total",
+    "Requests, calls and jobs that met a bound on what one caller may cost the others, by the name "
+    "of the bound (docs/reference/bounds.md).",
+    "bound",
+)
 _refused = counter(
     "coatcheck_results_refused_total",
     "Results that came too late, and changed nothing: their job had been taken from its worker.",
@@ -322,6 +328,11 @@ def record_tally(counted: Counted) -> None:
 def record_refused_result() -> None:
     """A result came too late, and was refused."""
     _refused.inc()
+
+
+def record_bound_met(bound: str) -> None:
+    """A caller met a bound; its name is in the first column of docs/reference/bounds.md."""
+    _bounds_met.labels(bound).inc()
 
 
 def record_alert(endpoint: str) -> None:
