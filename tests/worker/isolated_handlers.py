@@ -17,13 +17,15 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import pydantic
 
 from coatcheck.domain.errors import TargetUnreachable
 from coatcheck.job import Job
 from coatcheck.service import Service
+from coatcheck.worker.executors import wire
+from coatcheck.worker.executors.child import ChannelReporter
 
 service = Service("isolated")
 
@@ -104,6 +106,26 @@ def report_from_threads(job: Job) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+@service.post("/become-a-link", isolated=True)
+def become_a_link(job: Job, victim: str) -> None:
+    """Leaves links where its folders were."""
+    assert job.temp_dir is not None
+    inner = job.temp_dir / "inner"
+    inner.symlink_to(victim)
+    job.temp_dir.rename(job.temp_dir.with_name("moved"))
+    job.temp_dir.symlink_to(victim)
+
+
+@service.post("/attach-by-its-own-words", isolated=True)
+def attach_by_its_own_words(job: Job, path: str, link: str | None = None) -> None:
+    """Sends the worker a path that the usual way would not have let through."""
+    if link is not None:
+        Path(path).parent.mkdir(exist_ok=True)
+        Path(path).symlink_to(link)
+    reporter = cast(ChannelReporter, job.reporter)
+    reporter._channel.attach(wire.AttachedFile("stolen", "text/plain", path))
 
 
 @service.post("/flood", isolated=True)

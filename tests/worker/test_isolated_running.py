@@ -174,6 +174,40 @@ async def test_reports_arrive_in_order_and_attachments_with_their_bytes(
     assert outside.read_bytes() == b"three"
 
 
+@pytest.mark.parametrize("path", ["../../../../../../../etc/passwd", "/etc/passwd", "", "."])
+async def test_a_path_that_leads_out_of_the_folder_is_not_attached(
+    isolation: Isolation, path: str
+) -> None:
+    recorder = Recorder()
+    outcome = await isolation.run("attach_by_its_own_words", recorder, path=path)
+    assert isinstance(outcome, Retryable)
+    assert recorder.attached == {}
+
+
+@pytest.mark.parametrize("path", ["link", "folder/link"])
+async def test_a_link_is_not_attached_whatever_it_points_to(
+    isolation: Isolation, path: str
+) -> None:
+    recorder = Recorder()
+    outcome = await isolation.run(
+        "attach_by_its_own_words", recorder, path=path, link="/proc/self/environ"
+    )
+    assert isinstance(outcome, Retryable)
+    assert recorder.attached == {}
+
+
+async def test_a_handler_that_leaves_links_for_its_folders_changes_nothing_elsewhere(
+    isolation: Isolation, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    (victim / "closed").mkdir(parents=True)
+    (victim / "closed").chmod(0o510)
+    victim.chmod(0o555)
+    assert await isolation.run("become_a_link", victim=str(victim)) == Completed(b"null")
+    assert victim.stat().st_mode & 0o777 == 0o555
+    assert (victim / "closed").stat().st_mode & 0o777 == 0o510
+
+
 async def test_threads_of_the_handler_can_report_at_the_same_time(isolation: Isolation) -> None:
     recorder = Recorder()
     assert await isolation.run("report_from_threads", recorder) == Completed(b"null")

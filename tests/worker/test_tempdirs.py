@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +20,7 @@ from coatcheck.worker.tempdirs import TempRoot, disk_id
 from tests.waiting import eventually
 from tests.worker.isolation import is_alive
 
+NOBODY = 65534
 SLEEPER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 
 HOLDER = """
@@ -96,6 +99,210 @@ def test_a_link_in_a_folder_is_removed_and_what_it_points_to_is_not(
     assert not folder.exists()
     assert (tmp_path / "file").read_text() == "x"
     assert outside.stat().st_mode & 0o777 == 0o500
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Victim:
+    return Victim(tmp_path / "victim")
+
+
+class Victim:
+    """A folder of somebody else, with modes that a removal would change and files that it would
+    delete."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "closed").mkdir(parents=True)
+        (folder / "closed" / "file").write_text("theirs")
+        (folder / "closed" / "file").chmod(0o640)
+        (folder / "closed").chmod(0o510)
+        folder.chmod(0o555)
+        self._before = self._seen()
+
+    def replace(self, path: Path) -> None:
+        """Put a link to this folder at a path."""
+        path.symlink_to(self.folder)
+
+    def check_untouched(self) -> None:
+        assert self._seen() == self._before
+
+    def _seen(self) -> list[tuple[str, int]]:
+        paths = sorted([self.folder, *self.folder.rglob("*")])
+        return [(str(path), path.stat().st_mode) for path in paths]
+
+
+def test_a_link_in_place_of_a_jobs_folder_is_unlinked_and_not_followed(
+    temp_root: TempRoot, victim: Victim
+) -> None:
+    folder = temp_root.create("job")
+    (folder / "secret").write_text("customer data")
+    moved = folder.rename(folder.with_name("moved"))
+    victim.replace(folder)
+    temp_root.remove(folder)
+    assert not os.path.lexists(folder)
+    assert not moved.exists()
+    victim.check_untouched()
+
+
+def test_a_link_in_place_of_a_nested_folder_is_unlinked_and_not_followed(
+    temp_root: TempRoot, victim: Victim
+) -> None:
+    folder = temp_root.create("job")
+    (folder / "a" / "b").mkdir(parents=True)
+    victim.replace(folder / "a" / "b" / "link")
+    (folder / "a" / "b").chmod(0)
+    (folder / "a").chmod(0)
+    temp_root.remove(folder)
+    assert not os.path.lexists(folder)
+    victim.check_untouched()
+
+
+def test_links_in_place_of_a_dead_workers_folders_and_lock_are_unlinked(
+    root: Path, temp_root: TempRoot, victim: Victim
+) -> None:
+    victim.replace(root / "coatcheck-dead")
+    victim.replace(root / "coatcheck-dead.lock")
+    (root / "coatcheck-gone").mkdir()
+    victim.replace(root / "coatcheck-gone" / "job")
+    assert temp_root.sweep() == ["coatcheck-dead", "coatcheck-gone"]
+    assert sorted(path.name for path in root.iterdir()) == ["coatcheck-one", "coatcheck-one.lock"]
+    victim.check_untouched()
+
+
+def test_a_worker_whose_own_folder_became_a_link_follows_it_nowhere(
+    root: Path, victim: Victim
+) -> None:
+    temp_root = TempRoot(root, "one")
+    folder = temp_root.create("job")
+    moved = temp_root.directory.rename(root / "coatcheck-moved")
+    victim.replace(temp_root.directory)
+    temp_root.remove(folder)
+    assert list(moved.iterdir()) == []
+    temp_root.close()
+    assert [path.name for path in root.iterdir()] == ["coatcheck-moved"]
+    victim.check_untouched()
+
+
+def test_what_lies_where_a_lock_should_be_does_not_keep_the_others_from_being_swept(
+    root: Path, temp_root: TempRoot
+) -> None:
+    (root / "coatcheck-a.lock").mkdir()
+    (root / "coatcheck-b").mkdir()
+    assert temp_root.sweep() == ["coatcheck-b"]
+
+
+def test_folders_that_turn_into_links_while_they_are_removed_lead_nowhere(
+    temp_root: TempRoot, victim: Victim
+) -> None:
+    folder = temp_root.create("job")
+    over = threading.Event()
+
+    def swap() -> None:
+        """Be a process that escaped: folders and links take turns under the same names. By
+        handles, too, or it would itself write to where its links lead."""
+        holding = os.open(temp_root.directory, os.O_RDONLY)
+        for number in range(2_000):
+            with contextlib.suppress(OSError):
+                os.mkdir(folder.name, dir_fd=holding)
+            with contextlib.suppress(OSError):
+                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+                handle = os.open(folder.name, flags, dir_fd=holding)
+                turn_into_link(handle, f"{number % 3}")
+                os.close(handle)
+            if number % 5 == 0:
+                turn_into_link(holding, folder.name)
+        os.close(holding)
+        over.set()
+
+    def turn_into_link(parent: int, name: str) -> None:
+        with contextlib.suppress(OSError):
+            os.mkdir(name, 0, dir_fd=parent)
+        with contextlib.suppress(OSError):
+            os.rename(name, f"away-{name}", src_dir_fd=parent, dst_dir_fd=parent)
+        with contextlib.suppress(OSError):
+            os.symlink(victim.folder, name, dir_fd=parent)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        while not over.is_set():
+            temp_root.remove(folder)
+    finally:
+        swapper.join()
+    temp_root.remove(folder)
+    assert list(temp_root.directory.iterdir()) == []
+    victim.check_untouched()
+
+
+def test_a_folder_deeper_than_any_path_may_be_is_removed(temp_root: TempRoot) -> None:
+    folder = temp_root.create("job")
+    handle = os.open(folder, os.O_RDONLY)
+    for _ in range(3_000):
+        os.mkdir("deeper", dir_fd=handle)
+        inner = os.open("deeper", os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    os.close(handle)
+    temp_root.remove(folder)
+    assert not folder.exists()
+
+
+def test_a_file_that_is_also_elsewhere_keeps_its_mode_and_content_there(
+    temp_root: TempRoot, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "file"
+    elsewhere.write_text("theirs")
+    elsewhere.chmod(0o440)
+    folder = temp_root.create("job")
+    (folder / "same").hardlink_to(elsewhere)
+    temp_root.remove(folder)
+    assert not folder.exists()
+    assert elsewhere.read_text() == "theirs"
+    assert elsewhere.stat().st_mode & 0o777 == 0o440
+
+
+UNPRIVILEGED = """
+import os, sys
+from pathlib import Path
+from coatcheck.worker.tempdirs import TempRoot
+nobody = int(sys.argv[3])
+os.setgroups([])
+os.setresgid(nobody, nobody, nobody)
+os.setresuid(nobody, nobody, nobody)
+temp_root = TempRoot(Path(sys.argv[1]))
+folder = temp_root.create("job")
+(folder / "a" / "b" / "c").mkdir(parents=True)
+(folder / "a" / "link").symlink_to(sys.argv[2])
+(folder / "a" / "b" / "c").chmod(0)
+(folder / "a" / "b").chmod(0o100)
+(folder / "a").chmod(0o500)
+folder.chmod(0)
+temp_root.remove(folder)
+print(os.listdir(temp_root.directory))
+temp_root.close()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_user_without_special_rights_removes_what_it_has_closed_to_itself() -> None:
+    """What root is never refused: a folder that its own user may not read or change."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o711)
+        own, theirs = Path(name, "own"), Path(name, "theirs")
+        for folder, mode in ((own, 0o700), (theirs, 0o500)):
+            folder.mkdir()
+            os.chown(folder, NOBODY, NOBODY)
+            folder.chmod(mode)
+        ended = subprocess.run(
+            [sys.executable, "-c", UNPRIVILEGED, str(own), str(theirs), str(NOBODY)],
+            env={"PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.stdout == "[]\n", ended.stderr
+        assert list(own.iterdir()) == []
+        assert theirs.stat().st_mode & 0o777 == 0o500
 
 
 def test_removing_a_folder_twice_is_no_error(temp_root: TempRoot) -> None:

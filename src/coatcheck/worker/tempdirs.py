@@ -8,18 +8,24 @@ The kernel releases a lock when its process ends, however it ends. So a lock tha
 belongs to a dead worker, and whoever takes it (the next boot, or a sibling on the same machine)
 removes the folder, then the lock file, and only then lets go. No clock and no process number is
 involved.
+
+A job's process runs as the worker's user and may do what it likes to its folder, also while it is
+being removed: put a link in its place, move it, take all rights from it. So nothing here goes by a
+path. Every folder is opened without following a link, relative to the one that holds it, and what
+is in it is removed relative to that handle: a link is unlinked, whatever it points to.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
 import secrets
-import shutil
-import tempfile
-from collections.abc import Iterator
+import stat
+import sys
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +38,8 @@ _LOCK: Final = ".lock"
 _DISK_ID: Final = ".coatcheck-disk"
 _PRIVATE: Final = 0o700
 _REMOVAL_TRIES: Final = 3
+_OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 _logger = logging.getLogger(__name__)
 
@@ -57,8 +65,13 @@ class TempRoot:
         self._lock: int | None = lock
         self.directory: Path = self._root / name
         """The folder that holds the folders of this worker's jobs."""
-        _remove(self.directory)  # of a dead worker of the same name
-        self.directory.mkdir(mode=_PRIVATE)
+        self._root_handle = os.open(self._root, _OPEN_FOLDER)
+        _remove(self._root_handle, self.directory)  # of a dead worker of the same name
+        os.mkdir(name, _PRIVATE, dir_fd=self._root_handle)
+        self._handle = os.open(name, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=self._root_handle)
+        self._guard = threading.Lock()
+        self._expected: set[str] = set()
+        """What is in the folder for a reason: a job's, or being removed at this moment."""
 
     def __enter__(self) -> TempRoot:
         return self
@@ -68,11 +81,29 @@ class TempRoot:
 
     def create(self, label: str) -> Path:
         """A new empty folder for one job. ``label`` is for people who look at the disk."""
-        return Path(tempfile.mkdtemp(prefix=f"{label}-", dir=self.directory))
+        name = f"{label}-{secrets.token_hex(8)}"
+        with self._guard:
+            os.mkdir(name, _PRIVATE, dir_fd=self._handle)
+            self._expected.add(name)
+        return self.directory / name
 
     def remove(self, directory: Path) -> None:
-        """Remove a job's folder and end the processes that still live in it. May take a while."""
-        _remove(directory)
+        """Remove a job's folder and end the processes that still live in it. May take a while.
+
+        Whatever else is in the worker's folder and is no job's goes as well: a handler may have
+        given its folder another name.
+        """
+        kill_strays(directory)
+        with self._guard:
+            names = [name for name in _entries(self._handle) if name not in self._expected]
+            names.append(directory.name)
+            self._expected.update(names)
+        try:
+            for name in names:
+                _remove(self._handle, self.directory / name)
+        finally:
+            with self._guard:
+                self._expected.difference_update(names)
 
     def sweep(self) -> list[str]:
         """Remove what dead workers left under the same root; returns their names. May take a while.
@@ -84,13 +115,16 @@ class TempRoot:
             # What cleans temp folders by age must not think that this lock was forgotten.
             os.utime(self._lock)
         own = self.directory.name
-        return [name for name in _names(self._root) if name != own and _reclaim(self._root, name)]
+        names = [name for name in _names(self._root_handle) if name != own]
+        return [name for name in names if _reclaim(self._root, self._root_handle, name)]
 
     def close(self) -> None:
         """Remove this worker's folder and give its name back."""
         if self._lock is None:
             return
-        _remove(self.directory)
+        _remove(self._root_handle, self.directory)
+        os.close(self._handle)
+        os.close(self._root_handle)
         _drop_lock(self._root, self.directory.name, self._lock)
         self._lock = None
 
@@ -114,7 +148,7 @@ def disk_id(root: Path) -> str:
     return file.read_text()
 
 
-def _names(root: Path) -> list[str]:
+def _names(root: int) -> list[str]:
     """The boots that have a folder or a lock; usually both."""
     names = {
         entry.name.removesuffix(_LOCK)
@@ -125,12 +159,16 @@ def _names(root: Path) -> list[str]:
     return sorted(names)
 
 
-def _reclaim(root: Path, name: str) -> bool:
-    lock = _take_lock(root, name)
+def _reclaim(root: Path, handle: int, name: str) -> bool:
+    try:
+        lock = _take_lock(root, name)
+    except OSError as error:  # something lies there that is no lock; the others are swept
+        _logger.error("the lock of %s could not be opened: %s", root / name, error.strerror)
+        return False
     if lock is None:
         return False
     try:
-        _remove(root / name)
+        _remove(handle, root / name)
     finally:
         _drop_lock(root, name, lock)
     return True
@@ -140,7 +178,13 @@ def _take_lock(root: Path, name: str) -> int | None:
     """The locked lock file of ``name``, or None while its worker or a sweeper holds it."""
     path = root / (name + _LOCK)
     while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            path.unlink(missing_ok=True)  # a link is nobody's lock
+            continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -159,39 +203,159 @@ def _drop_lock(root: Path, name: str, lock: int) -> None:
     os.close(lock)
 
 
-def _remove(directory: Path) -> None:
-    """Remove a folder and all in it, whatever modes its owner set, whoever still writes to it."""
-    if not os.path.lexists(directory):
-        return
-    kill_strays(directory)
+def open_within(folder: int, path: str) -> int:
+    """Open a plain file for reading, at a relative path in an open folder, through no link.
+
+    Raises OSError: PermissionError for what is no plain file, or not in the folder.
+    """
+    *folders, name = path.split("/")
+    if not name or any(part in ("", ".", "..") for part in (*folders, name)):
+        raise PermissionError(errno.EPERM, "not a path within the folder")
+    opened: list[int] = []
+    try:
+        for part in folders:
+            opened.append(
+                os.open(part, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=(opened or [folder])[-1])
+            )
+        # Without waiting: a pipe would be opened only once somebody writes to it.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(name, flags, dir_fd=(opened or [folder])[-1])
+    finally:
+        for each in opened:
+            os.close(each)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise PermissionError(errno.EPERM, "not a plain file")
+    return file
+
+
+def _remove(parent: int, path: Path) -> None:
+    """Remove what lies at ``path``, whatever it is, whatever modes it has and whoever still writes
+    to it. ``parent`` is the open folder that holds it; the path is only for words and processes."""
     for _ in range(_REMOVAL_TRIES):
+        if not _exists(parent, path.name):
+            return
+        kill_strays(path)
         try:
-            shutil.rmtree(directory)
+            if not _removed(parent, path.name):
+                folder = _open_folder(parent, path.name)
+                try:
+                    _empty(folder)
+                finally:
+                    os.close(folder)
+                os.rmdir(path.name, dir_fd=parent)
         except FileNotFoundError:
-            if not os.path.lexists(directory):
-                return
+            pass  # somebody else removed it
         except OSError as error:
             _logger.info("removing a job's folder again after %s", type(error).__name__)
-            _make_removable(directory)
-            kill_strays(directory)
-        else:
-            return
-    _logger.error("the folder %s could not be removed; it is tried again later", directory)
+    if _exists(parent, path.name):
+        _logger.error("the folder %s could not be removed; it is tried again later", path)
 
 
-def _make_removable(directory: Path) -> None:
-    for folder in _folders(directory):
-        with contextlib.suppress(FileNotFoundError):
-            folder.chmod(_PRIVATE)
-
-
-def _folders(directory: Path) -> Iterator[Path]:
-    """The folder, then those in it: each is opened up by the caller before it is entered."""
-    yield directory
+def _exists(parent: int, name: str) -> bool:
     try:
-        entries = list(os.scandir(directory))
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _folders(Path(entry.path))
+        return False
+    return True
+
+
+def _empty(top: int) -> None:
+    """Remove all that is in a folder, however deep it goes, with two open folders at a time.
+
+    A folder that is in the way is moved up into ``top``, and emptied there. What is mounted cannot
+    be moved, nor removed: it is never entered.
+    """
+    names = _left_in(top)
+    while names:
+        name = names.pop()
+        try:
+            folder = _open_folder(top, name)
+        except OSError as error:  # another took its place: the next try sees what it is
+            _logger.info("a folder of a job could not be opened: %s", error.strerror)
+            continue
+        try:
+            names += _moved_up(folder, _left_in(folder), top)
+        finally:
+            os.close(folder)
+        _removed(top, name)
+
+
+def _entries(folder: int) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries]
+
+
+def _left_in(folder: int) -> list[str]:
+    """Remove what can be removed at once; the rest are folders with something in them."""
+    return [name for name in _entries(folder) if not _removed(folder, name)]
+
+
+def _moved_up(folder: int, names: list[str], top: int) -> list[str]:
+    moved = []
+    for name in names:
+        fresh = f"{_PREFIX}{secrets.token_hex(8)}"
+        try:
+            os.close(_open_folder(folder, name))  # which gives the right to move it
+            os.rename(name, fresh, src_dir_fd=folder, dst_dir_fd=top)
+        except OSError as error:
+            _logger.info("a folder of a job could not be moved: %s", error.strerror)
+        else:
+            moved.append(fresh)
+    return moved
+
+
+def _removed(parent: int, name: str) -> bool:
+    """Remove a file, a link or an empty folder. False for a folder that has to be emptied first.
+
+    What can be neither is left: then its folder is not empty in the end, which is an error there.
+    """
+    try:
+        # First of all as a folder: if something is mounted on it, this is what finds out.
+        os.rmdir(name, dir_fd=parent)
+    except FileNotFoundError:
+        pass
+    except NotADirectoryError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=parent)
+    except OSError as error:
+        if error.errno in _NOT_EMPTY:
+            return False
+        _logger.info("something of a job could not be removed: %s", error.strerror)
+    return True
+
+
+def _open_folder(parent: int, name: str) -> int:
+    """An open folder that may be read and changed by its owner, whatever its owner had allowed."""
+    flags = _OPEN_FOLDER | os.O_NOFOLLOW
+    try:
+        folder = os.open(name, flags, dir_fd=parent)
+    except PermissionError:
+        _make_accessible(parent, name)
+        folder = os.open(name, flags, dir_fd=parent)
+    try:
+        if os.fstat(folder).st_mode & _PRIVATE != _PRIVATE:
+            os.fchmod(folder, _PRIVATE)
+    except OSError:
+        os.close(folder)
+        raise
+    return folder
+
+
+if sys.platform == "linux":
+
+    def _make_accessible(parent: int, name: str) -> None:
+        """Give a folder's owner all rights to it. A handle that needs no right names it: the mode
+        is changed through the handle, so it is never that of something else."""
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = os.open(name, flags, dir_fd=parent)
+        try:
+            Path(f"/proc/self/fd/{folder}").chmod(_PRIVATE)
+        finally:
+            os.close(folder)
+
+else:
+
+    def _make_accessible(parent: int, name: str) -> None:
+        """Give a folder's owner all rights to it; never to what a link points to."""
+        os.chmod(name, _PRIVATE, dir_fd=parent, follow_symlinks=False)

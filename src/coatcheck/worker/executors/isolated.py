@@ -23,8 +23,8 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
@@ -41,7 +41,7 @@ from coatcheck.worker.executors.outcomes import (
     outcome_of_error,
 )
 from coatcheck.worker.executors.process import Exit, GroupProcess
-from coatcheck.worker.tempdirs import TempRoot
+from coatcheck.worker.tempdirs import TempRoot, open_within
 
 GRACE_SECONDS: Final = 4.0
 """What a handler gets between SIGTERM and SIGKILL."""
@@ -151,6 +151,7 @@ class IsolatedExecutor:
             return outcome_of_error(errors)
         finally:
             child.hang_up()
+            os.close(child.folder)
         if ending is None:
             return _outcome_of_exit(child.process.exited.result(), endpoint)
         if ending.trace is not None:
@@ -186,7 +187,8 @@ class _Child:
     """The process and the three streams that connect it to the worker."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
-        self.directory = directory
+        # Kept open: whatever the handler puts in its place, this is the folder that it was given.
+        self.folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         ours, theirs = socket.socketpair()
         # -P: the working folder is the job's, and not to be imported from.
         command = [sys.executable, "-P", "-m", _CHILD_MODULE]
@@ -200,6 +202,7 @@ class _Child:
                 )
             except OSError:
                 ours.close()
+                os.close(self.folder)
                 raise
         self._socket = ours
         self._closers: dict[object, Callable[[], None]] = {
@@ -262,7 +265,7 @@ async def _converse(
     writer.write(wire.frame(start))
     cancel = group.create_task(_forward_cancellation(job, writer))
     try:
-        return await _listen(reader, writer, child.directory, job.reporter)
+        return await _listen(reader, writer, child.folder, job.reporter)
     finally:
         cancel.cancel()
 
@@ -275,7 +278,7 @@ async def _forward_cancellation(job: Job, writer: asyncio.StreamWriter) -> None:
 async def _listen(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
-    directory: Path,
+    folder: int,
     reporter: Reporter,
 ) -> wire.Ended | None:
     underway: deque[Awaitable[None]] = deque()
@@ -289,8 +292,8 @@ async def _listen(
                     await underway.popleft()
                 return message
             case wire.AttachedFile(name=name, media_type=media_type, path=path):
-                file = _path_within(directory, path)
-                await reporter.report(Attachment(name, media_type, file))
+                with _opened_within(folder, path) as file:
+                    await reporter.report(Attachment(name, media_type, file))
                 writer.write(wire.frame(wire.Attached()))
             case _:
                 underway.append(reporter.report(message))
@@ -307,11 +310,17 @@ async def _receive(reader: asyncio.StreamReader) -> wire.FromProcess | None:
     return wire.message_from_process(body)
 
 
-def _path_within(directory: Path, path: str) -> Path:
-    file = (directory / path).resolve()
-    if not file.is_relative_to(directory.resolve()):
-        raise wire.BadFrame("an attachment from outside the job's folder")
-    return file
+@contextmanager
+def _opened_within(folder: int, path: str) -> Iterator[Path]:
+    """A path to a file of the job's folder that leads nowhere else, whatever is done meanwhile."""
+    try:
+        file = open_within(folder, path)
+    except OSError as error:
+        raise wire.BadFrame(f"an attachment cannot be read: {error.strerror}") from error
+    try:
+        yield Path(f"/dev/fd/{file}")
+    finally:
+        os.close(file)
 
 
 def _not_started(error: OSError) -> Outcome:
