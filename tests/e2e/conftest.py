@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import os
+import pty
 import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx2
 import psutil
@@ -59,6 +62,7 @@ class Up:
         data: str = "data",
         port: int | None = None,
         from_nothing: bool = False,
+        on_terminal: bool = False,
         **variables: str,
     ):
         self.data = root / data
@@ -67,7 +71,7 @@ class Up:
         self.port = port or free_port()
         self.log = root / f"up-{next(_numbers)}.log"
         arguments = ["up", "--data", str(self.data), "--port", str(self.port), *services]
-        with self.log.open("ab") as output:
+        with self._output(on_terminal) as output:
             self.process = subprocess.Popen(
                 [*COMMAND, *arguments],
                 cwd=root,
@@ -80,6 +84,21 @@ class Up:
 
     def said(self) -> str:
         return self.log.read_text()
+
+    def _output(self, on_terminal: bool) -> BinaryIO:
+        """The log; or a terminal, all of whose words get into the log."""
+        if not on_terminal:
+            return self.log.open("ab")
+        ours, theirs = pty.openpty()
+        self.log.touch()
+        threading.Thread(target=self._note, args=(ours,), daemon=True).start()
+        return os.fdopen(theirs, "wb")
+
+    def _note(self, terminal: int) -> None:
+        with self.log.open("ab", buffering=0) as log, suppress(OSError):  # nobody writes any more
+            while words := os.read(terminal, 65_536):
+                log.write(words)
+        os.close(terminal)
 
     def wait_until_said(self, text: str) -> None:
         def seen() -> bool:

@@ -8,6 +8,7 @@ import re
 import shlex
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,14 +34,15 @@ def ask(up: Up, key: str, path: str = KEYS) -> httpx2.Response:
 
 
 @pytest.mark.slow
-def test_the_first_start_shows_a_key_and_the_curl_command_beside_it_works(
+def test_the_first_start_makes_a_key_and_the_curl_command_beside_it_works(
     start_up: StartUp,
 ) -> None:
     up = start_up(from_nothing=True)
     up.wait_until_ready()
     file = up.data / "dev-key"
     key = file.read_text().strip()
-    assert up.said().count(key) == 1
+    assert key not in up.said(), "it is written to a file here, which others may read"
+    assert f"in {file}  (to see it: cat {file})" in up.said()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert file.stat().st_uid == os.geteuid()
 
@@ -83,6 +85,26 @@ def test_the_first_start_shows_a_key_and_the_curl_command_beside_it_works(
 
 
 @pytest.mark.slow
+def test_a_key_is_shown_once_to_whoever_sits_at_the_terminal(start_up: StartUp) -> None:
+    up = start_up(on_terminal=True)
+    up.wait_until_ready()
+    key = (up.data / "dev-key").read_text().strip()
+    assert up.said().count(key) == 1
+    assert up.stop() == 0
+
+    again = start_up(on_terminal=True, port=up.port)
+    again.wait_until_ready()
+    assert key not in again.said()
+
+
+@pytest.mark.slow
+def test_colours_that_are_forced_on_a_file_show_no_key(start_up: StartUp) -> None:
+    up = start_up(FORCE_COLOR="1")
+    up.wait_until_ready()
+    assert (up.data / "dev-key").read_text().strip() not in up.said()
+
+
+@pytest.mark.slow
 def test_every_command_of_the_guide_to_keys_works(start_up: StartUp) -> None:
     up = start_up()
     up.wait_until_ready()
@@ -118,19 +140,43 @@ def test_a_preset_key_is_used_until_another_is_preset(start_up: StartUp) -> None
     up = start_up(COATCHECK_DEV_KEY=first)
     up.wait_until_ready()
     assert ask(up, first).status_code == 200
-    for name in ("serve", "worker"):
-        child = up.child(name)
-        assert child is not None
-        assert first not in str(child.environ())
-    worker = up.child("worker")
-    assert worker is not None
-    assert "COATCHECK_KEY_PEPPER" not in worker.environ()
+    if os.geteuid() == 0:  # to others the kernel shows none of it: see the next test
+        for name in ("serve", "worker"):
+            child = up.child(name)
+            assert child is not None
+            assert first not in str(child.environ())
+        worker = up.child("worker")
+        assert worker is not None
+        assert "COATCHECK_KEY_PEPPER" not in worker.environ()
     assert up.stop() == 0
 
     up = start_up(port=up.port, COATCHECK_DEV_KEY=second)
     up.wait_until_ready()
     assert ask(up, second).status_code == 200
     assert ask(up, first).status_code == 401
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
+def test_what_runs_as_the_same_user_cannot_read_the_environment_of_any_of_its_processes(
+    start_up: StartUp,
+) -> None:
+    up = start_up()
+    up.wait_until_ready()
+    children = [up.child("serve"), up.child("worker")]
+    pids = [up.process.pid, *(child.pid for child in children if child is not None)]
+    assert len(pids) == 3
+    look = (
+        "import sys; from coatcheck.process_access import give_up_capabilities\n"
+        "give_up_capabilities()\n"
+        "for pid in sys.argv[1:]:\n"
+        "    try: print(open(f'/proc/{pid}/environ').read())\n"
+        "    except PermissionError: print('refused')"
+    )
+    looked = subprocess.run(
+        [sys.executable, "-c", look, *map(str, pids)], env=environment(), capture_output=True
+    )
+    assert looked.stdout.split() == [b"refused"] * 3, looked.stderr
 
 
 def test_a_preset_key_of_another_form_is_said_before_anything_is_started(data_root: Path) -> None:

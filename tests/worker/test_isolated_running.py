@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import importlib
 import json
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -137,6 +139,44 @@ async def test_the_surroundings_are_private(
     # The three streams, the socket, and the one that lists them.
     assert len(found["descriptors"]) == 5
     assert found["job"] == [job.id, "acme", job.endpoint, "standard", 1, "request-1"]
+
+
+LOOKED_INTO = """
+import asyncio, sys
+from pathlib import Path
+from coatcheck.process_access import close_to_others
+from tests.worker.isolation import Isolation, result
+close_to_others()
+async def main():
+    isolation = Isolation(Path(sys.argv[1]))
+    print(result(await isolation.run("look_into_the_worker")))
+    isolation.temp_root.close()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
+def test_the_memory_the_environment_and_the_files_of_the_worker_are_out_of_reach(
+    tmp_path: Path,
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", LOOKED_INTO, str(tmp_path / "temp")],
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": ":".join(sys.path),
+            "COATCHECK_DATABASE_URL": "postgresql://user:password@host/database",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "password" not in ran.stdout
+    assert ast.literal_eval(ran.stdout) == {
+        **dict.fromkeys(("environ", "mem", "maps", "fd/0", "cwd"), "PermissionError"),
+        "program": "b''",
+        "ptrace": "-1",
+    }
 
 
 async def test_variables_are_passed_if_asked_for_but_never_the_workers_own(

@@ -1,4 +1,4 @@
-"""What every command begins with: its environment, and its logs."""
+"""What every command of a deployment begins with: its environment, its logs, its privacy."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 
 from coatcheck.cli.errors import show_tracebacks
+from coatcheck.process_access import close_to_others
 from coatcheck.settings import Settings, likely_typos
 from coatcheck.telemetry.logs import configure_logging
 
@@ -20,7 +21,9 @@ def overridden(options: Mapping[str, object | None]) -> dict[str, str]:
 
 
 def prepare(settings: Settings) -> None:
-    """Set the process's logs up, and warn of settings that look misspelt."""
+    """Set the process's logs up, keep other processes from reading its environment and memory, and
+    warn of settings that look misspelt."""
+    close_to_others()
     configure_logging(settings.log_level, settings.log_format)
     if settings.log_level == "debug":
         show_tracebacks()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shlex
 import signal
+import sys
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -354,9 +355,11 @@ def _shown_blobs(url: str) -> str:
 
 
 def _shown_key(key: DevKey) -> str:
-    """The key itself at the first start only: logs are kept, and read by others."""
+    """The key itself at the first start only, and only to a person at a terminal: what is written
+    to a file, a pipe or a service's journal is kept, and read by others."""
     if key.is_revoked:
         return f"revoked; delete {key.path} and start again to get a new one"
-    if key.is_new:
+    # Not what Rich takes for a terminal: variables such as FORCE_COLOR make it one of a file.
+    if key.is_new and sys.stdout.isatty():
         return f"{key.text}  (shown this once; kept in {key.path})"
-    return f"in {key.path}"
+    return f"in {key.path}  (to see it: cat {shlex.quote(str(key.path))})"

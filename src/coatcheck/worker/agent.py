@@ -40,6 +40,7 @@ from coatcheck.domain.states import Event
 from coatcheck.engine.remote_calls import RemoteCalls
 from coatcheck.engine.tally_keeper import TallyKeeper
 from coatcheck.job import Job
+from coatcheck.process_access import close_to_others
 from coatcheck.service import Endpoint, Service
 from coatcheck.settings import Settings
 from coatcheck.store import leases
@@ -208,6 +209,8 @@ class Worker:
 
     async def run(self) -> None:
         """Work until ``stop``; then drain and return."""
+        if any(endpoint.kind == "isolated" for endpoint in self._endpoints.values()):
+            close_to_others()  # isolated handlers run as this user, and are not to read its secrets
         temp_root = TempRoot(self._settings.temp_dir)
         self._executors = executors = Executors(self._settings, temp_root)
         try:

@@ -28,6 +28,7 @@ from coatcheck.domain.errors import InvalidInput, JobSignal
 from coatcheck.domain.outcome import Outcome, Retryable
 from coatcheck.encoding import encode
 from coatcheck.job import DONE, Attachment, Job, Report
+from coatcheck.process_access import give_up_capabilities
 from coatcheck.service.signature import Signature
 from coatcheck.worker.executors import wire
 from coatcheck.worker.executors.outcomes import (
@@ -190,6 +191,7 @@ class IsolatedJob(Job):
 def main() -> NoReturn:
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
     _die_with(parent)
+    give_up_capabilities()
     os.set_inheritable(descriptor, False)
     own = os.getpid()
     channel = Channel(socket.socket(fileno=descriptor))

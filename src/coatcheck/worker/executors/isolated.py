@@ -12,7 +12,7 @@ dies, the kernel kills the process; what that process had started, and its folde
 sweep (see ``worker/tempdirs.py``).
 
 Isolation is against accidents: the process runs as the worker's user and is no sandbox for hostile
-code.
+code. What it is kept from is the worker's memory and environment (``process_access.py``).
 """
 
 from __future__ import annotations
