@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from coatcheck import Job, Service
 
@@ -25,3 +26,15 @@ async def large(size: int) -> str:
 async def hang(job: Job, seconds: float) -> None:
     """Holds its slot for so long."""
     await asyncio.sleep(seconds)
+
+
+@abuse.post("/hang-plain", timeout=0.2, retries=0)
+def hang_plain(seconds: float) -> None:
+    """Holds its thread for so long, whatever its timeout says."""
+    time.sleep(seconds)
+
+
+@abuse.post("/echo-plain")
+def echo_plain(word: str) -> dict[str, str]:
+    """Ends at once, in a thread."""
+    return {"word": word}

@@ -110,7 +110,7 @@ class Target:
             "-m",
             "coatcheck.cli",
             *arguments,
-            cwd=self._source,
+            cwd=self.folder,
             env=self._environment(),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -184,7 +184,7 @@ class Target:
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "coatcheck.cli", *command],
-                cwd=self._source,
+                cwd=self.folder,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -98,6 +98,21 @@ async def test_a_silent_worker_does_not_count(
     assert await reason_of(line, job) == "no_worker"
 
 
+# threads_held
+
+
+async def test_a_job_that_no_worker_has_a_thread_for_says_so(
+    line: Line, connection: Connection, worker: Claimer
+) -> None:
+    job = await put_old(connection, State.QUEUED)
+    await leases.tell_of_held_threads(line, worker.boot, {"demo.post__other": 16})
+    assert await reason_of(line, job) is None
+    await leases.tell_of_held_threads(line, worker.boot, {ENDPOINT: 16})
+    assert await reason_of(line, job) == "threads_held"
+    await leases.register(line, "another", "0", dict(DEFAULT_POLICIES), [ENDPOINT])
+    assert await reason_of(line, job) is None
+
+
 # What is no stall
 
 

@@ -13,10 +13,15 @@ from typing import Any
 
 import pytest
 
-from coatcheck.domain.outcome import Cancelled, Completed, Failed, Retryable
+from coatcheck.domain.outcome import Cancelled, Completed, Failed, Interrupted, Retryable
 from coatcheck.job import Attachment, Job, LogLine, Progress
 from coatcheck.service import Service
-from coatcheck.worker.executors.thread import REPORTS_UNDERWAY_MAX, ThreadExecutor
+from coatcheck.worker.executors import thread
+from coatcheck.worker.executors.thread import (
+    ABANDONED_THREADS_OF_ENDPOINT_MAX,
+    REPORTS_UNDERWAY_MAX,
+    ThreadExecutor,
+)
 from tests.waiting import eventually
 from tests.worker.attempts import BlockedRecorder, FailingRecorder, Recorder, new_job
 
@@ -179,6 +184,57 @@ async def test_an_abandoned_thread_is_told_so_and_what_it_reports_is_dropped(
     released.set()
     assert await asyncio.to_thread(seen.get) is True
     assert recorder.reports == [Progress(0.0)]
+
+
+async def abandoned(executor: ThreadExecutor, key: str, times: int) -> None:
+    """Leave so many threads behind, each in a handler that does not return."""
+    for _ in range(times):
+        recorder = Recorder()
+        task = asyncio.create_task(run(executor, key, recorder=recorder))
+        await recorder.first(Progress)
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_an_endpoint_with_too_many_abandoned_threads_gets_no_more_until_some_return(
+    executor: ThreadExecutor,
+) -> None:
+    await abandoned(executor, "block", ABANDONED_THREADS_OF_ENDPOINT_MAX - 1)
+    assert executor.held_against("test.post__block") == 0
+    await abandoned(executor, "block", 1)
+    assert executor.held_against("test.post__block") == ABANDONED_THREADS_OF_ENDPOINT_MAX
+    assert await run(executor, "block") == Interrupted()
+    assert executor.abandoned == ABANDONED_THREADS_OF_ENDPOINT_MAX
+    # Others go on.
+    assert executor.held_against("test.post__echo") == 0
+    assert isinstance(await run(executor, "context"), Completed)
+    released.set()
+    for _ in range(ABANDONED_THREADS_OF_ENDPOINT_MAX):
+        await asyncio.to_thread(seen.get)
+    await asyncio.to_thread(eventually, lambda: executor.abandoned == 0, "all have returned")
+    assert await run(executor, "block") == Completed(b'"too late"')
+    seen.get()
+
+
+async def test_a_worker_with_too_many_abandoned_threads_starts_no_plain_function(
+    executor: ThreadExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread, "ABANDONED_THREADS_MAX", 3)
+    await abandoned(executor, "block", 3)
+    assert executor.held_against("test.post__echo") == 3
+    assert await run(executor, "echo", b'{"content":"a"}') == Interrupted()
+    released.set()
+    for _ in range(3):
+        await asyncio.to_thread(seen.get)
+    await asyncio.to_thread(eventually, lambda: executor.abandoned == 0, "all have returned")
+    assert isinstance(await run(executor, "context"), Completed)
+
+
+async def test_a_thread_that_ended_before_it_was_given_up_is_not_counted(
+    executor: ThreadExecutor,
+) -> None:
+    await run(executor, "context")
+    assert executor.abandoned == 0
 
 
 def test_an_abandoned_thread_may_end_after_the_loop_has(executor: ThreadExecutor) -> None:

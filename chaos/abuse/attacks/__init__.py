@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from chaos.abuse.attack import Attack
-from chaos.abuse.attacks import pipelining
+from chaos.abuse.attacks import pipelining, threads
 
-_MODULES: Final = (pipelining,)
+_MODULES: Final = (pipelining, threads)
 
 ATTACKS: Final[dict[str, Attack]] = {
     attack.name: attack for module in _MODULES for attack in module.ATTACKS

@@ -25,6 +25,8 @@ class BlockerKind(StrEnum):
     """Its last attempt failed, and the next one is due later."""
     NO_WORKER = "no_worker"
     """Nobody who serves its endpoint and lane was heard of lately."""
+    THREADS_HELD = "threads_held"
+    """Whoever serves it has no thread left: handlers that were given up go on running."""
     CONCURRENCY_LIMIT = "concurrency_limit"
     """As many are held as a limit allows."""
     RATE_LIMIT = "rate_limit"

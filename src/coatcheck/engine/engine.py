@@ -446,8 +446,9 @@ class Engine:
     async def stall_reason(self, view: JobView) -> str | None:
         """Why a job waits or runs for longer than its lane should need, or None if it does not.
 
-        ``no_worker``, ``concurrency_limit``, ``rate_limit``, ``target_unreachable`` or
-        ``heartbeat_lost``. A job that only stands behind others is not stalled.
+        ``no_worker``, ``threads_held``, ``concurrency_limit``, ``rate_limit``,
+        ``target_unreachable`` or ``heartbeat_lost``. A job that only stands behind others is not
+        stalled.
         """
         return await self._stalls.reason(view)
 

@@ -38,6 +38,7 @@ _NO_FORECAST: Final = frozenset(
     {
         BlockerKind.PAUSED,
         BlockerKind.NO_WORKER,
+        BlockerKind.THREADS_HELD,
         BlockerKind.TARGET_UNREACHABLE,
         BlockerKind.WAITING_FOR_INPUT,
         BlockerKind.HEARTBEAT_LOST,
@@ -164,6 +165,7 @@ class Explainer:
         view, found = scene.view, scene.found
         blockers = [await self._limit(view, each) for each in found if _is_full(each)]
         blockers += [_rate(each) for each in found if each.kind == "rate"]
+        blockers += [_threads(view, each) for each in found if each.kind == "threads"]
         serving = next((each for each in found if each.kind == "server" and each.is_fit), None)
         if view.endpoint in _LLM:
             blockers += await self._targets_away(view)
@@ -353,6 +355,18 @@ def _rate(rate: Circumstance) -> Blocker:
         key="run" if of_all else f"key:{(rate.name or '').partition('/')[2]}",
         limit=rate.number,
         until=rate.until,
+    )
+
+
+def _threads(view: JobView, threads: Circumstance) -> Blocker:
+    held = int(threads.number or 0)
+    return Blocker(
+        BlockerKind.THREADS_HELD,
+        f"Every worker for {view.endpoint} has its threads held by handlers that did not stop when "
+        "their time was up. Its jobs start again when some of these end, or a worker is restarted.",
+        key=view.endpoint,
+        held=held,
+        is_shared=True,
     )
 
 

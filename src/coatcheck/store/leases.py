@@ -6,7 +6,7 @@ names (org, id, lease) in its own statement and changes nothing if the lease has
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -232,6 +232,11 @@ async def heartbeat(line: Line, boot: int) -> list[UUID]:
         raise RegistrationGone("this worker's registration is gone")
     asked: list[UUID] = rows[0]["cancel_requested"]
     return asked
+
+
+async def tell_of_held_threads(line: Line, boot: int, threads: Mapping[str, int]) -> None:
+    """Say of which endpoints a worker claims no jobs now, and for how many threads that is."""
+    await line.fetch(sql("workers/tell_of_held_threads"), boot, [*threads], [*threads.values()])
 
 
 async def deregister(line: Line, boot: int) -> None:

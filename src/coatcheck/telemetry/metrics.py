@@ -158,6 +158,11 @@ _poll_seconds = gauge(
     "database is away.",
     across="max",
 )
+_abandoned_threads = gauge(
+    "coatcheck_worker_abandoned_threads",
+    "Threads whose handler did not stop when its time was up; they cannot be ended. An endpoint "
+    "with 16 of them, or a worker with 64, starts no more plain functions.",
+)
 
 # HTTP
 
@@ -250,6 +255,7 @@ _started_by_lane: Final = {lane: _started.labels(lane.value) for lane in Lane}
 _running_by_lane: Final = {lane: _running.labels(lane.value) for lane in Lane}
 _running_by_worker: Final[dict[Lane, dict[object, int]]] = {lane: {} for lane in Lane}
 _poll_by_worker: Final[dict[object, float]] = {}
+_abandoned_by_worker: Final[dict[object, int]] = {}
 _finished_children: Final[dict[tuple[str, State], Counter]] = {}
 _run_seconds_children: Final[dict[str, BatchHistogram]] = {}
 _cpu_seconds_shown: float = 0.0
@@ -399,6 +405,12 @@ def set_poll_seconds(seconds: float, *, worker: object) -> None:
     _show_poll_seconds()
 
 
+def set_abandoned_threads(threads: int, *, worker: object) -> None:
+    """So many threads of one of the process's workers run handlers that were given up."""
+    _abandoned_by_worker[worker] = threads
+    _show_abandoned_threads()
+
+
 def forget_worker(worker: object) -> None:
     """One of the process's workers has ended: what it did last counts no more."""
     for lane, running in _running_by_worker.items():
@@ -406,6 +418,8 @@ def forget_worker(worker: object) -> None:
             _show_running(lane)
     if _poll_by_worker.pop(worker, None) is not None:
         _show_poll_seconds()
+    if _abandoned_by_worker.pop(worker, None) is not None:
+        _show_abandoned_threads()
 
 
 def _show_running(lane: Lane) -> None:
@@ -414,6 +428,10 @@ def _show_running(lane: Lane) -> None:
 
 def _show_poll_seconds() -> None:
     _poll_seconds.set(max(_poll_by_worker.values(), default=0.0))
+
+
+def _show_abandoned_threads() -> None:
+    _abandoned_threads.set(sum(_abandoned_by_worker.values()))
 
 
 def record_request(method: str, route: str, status: int, seconds: float) -> None:

@@ -70,6 +70,7 @@ _UNHURRIED = {"synchronous_commit": "off"}
 is simply queued again, and its holder's result refused (docs/adr/0009)."""
 _WATCH_SECONDS = 0.05
 _TIDY_SECONDS = 30.0
+_TELL_SECONDS = 1.0
 _CANCEL_GRACE_SECONDS = 5.0
 """How long a handler that was asked to stop may take before it is interrupted."""
 _STOP_AGAIN_SECONDS = 5.0
@@ -179,6 +180,8 @@ class Worker:
             lose=lambda running: running.stop(StopReason.LOST, time.monotonic()),
             give_back=self._counter.give_back,
         )
+        self._threads_held: dict[str, int] = {}
+        """By endpoint whose jobs are not claimed now: how many threads that is for."""
         self._start_said = asyncio.Event()
         self._stopping = asyncio.Event()
         self._closing = False
@@ -228,6 +231,7 @@ class Worker:
                     ("starts", self._show_starts()),
                     ("holdings", self._holdings.run(self._keeper.interval)),
                     ("tidy", self._tidy(temp_root)),
+                    ("threads", self._tell_of_held_threads()),
                 )
             ]
             self._tally_keeper.start()
@@ -481,10 +485,50 @@ class Worker:
             self._keeper.give_up_what_is_lost(now)
             self._stop_what_overstays(now)
             self._give_back_what_is_stuck(now)
+            self._look_at_threads()
             for lane, crew in self._crews.items():
                 metrics.set_running(lane, crew.busy, worker=self)
                 metrics.record_started(lane, crew.begun())
             metrics.set_poll_seconds(self._counter.poll_seconds, worker=self)
+
+    def _look_at_threads(self) -> None:
+        """Claim no jobs of endpoints whose handlers do not stop, until some of them have."""
+        assert self._executors is not None
+        metrics.set_abandoned_threads(self._executors.abandoned_threads, worker=self)
+        held = {
+            name: threads
+            for name, endpoint in self._endpoints.items()
+            if (threads := self._executors.threads_held_against(endpoint))
+        }
+        if held.keys() != self._threads_held.keys():
+            self._counter.leave_out(held)
+            for name in held.keys() - self._threads_held.keys():
+                metrics.record_bound_met("threads")
+                _log.warning(
+                    "%d handlers did not stop when their time was up, and hold a thread each: no "
+                    "more jobs of %s are started here until some of them have. A function that "
+                    "may hang needs isolated=True",
+                    held[name],
+                    name,
+                )
+            for name in self._threads_held.keys() - held.keys():
+                _log.info("jobs of %s are started here again: handlers have stopped", name)
+        self._threads_held = held
+
+    async def _tell_of_held_threads(self) -> None:
+        """Have the database know, for whoever asks why a job waits."""
+        told: tuple[int, dict[str, int]] = (self.boot, {})
+        while True:
+            await asyncio.sleep(_TELL_SECONDS)
+            now = (self.boot, self._threads_held)
+            if now == told:
+                continue
+            try:
+                await leases.tell_of_held_threads(self._report_line, *now)
+            except (DatabaseUnavailable, OutcomeUnknown) as error:
+                _log.info("held threads not told yet: %s", error)
+            else:
+                told = now
 
     def _lose(self, lane: Lane) -> None:
         """The lane's lease has run out: nothing of it counts any more."""

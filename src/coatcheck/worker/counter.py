@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter as Numbers
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -75,8 +75,9 @@ class Counter:
         self._keeper = keeper
         self._notifier = notifier
         self._crews = crews
-        self._endpoints = list(endpoints)
-        self._timeouts = [endpoint.timeout_seconds for endpoint in endpoints.values()]
+        self._served = endpoints
+        self._endpoints: list[str] = []
+        self._timeouts: list[float] = []
         self._poll = poll
         self._keep_completed_seconds = keep_completed_seconds
         self._keep_failed_seconds = keep_failed_seconds
@@ -104,6 +105,7 @@ class Counter:
         self.rejected = 0
         self._asking = True
         self._failing_since: float | None = None
+        self.leave_out(())
 
     # What others tell the counter
 
@@ -123,6 +125,13 @@ class Counter:
     def look_for_limits(self) -> None:
         """Limits may have been set or taken away."""
         self._limits_unknown = True
+        self.look_for_work()
+
+    def leave_out(self, endpoints: Collection[str]) -> None:
+        """Claim no jobs of these endpoints, and those of all others, until told otherwise."""
+        served = {name: each for name, each in self._served.items() if name not in endpoints}
+        self._endpoints = list(served)
+        self._timeouts = [each.timeout_seconds for each in served.values()]
         self.look_for_work()
 
     def give_back(self, lease: int) -> None:

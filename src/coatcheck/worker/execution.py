@@ -35,5 +35,14 @@ class Executors:
             case _:
                 assert_never(endpoint.kind)
 
+    @property
+    def abandoned_threads(self) -> int:
+        """How many threads run handlers that did not stop when they were given up."""
+        return self._threads.abandoned
+
+    def threads_held_against(self, endpoint: Endpoint) -> int:
+        """How many such threads keep an endpoint's jobs from being run; 0 if they may be."""
+        return self._threads.held_against(endpoint.name) if endpoint.kind == "thread" else 0
+
     def close(self) -> None:
         self._threads.close()

@@ -12,6 +12,7 @@ import pytest
 
 from coatcheck import Job, Service, State
 from coatcheck.worker import agent
+from coatcheck.worker.executors.thread import ABANDONED_THREADS_OF_ENDPOINT_MAX
 from tests.waiting import eventually_async
 from tests.worker.running.isolated_handlers import apart
 from tests.worker.workshop import Workshop, until_true
@@ -230,3 +231,52 @@ async def test_timeouts_hold_while_the_database_does_not_answer(workshop: Worksh
         )
         assert await interrupted.get() == job.id
     assert (await workshop.end_of(ticket)).failures == 1
+
+
+async def test_plain_functions_that_do_not_stop_keep_their_own_jobs_waiting_and_nobody_elses(
+    workshop: Workshop, gate: threading.Event
+) -> None:
+    service = Service("lab")
+
+    @service.post("/hang")
+    def hang() -> str:
+        gate.wait()
+        return "in the end"
+
+    @service.post("/work")
+    def work() -> str:
+        return "done"
+
+    worker = await workshop.start_worker(service)
+    hanging = [
+        await workshop.engine.submit("lab.post__hang", timeout=TIMEOUT_SECONDS, retries=0)
+        for _ in range(ABANDONED_THREADS_OF_ENDPOINT_MAX)
+    ]
+    for ticket in hanging:
+        await workshop.end_of(ticket)
+    await until_true(lambda: bool(worker._threads_held), "the worker has no thread left for it")
+    waiting = await workshop.engine.submit("lab.post__hang", retries=0)
+    other = await workshop.engine.submit("lab.post__work")
+    assert (await workshop.end_of(other)).result == b'"done"'
+
+    async def explained() -> str | None:
+        view = await workshop.engine.get(waiting.id)
+        assert (view.state, view.attempts) == (State.QUEUED, 0)
+        told = await workshop.engine.explainer.explain(view)
+        (first, *_) = told.blockers or [None]
+        return None if first is None or first.kind != "threads_held" else told.summary
+
+    said = await eventually_async(explained, "it is said why the job waits")
+    assert said.startswith("Every worker for lab.post__hang has its threads held by handlers")
+
+    gate.set()
+    ended = await workshop.end_of(waiting)
+    assert (ended.state, ended.result, ended.attempts) == (State.COMPLETED, b'"in the end"', 1)
+    held = "SELECT count(*) FROM workers WHERE threads_held <> '{}'"
+    await eventually_async(
+        lambda: _is_none(workshop, held), "it is no longer said that threads are held"
+    )
+
+
+async def _is_none(workshop: Workshop, query: str) -> bool:
+    return bool(await workshop.sql.fetchval(query) == 0)

@@ -212,7 +212,7 @@ export interface components {
          * @description What keeps a job from its end, the strongest reason first.
          * @enum {unknown}
          */
-        BlockerKind: "backoff" | "concurrency_limit" | "heartbeat_lost" | "lane_full" | "model_loading" | "no_worker" | "paused" | "queued_behind" | "rate_limit" | "running" | "running_elsewhere" | "scheduled" | "target_unreachable" | "waiting_for_input";
+        BlockerKind: "backoff" | "concurrency_limit" | "heartbeat_lost" | "lane_full" | "model_loading" | "no_worker" | "paused" | "queued_behind" | "rate_limit" | "running" | "running_elsewhere" | "scheduled" | "target_unreachable" | "threads_held" | "waiting_for_input";
         /**
          * BulkAnswer
          * @description What came of each job. ``more``: the filter may find others, if it is asked again.

@@ -6,6 +6,10 @@ thread is abandoned: it runs on until the handler returns, its reports and its v
 and the next job gets another thread. A handler that may hang for good belongs in a process
 (``isolated=True``), which can be killed.
 
+Abandoned threads are bounded, for each endpoint and in all. Beyond its bound an endpoint is full:
+the worker claims no more of its jobs until handlers have returned, and gives back those that it has
+claimed (see ``Worker``). The bound for each is what keeps the endpoints of others going.
+
 The threads are daemons, unlike those of ``concurrent.futures``: an abandoned one must neither take
 a place that the next job was promised nor keep the worker from exiting.
 """
@@ -15,13 +19,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Final
 
-from coatcheck.domain.outcome import Outcome
+from coatcheck.domain.outcome import Interrupted, Outcome
 from coatcheck.job import DONE, Attachment, Job, Report, Reporter
 from coatcheck.service import Endpoint
 from coatcheck.worker.executors.outcomes import log_error, outcome_of_error, outcome_of_value
@@ -29,37 +33,95 @@ from coatcheck.worker.executors.outcomes import log_error, outcome_of_error, out
 REPORTS_UNDERWAY_MAX: Final = 64
 """How many reports a thread may be ahead of what has been stored before it has to wait."""
 
+ABANDONED_THREADS_OF_ENDPOINT_MAX: Final = 16
+"""How many threads the handlers of one endpoint may go on using after they were given up."""
+
+ABANDONED_THREADS_MAX: Final = 64
+"""The same for all endpoints of a worker together."""
+
 
 class ThreadExecutor:
     """Runs each job in a thread, and keeps up to ``threads`` idle ones for the next.
 
-    How many run at a time is for the caller to bound: ``threads`` is its bound.
+    How many run at a time is for the caller to bound: ``threads`` is its bound. There are never
+    more threads than these and ``ABANDONED_THREADS_MAX``.
     """
 
     def __init__(self, threads: int) -> None:
         self._pool = _DaemonThreads(threads)
+        self._guard = threading.Lock()
+        self._abandoned: Counter[str] = Counter()
 
     async def run(self, endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
-        """Run the handler once. Cancelling the task that awaits this abandons the thread."""
+        """Run the handler once. Cancelling the task that awaits this abandons the thread.
+
+        ``Interrupted`` if too many threads are abandoned: the job is given back and not charged.
+        """
+        if self.held_against(endpoint.name):
+            return Interrupted()
         bridge = _Bridge(job.reporter)
         job.report_through(bridge)
+        call = _Call(endpoint, job, payload, bridge)
         try:
-            self._pool.start(
-                contextvars.copy_context(), lambda: bridge.settle(_call(endpoint, job, payload))
-            )
+            self._pool.start(contextvars.copy_context(), lambda: self._run(call))
             return await bridge.outcome
         except asyncio.CancelledError:
             job.mark_cancel_requested()
+            self._abandon(call)
             raise
         finally:
             bridge.close()
+
+    @property
+    def abandoned(self) -> int:
+        """How many threads run handlers that were given up."""
+        with self._guard:
+            return self._abandoned.total()
+
+    def held_against(self, endpoint: str) -> int:
+        """How many abandoned threads keep this endpoint's jobs from being run; 0 if they may be."""
+        with self._guard:
+            if self._abandoned.total() >= ABANDONED_THREADS_MAX:
+                return self._abandoned.total()
+            own = self._abandoned[endpoint]
+            return own if own >= ABANDONED_THREADS_OF_ENDPOINT_MAX else 0
+
+    def _run(self, call: _Call) -> None:
+        try:
+            call.run()
+        finally:
+            with self._guard:
+                call.is_over = True
+                if call.is_abandoned:
+                    self._abandoned[call.endpoint.name] -= 1
+
+    def _abandon(self, call: _Call) -> None:
+        with self._guard:
+            if not call.is_over:
+                call.is_abandoned = True
+                self._abandoned[call.endpoint.name] += 1
 
     def close(self) -> None:
         """Let the idle threads go. Threads that still run a handler end with the process."""
         self._pool.close()
 
 
-def _call(endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
+class _Call:
+    """One call of a handler, in a thread."""
+
+    def __init__(self, endpoint: Endpoint, job: Job, payload: bytes, bridge: _Bridge) -> None:
+        self.endpoint = endpoint
+        self._job = job
+        self._payload = payload
+        self._bridge = bridge
+        self.is_over = False
+        self.is_abandoned = False
+
+    def run(self) -> None:
+        self._bridge.settle(_outcome(self.endpoint, self._job, self._payload))
+
+
+def _outcome(endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
     try:
         arguments = endpoint.decode(payload)
         if endpoint.job_parameter is not None:

@@ -5,12 +5,13 @@
 --   limit    its name        how many are held how many may be
 --   rate     a flow, or ''   starts a second                                    when it is back in step
 --   server                   slots             jobs in them      last heard of
+--   threads                  how many are held
 --   holder   the worker      its lease seconds                   last heard of
 --   remote                   faults in a row   looks             spawned        the next look
 --
 -- `scope` is what a limit is on; `is_shared`: other organisations' jobs count as well. `is_fit`: a server
 -- was heard of in time, a holder lately. Servers are taken together: those that are fit, and those that
--- are not.
+-- are not. Threads are told of only if no server is left that has any for the job.
 --
 -- $1 org   $2 id
 WITH asked AS MATERIALIZED (
@@ -20,7 +21,7 @@ WITH asked AS MATERIALIZED (
 ),
 serving AS MATERIALIZED (
     SELECT w.boot, w.name, w.endpoints, w.lanes, w.slots, now() - w.last_seen_at AS silent_for,
-           w.urgent_seconds, w.standard_seconds, w.bulk_seconds
+           w.urgent_seconds, w.standard_seconds, w.bulk_seconds, w.threads_held
     FROM workers AS w
 ),
 held AS MATERIALIZED (
@@ -51,6 +52,12 @@ FROM asked AS a
 CROSS JOIN LATERAL (/* include jobs/served_by.sql */) AS s
 WHERE a.lease IS NULL
 GROUP BY s.is_alive
+UNION ALL
+SELECT 'threads', NULL, NULL, sum(s.threads_held), NULL, NULL, NULL, true, false
+FROM asked AS a
+CROSS JOIN LATERAL (/* include jobs/served_by.sql */) AS s
+WHERE a.lease IS NULL AND s.is_alive
+HAVING count(*) > 0 AND count(*) = count(s.threads_held)
 UNION ALL
 SELECT 'holder', NULL, h.name, h.lease_seconds, NULL, now() - h.silent_for, NULL, true, h.is_heard
 FROM asked AS a

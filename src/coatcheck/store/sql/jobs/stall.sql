@@ -6,6 +6,7 @@
 --
 --   target_unreachable  its last attempt found its target away, or its remote says nothing
 --   no_worker           nobody who was heard of within the lane's time serves its endpoint and lane
+--   threads_held        whoever serves it has no thread left for it
 --   concurrency_limit   as many are held as a limit on its endpoint, org, flow or run allows
 --   rate_limit          its run, or its flow of it, has just started as many as its rate allows
 --   heartbeat_lost      its holder has been silent for half of the lane's time, or is forgotten
@@ -25,7 +26,7 @@ WITH asked AS MATERIALIZED (
 ),
 serving AS MATERIALIZED (
     SELECT w.boot, w.name, w.endpoints, w.lanes, w.slots, now() - w.last_seen_at AS silent_for,
-           w.urgent_seconds, w.standard_seconds, w.bulk_seconds
+           w.urgent_seconds, w.standard_seconds, w.bulk_seconds, w.threads_held
     FROM workers AS w
 ),
 held AS MATERIALIZED (
@@ -53,6 +54,10 @@ SELECT a.org_id, a.id,
            WHEN NOT EXISTS (
                SELECT FROM (/* include jobs/served_by.sql */) AS server WHERE server.is_alive
            ) THEN 'no_worker'
+           WHEN NOT EXISTS (
+               SELECT FROM (/* include jobs/served_by.sql */) AS server
+               WHERE server.is_alive AND server.threads_held IS NULL
+           ) THEN 'threads_held'
            WHEN EXISTS (
                SELECT FROM (/* include jobs/limits_on.sql */) AS l WHERE l.held_max <= l.held
            ) THEN 'concurrency_limit'
