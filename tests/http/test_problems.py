@@ -56,6 +56,7 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     ),
     "archive": (errors.ArchiveRejected("encrypted", "encrypted"), 422, "archive_rejected"),
     "keyless": (errors.IdempotencyKeyRequired("a key"), 400, "idempotency_key_required"),
+    "foreign key": (errors.IdempotencyKeyTaken(), 409, "idempotency_key_taken"),
     "key": (errors.IdempotencyMismatch("another payload"), 422, "idempotency_mismatch"),
     "url": (errors.UrlForbidden("a private address"), 422, "url_forbidden"),
     "rate": (errors.RateLimited(7, [(b"ratelimit-limit", b"5")]), 429, "rate_limited"),

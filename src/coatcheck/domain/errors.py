@@ -35,6 +35,7 @@ CoatcheckError
 ├── NotRetryable              a job of a kind that is not retried; says what to do instead
 ├── WebhookConflict           what is there of webhooks does not allow that
 ├── ServiceNameTaken          another service of that name is there already
+├── IdempotencyKeyTaken       the key names a job that the caller may not see
 ├── SignedUrlExpired          a URL that was signed for a time, and the time is up
 ├── UploadAlreadyUsed         a staged list that a batch has taken is not written again
 ├── BlobChanged               another blob has taken the place of the one that was being read
@@ -346,6 +347,19 @@ class WebhookEndpointDeleted(WebhookConflict):
     """What was for an endpoint that was deleted is not sent again."""
 
     code = "endpoint_deleted"
+
+
+class IdempotencyKeyTaken(CoatcheckError):
+    """The key names a job of the organisation that the caller may not see.
+
+    It says nothing of that job, and is the same whatever was sent: else whoever guesses a key
+    could find out what its owner sent with it.
+    """
+
+    code = "idempotency_key_taken"
+
+    def __init__(self) -> None:
+        super().__init__("Another caller of the organisation uses this idempotency key.")
 
 
 class ServiceNameTaken(CoatcheckError):

@@ -51,3 +51,7 @@ def problem(answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
     found: dict[str, Any] = answer.json()
     assert (found["status"], found["code"]) == (status, code)
     return found
+
+
+def without_time(answer: httpx2.Response) -> dict[str, Any]:
+    return {**answer.json(), "timestamp": ""}

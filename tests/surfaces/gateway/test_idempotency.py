@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from tests.surfaces.gateway import paths
-from tests.surfaces.gateway.asking import end_of, hand_in, problem
+from tests.surfaces.gateway.asking import end_of, hand_in, problem, without_time
 from tests.surfaces.gateway.docs_service import letters
 from tests.surfaces.house import House, bearer
 
@@ -131,19 +131,50 @@ async def test_a_key_known_from_another_service_leads_to_that_job(shared: House,
 @pytest.mark.parametrize(
     "route", [paths.submit("/echo"), paths.submit("/echo") + "?wait=0", paths.call("/echo")]
 )
-async def test_a_key_of_another_user_does_not_show_their_job(
+async def test_a_key_of_another_user_tells_nothing_of_their_job(
     shared: House, key: str, route: str
 ) -> None:
     other = bearer(await shared.create_key(user="other"))
     ticket = await hand_in(shared.http, "/echo", {"value": "secret"}, Idempotency_Key=key)
     await end_of(shared.http, ticket)
-    answer = await shared.http.post(
-        route, json={"value": "guess"}, headers={"Idempotency-Key": key, **other}
-    )
-    assert (answer.status_code, answer.headers[REPLAYED]) == (202, "true")
-    assert answer.json()["job_id"] == ticket["job_id"]
-    assert "secret" not in answer.text
+    answers = [
+        await shared.http.post(
+            route,
+            json={"value": value},
+            headers={"Idempotency-Key": key, "X-Request-Id": "the-same", **other, **prefer},
+        )
+        for value in ("secret", "guess")
+        for prefer in ({}, {"Prefer": "handling=strict"})
+    ]
+    for answer in answers:
+        problem(answer, 409, "idempotency_key_taken")
+        assert ticket["job_id"] not in str(answer.headers) + answer.text
+        assert not {REPLAYED, MISMATCH, "location", "link"}.intersection(answer.headers)
+        assert without_time(answer) == without_time(answers[0])
+        assert answer.headers.keys() == answers[0].headers.keys()
     problem(await shared.http.get(ticket["poll_url"], headers=other), 404, "job_not_found")
+
+
+async def test_a_key_that_is_taken_is_answered_alike_whatever_its_job_does(
+    shared: House, key: str
+) -> None:
+    other = bearer(await shared.create_key(user="other"))
+
+    async def guessed() -> httpx2.Response:
+        return await shared.http.post(
+            paths.submit("/process"),
+            json={},
+            headers={"Idempotency-Key": key, "X-Request-Id": "the-same", **other},
+        )
+
+    ticket = await hand_in(shared.http, "/slow", Idempotency_Key=key)
+    while_it_runs = await guessed()
+    await shared.http.post(ticket["cancel_url"])
+    await end_of(shared.http, ticket)
+    after_its_end = await guessed()
+
+    problem(while_it_runs, 409, "idempotency_key_taken")
+    assert without_time(while_it_runs) == without_time(after_its_end)
 
 
 @pytest.mark.parametrize("length", [1, 255])

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from coatcheck.domain.identity import USER_SCOPES, Scope
 from tests.surfaces.gateway import paths
-from tests.surfaces.gateway.asking import problem
+from tests.surfaces.gateway.asking import problem, without_time
 from tests.surfaces.gateway.tokens import MACHINES, USERS, token
 from tests.surfaces.house import House, bearer
 
@@ -83,6 +83,21 @@ async def test_a_service_token_needs_the_same_claims(trusting: House) -> None:
             problem(answer, 404, "job_not_found")
     for answer in await tried(trusting, ticket, bearer(trusting.key)):
         problem(answer, 404, "job_not_found")
+
+
+@pytest.mark.parametrize("route", [paths.submit("/machines"), paths.call("/machines")])
+async def test_a_service_tokens_key_tells_other_customers_nothing(
+    trusting: House, route: str
+) -> None:
+    named = {"Idempotency-Key": f"invoice-7-{route}", "X-Request-Id": "the-same"}
+    owner, other = token(MACHINES, app="reports"), token(MACHINES, app="bills")
+    first = await trusting.http.post(route, json={}, headers=named | owner)
+    assert first.status_code in (200, 202)
+    answer = await trusting.http.post(route, json={}, headers=named | other)
+    problem(answer, 409, "idempotency_key_taken")
+    assert not {"location", "link", "idempotent-replayed"}.intersection(answer.headers)
+    again = await trusting.http.post(route, json={}, headers=named | owner)
+    assert again.headers["idempotent-replayed"] == "true"
 
 
 @pytest.mark.parametrize("route", [paths.submit("/machines"), paths.call("/machines")])
@@ -180,7 +195,3 @@ async def may(house: House, ticket: dict[str, Any], credential: dict[str, str] |
 def nobody(house: House) -> httpx2.AsyncClient:
     """A client that presents nothing by itself."""
     return httpx2.AsyncClient(base_url=house.http.base_url, trust_env=False, timeout=60)
-
-
-def without_time(answer: httpx2.Response) -> dict[str, Any]:
-    return {**answer.json(), "timestamp": ""}

@@ -42,6 +42,7 @@ from coatcheck.control.webhook_urls import (
 from coatcheck.domain.catalogue import EndpointSpec, Matched, ServiceSpec
 from coatcheck.domain.errors import (
     EndpointNotFound,
+    IdempotencyKeyTaken,
     InvalidParameter,
     NotAsyncEligible,
     NotFound,
@@ -117,10 +118,9 @@ class Submitting:
             raise NotAsyncEligible("This endpoint takes synchronous calls only.")
         preferences = read_preferences(call)
         ticket, lane = await self._hand_in(call, aim, own_wait=True)
+        known = await self._known(call, aim, ticket)
         check_mismatch(ticket, preferences)
-        voice, view = self._voice(call, aim), None
-        if preferences.wait is not None or not ticket.created:
-            voice, view = await self._collect(call, aim, ticket, preferences.wait)
+        voice, view = await self._collect(call, aim, ticket, known, preferences.wait)
         return await self._scene.answers.submitted(
             ticket,
             voice,
@@ -139,8 +139,9 @@ class Submitting:
         spec = aim.matched.spec
         preferences = read_preferences(call, in_query=False)
         ticket, lane = await self._hand_in(call, aim, own_wait=False)
+        known = await self._known(call, aim, ticket)
         check_mismatch(ticket, preferences)
-        voice, view = await self._collect(call, aim, ticket, _patience(spec, preferences))
+        voice, view = await self._collect(call, aim, ticket, known, _patience(spec, preferences))
         if view is not None and view.terminal:
             headers = [*preferences.headers, *replay_headers(ticket)]
             return await self._result(call, view, voice.urls(ticket.id), headers)
@@ -239,22 +240,39 @@ class Submitting:
             call.params["org"], service.service, service, self._scene.engine.stall_reason
         )
 
-    async def _collect(
-        self, call: Call, aim: _Aim, ticket: Ticket, seconds: float | None
-    ) -> tuple[GatewayVoice, JobView | None]:
-        """How the job is shown; and the job once it has ended or the time is up, if there is any.
+    async def _known(self, call: Call, aim: _Aim, ticket: Ticket) -> JobView | None:
+        """The job that a known idempotency key names; None if the key was free.
 
-        A known idempotency key may name a job of another service, or of another user of the
-        organisation. The first is shown where it is found; the second is not shown.
+        Raises IdempotencyKeyTaken for a job that the caller may not see: always the same answer,
+        so that it tells neither which job it is, nor what was sent with it, nor how far it is.
+        """
+        if ticket.created:
+            return None
+        org = call.params["org"]
+        known = await self._scene.engine.get(ticket.id, org=org)
+        if not may_see(aim.principal, known, org):
+            raise IdempotencyKeyTaken
+        return known
+
+    async def _collect(
+        self,
+        call: Call,
+        aim: _Aim,
+        ticket: Ticket,
+        known: JobView | None,
+        seconds: float | None,
+    ) -> tuple[GatewayVoice, JobView | None]:
+        """How the job is shown; and the job once it has ended or the time is up, if it is waited
+        for. A known idempotency key may name a job of another service: it is shown where it is
+        found.
         """
         scene, org, voice = self._scene, call.params["org"], self._voice(call, aim)
-        if not ticket.created:
-            known = await scene.engine.get(ticket.id, org=org)
+        if known is not None:
             named = name_of(known)
-            if named is not None and named.service != aim.service.service:
-                voice = await scene.voice(org, named.service)
-            if named is None or not may_see(aim.principal, known, org):
+            if named is None:
                 seconds = None
+            elif named.service != aim.service.service:
+                voice = await scene.voice(org, named.service)
         if seconds is None:
             return voice, None
         return voice, await scene.answers.held(ticket.id, org, seconds)
@@ -361,7 +379,7 @@ def operations(scene: Scene) -> list[Operation]:
                 parameters=[*_PARAMETERS, *WAIT_PARAMETERS, _TARGET_METHOD],
                 body=_INPUT,
                 any_query=True,
-                answers=[_COMPLETED, _TICKET, _PAYMENT, _MISMATCH],
+                answers=[_COMPLETED, _TICKET, _PAYMENT, _KEY_TAKEN, _MISMATCH],
                 tag="gateway",
             )
         )
@@ -384,7 +402,13 @@ def operations(scene: Scene) -> list[Operation]:
                     _PAYMENT,
                     _MISMATCH,
                     _OTHER_METHODS,
-                    Answer(HTTPStatus.CONFLICT, "It was cancelled.", Problem, MEDIA_TYPE),
+                    Answer(
+                        HTTPStatus.CONFLICT,
+                        "It was cancelled; or another caller uses the idempotency key "
+                        "(`idempotency_key_taken`).",
+                        Problem,
+                        MEDIA_TYPE,
+                    ),
                     Answer(HTTPStatus.BAD_GATEWAY, "The job failed.", Problem, MEDIA_TYPE),
                 ],
                 tag="gateway",
@@ -428,6 +452,12 @@ _OTHER_METHODS: Final = Answer(
     Problem,
     MEDIA_TYPE,
     headers={"Allow": "The methods that it takes."},
+)
+_KEY_TAKEN: Final = Answer(
+    HTTPStatus.CONFLICT,
+    "The idempotency key names a job that the caller may not see (`idempotency_key_taken`).",
+    Problem,
+    MEDIA_TYPE,
 )
 _MISMATCH: Final = Answer(
     HTTPStatus.UNPROCESSABLE_ENTITY,
