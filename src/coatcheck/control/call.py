@@ -52,6 +52,7 @@ class Call:
         "_principal",
         "_query",
         "_receive",
+        "credential",
         "headers",
         "method",
         "params",
@@ -75,6 +76,8 @@ class Call:
         self._query: dict[str, str] | None = None
         self._body: bytes | None = None
         self._principal: Principal | None = None
+        self.credential: bytes | None = None
+        """What the call was let in with, for as long as which it may be held open."""
 
     @property
     def raw_path(self) -> str:

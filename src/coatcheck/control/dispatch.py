@@ -22,10 +22,12 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
-from coatcheck.control.asgi import Receive, Scope, Send
+from coatcheck.control.asgi import Message, Receive, Scope, Send
+from coatcheck.control.auth.credential_watch import CredentialWatch
 from coatcheck.control.call import ARRIVING, Call
 from coatcheck.control.operations import Access, Operation
 from coatcheck.control.problems import (
@@ -40,7 +42,7 @@ from coatcheck.control.reply import RawHeaders, Reply, StreamReply
 from coatcheck.control.router import Match, Router
 from coatcheck.control.whole_answers import write_whole
 from coatcheck.domain import ids
-from coatcheck.domain.errors import ClientGone, CoatcheckError
+from coatcheck.domain.errors import ClientGone, CoatcheckError, Unauthenticated
 from coatcheck.telemetry import context, metrics, traceparents, tracing
 
 _log = logging.getLogger(__name__)
@@ -58,13 +60,16 @@ _COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DEL
 
 Admit = Callable[[Call, Operation], Awaitable[RawHeaders]]
 """Lets a call in, or raises. Gives the headers that its answer shall carry."""
-Holds = Callable[[Call], Awaitable[bool]]
-"""Whether what a call was let in with still counts."""
-_EVENT_STREAM: Final = (b"content-type", b"text/event-stream")
+Watch = Callable[[Call, Callable[[], None]], contextlib.AbstractContextManager[CredentialWatch]]
+"""Has something called once what a call was let in with stops counting."""
+_LAST_WORDS_SECONDS_MAX: Final = 1.0
+"""How long a reader is waited for who may hear no more than the end."""
 
 
-async def _always(_: Call) -> bool:
-    return True
+def _unwatched(
+    _: Call, wake: Callable[[], None]
+) -> contextlib.AbstractContextManager[CredentialWatch]:
+    return contextlib.nullcontext(CredentialWatch(None, wake))
 
 
 def _never() -> bool:
@@ -78,13 +83,13 @@ class Dispatcher:
         self,
         operations: Sequence[Operation],
         admit: Admit,
-        holds: Holds = _always,
+        watch: Watch = _unwatched,
         drains: Callable[[], bool] = _never,
     ) -> None:
         self.operations = tuple(operations)
         self._router = Router(operations)
         self._admit = admit
-        self._holds = holds
+        self._watch = watch
         self._drains = drains
         self._ids = _request_ids()
         self._to_be_shown = False
@@ -190,13 +195,43 @@ class Dispatcher:
             cycle = call.scope.get(ARRIVING)
             if cycle is not None and write_whole(cycle, reply, extra):
                 return
-        if isinstance(reply, StreamReply) and _EVENT_STREAM in reply.headers:
-            reply.pieces = _while_it_holds(reply.pieces, call, self._holds)
-        sending = reply.send(send, extra, head=call.method == "HEAD")
         if isinstance(reply, StreamReply):
-            await _unless_gone(call, sending)
+            await self._stream(reply, call, send, extra)
         else:
-            await sending
+            await reply.send(send, extra, head=call.method == "HEAD")
+
+    async def _stream(self, reply: StreamReply, call: Call, send: Send, extra: RawHeaders) -> None:
+        """Send a stream until it ends, its reader has gone, or may hear no more of it."""
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        has_begun = False
+
+        async def sent(message: Message) -> None:
+            nonlocal has_begun
+            await send(message)
+            has_begun = True
+
+        with self._watch(call, partial(_settle, lost)) as credential:
+            reply.pieces = _while_it_counts(reply.pieces, credential)
+            sending = reply.send(sent, extra, head=call.method == "HEAD")
+            if await _sent_whole(call, sending, lost) or not credential.lost:
+                return
+        _log.info("an answer ends before its time: its credential does not count any more")
+        try:
+            async with asyncio.timeout(_LAST_WORDS_SECONDS_MAX):
+                if not has_begun:
+                    await problem_of(call, Unauthenticated()).send(send, extra, head=False)
+                elif not reply.is_measured:
+                    await send(
+                        {
+                            "type": "http.response.body",
+                            "body": reply.last_words,
+                            "more_body": False,
+                        }
+                    )
+                else:
+                    _hang_up(call)
+        except TimeoutError:
+            _hang_up(call)
 
     @staticmethod
     async def _live(receive: Receive, send: Send) -> None:
@@ -222,31 +257,49 @@ class Dispatcher:
         return next(self._ids) if request_id is None else request_id, traceparent
 
 
-async def _while_it_holds(
-    pieces: AsyncIterator[bytes], call: Call, holds: Holds
+async def _while_it_counts(
+    pieces: AsyncIterator[bytes], credential: CredentialWatch
 ) -> AsyncIterator[bytes]:
-    """A stream that may go on for days says nothing more once its caller's key is revoked."""
+    """The pieces for as long as their reader's credential counts; then it waits to be ended."""
     try:
         async for piece in pieces:
-            if not await holds(call):
-                return
+            if not await credential.counts():
+                await asyncio.get_running_loop().create_future()
             yield piece
     finally:
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
 
 
-async def _unless_gone(call: Call, sending: Coroutine[Any, Any, None]) -> None:
-    """Send a stream, and stop when its reader has gone: the server would not say so."""
-    tasks = [asyncio.create_task(sending), asyncio.create_task(call.disconnected())]
+async def _sent_whole(
+    call: Call, sending: Coroutine[Any, Any, None], lost: asyncio.Future[None]
+) -> bool:
+    """Send a stream; whether it was sent to its end. Stops when its reader has gone, which the
+    server would not say, and when ``lost`` is there."""
+    task, gone = asyncio.create_task(sending), asyncio.create_task(call.disconnected())
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if tasks[0].done():
-            tasks[0].result()
+        await asyncio.wait({task, gone, lost}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return True
+        return False
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for each in (task, gone):
+            each.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _hang_up(call: Call) -> None:
+    """Break the connection: the only honest end of a body that cannot be what its head said."""
+    cycle = call.scope.get(ARRIVING)
+    if cycle is not None:
+        cycle.disconnected = True
+        cycle.transport.abort()
 
 
 def _request_ids() -> Iterator[str]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from coatcheck.control.auth import Authenticator
+from coatcheck.control.auth.credential_watch import CredentialWatch
 from coatcheck.control.backlog import Backlog
 from coatcheck.control.billing import Subscriptions
 from coatcheck.control.call import Call
 from coatcheck.control.operations import Access, Operation
 from coatcheck.control.rates import RateLimiter
 from coatcheck.control.reply import RawHeaders
-from coatcheck.domain import api_keys
 from coatcheck.domain.errors import (
-    DatabaseUnavailable,
     MissingScope,
     NotFound,
     QueueFull,
@@ -85,24 +85,18 @@ class Gate:
         credential = _credential(call)
         if credential is None:
             return None
-        known = self._authenticator.known(credential)
-        return known if known is not None else await self._authenticator.check(credential)
+        principal = self._authenticator.known(credential)
+        if principal is None:
+            principal = await self._authenticator.check(credential)
+        call.credential = credential
+        return principal
 
-    async def holds(self, call: Call) -> bool:
-        """Whether the API key that a call was let in with still counts, for answers without end.
-
-        A token holds for whatever it has begun: it cannot be revoked, and ends soon by itself.
-        """
-        credential = _credential(call)
-        if credential is None or not credential.startswith(api_keys.PREFIX):
-            return True
-        try:
-            await self.caller(call)
-        except Unauthenticated:
-            return False
-        except DatabaseUnavailable:
-            return True  # there is nothing to tell then, and the stream says so itself
-        return True
+    def watch(
+        self, call: Call, wake: Callable[[], None]
+    ) -> AbstractContextManager[CredentialWatch]:
+        """Have ``wake`` called once what the call was let in with stops counting: for streams, and
+        for answers that are held."""
+        return self._authenticator.watch(call.credential, wake)
 
     async def anonymous(self, org: str) -> Principal:
         """A caller without a credential, for what is open to anyone."""

@@ -15,13 +15,14 @@ from uuid import UUID
 
 from coatcheck.control.call import Call
 from coatcheck.control.draining import Draining
-from coatcheck.control.event_stream import EventStream
+from coatcheck.control.event_stream import RECONNECT, EventStream
 from coatcheck.control.explanations import shown
+from coatcheck.control.gate import Gate
 from coatcheck.control.operations import Answer, Parameter
 from coatcheck.control.pace import Pace, kind_of
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply, json_reply
-from coatcheck.domain.errors import IdempotencyMismatch, InvalidParameter
+from coatcheck.domain.errors import IdempotencyMismatch, InvalidParameter, Unauthenticated
 from coatcheck.domain.explanation import Explanation, Holder
 from coatcheck.domain.identity import ANYONE, Principal, Scope
 from coatcheck.domain.job import JobView
@@ -94,10 +95,11 @@ class JobVoice(JobShow, Protocol):
 class JobAnswers:
     """Answers about jobs."""
 
-    def __init__(self, engine: Engine, pace: Pace, draining: Draining) -> None:
+    def __init__(self, engine: Engine, pace: Pace, draining: Draining, gate: Gate) -> None:
         self._engine = engine
         self._pace = pace
         self._draining = draining
+        self._gate = gate
         self._streams = EventStream(engine, draining)
 
     async def submitted(
@@ -151,7 +153,7 @@ class JobAnswers:
         known = call.headers.get(b"if-none-match")
         unchanged = known is None or _matches(known, view)
         if preferences.wait is not None and not view.terminal and unchanged:
-            view = await self.held(view.id, view.org, preferences.wait, since=known)
+            view = await self.held(call, view.id, view.org, preferences.wait, since=known)
         if view.terminal:
             self._pace.learn(view)
         return Look(
@@ -214,16 +216,24 @@ class JobAnswers:
             (b"cache-control", b"no-store"),
             (b"x-accel-buffering", b"no"),  # a proxy that collects events would hold them back
         ]
-        return StreamReply(HTTPStatus.OK, pieces, headers)
+        return StreamReply(HTTPStatus.OK, pieces, headers, RECONNECT)
 
     async def held(
-        self, job_id: str, org: str, seconds: float, *, since: bytes | None = None
+        self, call: Call, job_id: str, org: str, seconds: float, *, since: bytes | None = None
     ) -> JobView:
-        """The job once it has ended, or changed since that ETag, or the time is up."""
+        """The job once it has ended, or changed since that ETag, or the time is up.
+
+        Raises Unauthenticated once what the call was let in with does not count any more.
+        """
         deadline = time.monotonic() + seconds
-        with self._engine.watch(job_id) as watch:
+        with (
+            self._engine.watch(job_id) as watch,
+            self._gate.watch(call, watch.wake) as credential,
+        ):
             while True:
                 view = await self._engine.get(job_id, org=org)
+                if not await credential.counts():
+                    raise Unauthenticated
                 remaining = deadline - time.monotonic()
                 changed = since is not None and not _matches(since, view)
                 if view.terminal:
@@ -319,7 +329,7 @@ EVENTS: Final = Answer(
     HTTPStatus.OK,
     "Events `state`, `progress`, `log`, `chunk`, `alert`, and `end`, after which the stream "
     "closes. Those with an `id` are kept: name the last one to go on. `reconnect` says that this "
-    "server cannot go on, and another can.",
+    "server cannot go on, and another can; or that the credential does not count any more.",
     media_type="text/event-stream",
     schema={
         "description": "One event of the stream.",

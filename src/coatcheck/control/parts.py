@@ -123,18 +123,21 @@ async def open_parts(
         process_metrics = await closing.enter_async_context(
             ProcessMetrics(settings.database_url, "serve", lambda: metrics.snapshot("serve"))
         )
+        gate = Gate(
+            authenticator,
+            limiter,
+            subscriptions,
+            Backlog(waiting),
+            operator_org=settings.operator_org,
+        )
         yield Parts(
             settings=settings,
             engine=engine,
             catalogue=catalogue,
-            gate=Gate(
-                authenticator,
-                limiter,
-                subscriptions,
-                Backlog(waiting),
-                operator_org=settings.operator_org,
+            gate=gate,
+            answers=JobAnswers(
+                engine, Pace(engine.explainer.forecasts.eta_in_queue), draining, gate
             ),
-            answers=JobAnswers(engine, Pace(engine.explainer.forecasts.eta_in_queue), draining),
             guard=Guard(settings.egress_allow),
             receivers=receiver_guard(settings),
             readiness=readiness,

@@ -40,14 +40,29 @@ class Reply:
 
 
 class StreamReply:
-    """An answer whose body is made while it is sent."""
+    """An answer whose body is made while it is sent.
 
-    __slots__ = ("headers", "pieces", "status")
+    ``last_words`` end a body whose caller may hear no more of it; without any it just ends.
+    """
 
-    def __init__(self, status: int, pieces: AsyncIterator[bytes], headers: RawHeaders) -> None:
+    __slots__ = ("headers", "last_words", "pieces", "status")
+
+    def __init__(
+        self,
+        status: int,
+        pieces: AsyncIterator[bytes],
+        headers: RawHeaders,
+        last_words: bytes = b"",
+    ) -> None:
         self.status = status
         self.pieces = pieces
         self.headers = headers
+        self.last_words = last_words
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the length was told before: the body cannot end sooner."""
+        return any(name == b"content-length" for name, _ in self.headers)
 
     async def send(self, send: Send, extra: RawHeaders, *, head: bool) -> None:
         await send(

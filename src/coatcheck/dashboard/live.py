@@ -11,3 +11,7 @@ def event(name: str, text: str) -> bytes:
     """``text``, usually HTML, for the elements with ``sse-swap="<name>"``."""
     lines = "".join(f"data: {line}\n" for line in text.splitlines() or [""])
     return f"event: {name}\n{lines}\n".encode()
+
+
+GONE: Final = event("gone", "")
+"""Has the page loaded again: the session has ended, or is another one."""

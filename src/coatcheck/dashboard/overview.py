@@ -58,7 +58,7 @@ async def _follow(visit: Visit) -> Reply | StreamReply:
 
 async def _parts(visit: Visit) -> AsyncIterator[bytes]:
     if visit.query.get("org", visit.org) != visit.org:
-        yield live.event("gone", "")  # another is looked at since, in another window
+        yield live.GONE  # another is looked at since, in another window
         return
     sent: dict[str, str] = {}
     silent, seconds = 0.0, LIVE_SECONDS
@@ -68,7 +68,7 @@ async def _parts(visit: Visit) -> AsyncIterator[bytes]:
             figures = await _figures(visit)
         except ApiProblem as problem:
             if problem.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-                yield live.event("gone", "")
+                yield live.GONE
                 return
             # Over a rate limit, or the database is away: what is shown stays, for a while.
             seconds = max(LIVE_SECONDS, float(problem.retry_after or 0))

@@ -88,6 +88,7 @@ class Site:
             session = self.sessions.read(call)
             if session is None:
                 return self._to_sign_in(call)
+            call.credential = session.credential  # a stream of a page ends with it
 
             async def visited(call: Call) -> Reply | StreamReply:
                 form = Fields([])
@@ -208,7 +209,7 @@ class Site:
         if call.header(b"accept") == "text/event-stream":
             # A stream cannot lead anywhere: its page does, when it is loaded again.
             told = [headers.EVENT_STREAM, *headers.GUARDS, headers.NOT_KEPT, gone]
-            return Reply(HTTPStatus.OK, live.event("gone", ""), told)
+            return Reply(HTTPStatus.OK, live.GONE, told)
         wanted = _own_address(call) if call.method == "GET" and not is_by_htmx(call) else ""
         if is_by_htmx(call):
             wanted = _path_of(call.header(b"hx-current-url") or "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from coatcheck.control.call import Call
 from coatcheck.control.reply import Reply, StreamReply
-from coatcheck.dashboard import headers
+from coatcheck.dashboard import headers, live
 from coatcheck.dashboard.api import Api
 from coatcheck.dashboard.fields import Fields
 from coatcheck.dashboard.notices import Notice
@@ -79,6 +79,7 @@ class Visit:
                 headers.NOT_KEPT,
                 (b"x-accel-buffering", b"no"),
             ],
+            live.GONE,
         )
 
     async def pause(self, seconds: float) -> bool:

@@ -27,7 +27,7 @@ from coatcheck.surfaces.speech import surface as speech
 def _webhook_messages(parts: Parts) -> list[Operation]:
     """Webhooks that are fetched; what they say is said by the surfaces."""
     render = notices(parts).body
-    return webhook_messages.operations(parts.engine.webhooks, render, parts.draining)
+    return webhook_messages.operations(parts.engine.webhooks, render, parts.draining, parts.gate)
 
 
 def _console(parts: Parts) -> list[Operation]:

@@ -468,6 +468,45 @@ async def test_a_database_that_is_lost_mid_stream_is_told_and_the_job_can_be_res
         assert json.loads((await again.rest())[-1])["done"] is True
 
 
+@pytest.mark.parametrize("path", ["/api/chat", "/v1/chat/completions"])
+async def test_a_stream_says_why_it_ends_once_its_key_is_revoked(
+    talk: Talking, http: httpx2.AsyncClient, hanging: None, path: str
+) -> None:
+    key = await talk.house.create_key()
+    async with streaming(http, path, bearer(key), stream=True) as reader:
+        await (reader.lines(3) if path == "/api/chat" else reader.events(3))
+        await talk.house.revoke(key)
+        if path == "/api/chat":
+            (last,) = await reader.rest()
+            assert reader.job in json.loads(last)["error"]
+        else:
+            ((_, told),) = await reader.events(1_000)
+            assert told["error"]["code"] == "unauthenticated"
+    go_on(talk)
+    await done(talk, reader.job)
+
+
+@pytest.mark.parametrize("path", ["/api/chat", "/v1/chat/completions"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_whoever_waits_for_the_first_word_is_401_once_their_key_is_revoked(
+    talk: Talking, http: httpx2.AsyncClient, silent: None, path: str, stream: bool
+) -> None:
+    key = await talk.house.create_key()
+    asking = asyncio.create_task(
+        http.post(path, json=CHAT | {"stream": stream}, headers=bearer(key))
+    )
+
+    async def waits() -> bool:
+        return bool(talk.house.engine._watcher._waiters)
+
+    await eventually_async(waits, "somebody waits for a job")
+    await talk.house.revoke(key)
+    answer = await asking
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
+    go_on(talk)
+    await nobody_waits(talk)
+
+
 async def test_what_cannot_be_said_in_openais_words_is_a_bad_gateway(
     http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,10 +11,12 @@ cache's epoch closes that gap: what was read before a drop is not remembered aft
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 
 from coatcheck.control.auth.cache import RecentCache
+from coatcheck.control.auth.credential_watch import CredentialWatch, CredentialWatches
 from coatcheck.control.auth.keys import KeyCheck
 from coatcheck.control.auth.orgs import OrgLookUp
 from coatcheck.control.auth.tokens import TokenCheck
@@ -43,6 +45,7 @@ class Authenticator:
         self._orgs = OrgLookUp(line)
         self._known: RecentCache[bytes, Principal] = RecentCache(REMEMBERED_SECONDS)
         self._anonymous: RecentCache[str, Principal] = RecentCache(REMEMBERED_SECONDS)
+        self._watches = CredentialWatches(self._seconds_left, trusted=trusted)
 
     def known(self, credential: bytes) -> Principal | None:
         """Whose credential it is, if that was found out lately and is sure to hold."""
@@ -53,17 +56,27 @@ class Authenticator:
         """Whose credential it is. Raises Unauthenticated, or DatabaseUnavailable."""
         if len(credential) > CREDENTIAL_BYTES_MAX:
             raise Unauthenticated
-        heard, epoch = self._trusted(), self._known.epoch
         if credential.startswith(api_keys.PREFIX):
-            principal, seconds_left = await self._keys.check(credential)
-        else:
-            token = await self._tokens.check(credential)
-            limits = await self._limits(token.principal.org)
-            principal = _limited(token.principal, limits)
-            seconds_left = token.seconds_left
+            principal, _ = await self._checked_key(credential)
+            return principal
+        heard, epoch = self._trusted(), self._known.epoch
+        token = await self._tokens.check(credential)
+        limits = await self._limits(token.principal.org)
+        principal = _limited(token.principal, limits)
         if heard:
-            self._known.put(credential, principal, epoch=epoch, seconds=seconds_left)
+            self._known.put(credential, principal, epoch=epoch, seconds=token.seconds_left)
         return principal
+
+    def watch(
+        self, credential: bytes | None, wake: Callable[[], None]
+    ) -> AbstractContextManager[CredentialWatch]:
+        """Have ``wake`` called once a credential that was checked stops counting.
+
+        A key stops when it is revoked or expires; a token, which cannot be revoked, when it
+        expires. Nothing is ever lost by a caller without a credential.
+        """
+        known = None if credential is None else self._known.seconds_left(credential)
+        return self._watches.watch(credential, known if self._trusted() else None, wake)
 
     async def anonymous(self, org: str) -> Principal:
         """A caller without a credential. Raises NotFound, or DatabaseUnavailable."""
@@ -88,17 +101,35 @@ class Authenticator:
         orgs = {word.removeprefix(_ORG_WORD) for word in words if word.startswith(_ORG_WORD)}
         self._known.drop(lambda _, known: known.key_id in words or known.org in orgs)
         self._anonymous.drop(lambda org, _: org in orgs)
+        # Also those that were dropped before, or never remembered.
+        self._watches.heard(lambda credential: self._known.get(credential) is None)
 
     def forget_all(self) -> None:
         """Forget everything: something may have been said that was not heard."""
         self._known.clear()
         self._anonymous.clear()
+        self._watches.heard()
 
     async def close(self) -> None:
         """Let go of the issuers' connections. The line stays the caller's to close."""
+        await self._watches.close()
         await self._keys.drain()
         await self._orgs.drain()
         await self._tokens.close()
+
+    async def _checked_key(self, credential: bytes) -> tuple[Principal, float | None]:
+        heard, epoch = self._trusted(), self._known.epoch
+        principal, seconds_left = await self._keys.check(credential)
+        if heard:
+            self._known.put(credential, principal, epoch=epoch, seconds=seconds_left)
+        return principal, seconds_left
+
+    async def _seconds_left(self, credential: bytes) -> float | None:
+        """For how long a credential that was let in still counts. Raises Unauthenticated."""
+        if credential.startswith(api_keys.PREFIX):
+            _, seconds_left = await self._checked_key(credential)
+            return seconds_left
+        return self._tokens.seconds_left(credential)
 
     async def _limits(self, org: str) -> OrgLimits:
         # A trusted issuer may name an organisation that has no row: nothing limits it.

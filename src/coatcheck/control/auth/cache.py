@@ -39,6 +39,13 @@ class RecentCache(Generic[Key, Value]):
             return None
         return entry[1]
 
+    def seconds_left(self, key: Key) -> float | None:
+        """For how long a value will still be remembered; None if it is not."""
+        entry = self._entries.get(key)
+        if entry is None or (left := entry[0] - self._clock()) <= 0:
+            return None
+        return left
+
     def put(self, key: Key, value: Value, *, epoch: int, seconds: float | None = None) -> None:
         """Remember ``value``, no longer than ``seconds``, unless something was dropped since."""
         lasting = self._seconds_max if seconds is None else min(seconds, self._seconds_max)

@@ -75,6 +75,15 @@ class TokenCheck:
             _log.debug("a token was refused: %s", type(error).__name__)
             raise Unauthenticated from None
 
+    def seconds_left(self, token: bytes) -> float:
+        """For how long a token that was checked still counts. Raises Unauthenticated once it does
+        not."""
+        claims: Claims = jwt.decode(token, options={"verify_signature": False})
+        seconds = float(claims["exp"]) + LEEWAY_SECONDS - self._clock()
+        if seconds <= 0:
+            raise Unauthenticated
+        return seconds
+
     async def close(self) -> None:
         for published in self._published.values():
             await published.close()

@@ -19,6 +19,7 @@ from msgspec import Meta, Struct
 
 from coatcheck.control.call import Call
 from coatcheck.control.draining import Draining
+from coatcheck.control.gate import Gate
 from coatcheck.control.operations import Answer, Operation, RequestBody
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.reply import Reply, json_reply, raw_header
@@ -37,6 +38,7 @@ from coatcheck.domain.errors import (
     FieldIssue,
     InvalidInput,
     OutcomeUnknown,
+    Unauthenticated,
 )
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.patterns import whole
@@ -118,10 +120,11 @@ class TakenReports(Struct, frozen=True):
 class _Messages:
     """The handlers. ``render`` makes bodies (``engine/notices.py``)."""
 
-    def __init__(self, webhooks: Webhooks, render: Render, draining: Draining) -> None:
+    def __init__(self, webhooks: Webhooks, render: Render, draining: Draining, gate: Gate) -> None:
         self._webhooks = webhooks
         self._render = render
         self._draining = draining
+        self._gate = gate
 
     async def take(self, call: Call) -> Reply:
         order = await read_optional_body(call, TakeOrder, _BODY_BYTES_MAX)
@@ -144,22 +147,32 @@ class _Messages:
         return json_reply(TakenReports(noted))
 
     async def _taken(self, call: Call, org: str, endpoint: str, order: TakeOrder) -> list[Claimed]:
-        """What there is, once there is something or the time is up."""
+        """What there is, once there is something or the time is up. Raises Unauthenticated once
+        what the call was let in with does not count any more."""
         deadline = time.monotonic() + order.wait
         leaving = asyncio.ensure_future(call.disconnected())
+        lost = asyncio.Event()
+        losing = asyncio.ensure_future(lost.wait())
         try:
-            while True:
-                taken = await self._webhooks.take(org, endpoint, order.limit, _LEASE_SECONDS)
-                left = deadline - time.monotonic()
-                # What is taken for a caller who has left would wait for its lease to end.
-                if taken or left <= 0 or self._draining.begun or leaving.done():
-                    return taken
-                async with self._draining.cut_short():
-                    await asyncio.wait([leaving], timeout=min(left, _LOOK_SECONDS))
-                if leaving.done():
-                    return []
+            with self._gate.watch(call, lost.set) as credential:
+                while await credential.counts():
+                    taken = await self._webhooks.take(org, endpoint, order.limit, _LEASE_SECONDS)
+                    left = deadline - time.monotonic()
+                    # What is taken for a caller who has left would wait for its lease to end.
+                    if taken or left <= 0 or self._draining.begun or leaving.done():
+                        return taken
+                    async with self._draining.cut_short():
+                        await asyncio.wait(
+                            [leaving, losing],
+                            timeout=min(left, _LOOK_SECONDS),
+                            return_when=asyncio.FIRST_COMPLETED,
+                        )
+                    if leaving.done():
+                        return []
+                raise Unauthenticated
         finally:
             leaving.cancel()
+            losing.cancel()
 
     async def _message(self, org: str, endpoint: str, claimed: Claimed) -> WebhookMessage | None:
         """None if it cannot be made: it is taken again later, by its lease or by its schedule."""
@@ -191,9 +204,11 @@ class _Messages:
         )
 
 
-def operations(webhooks: Webhooks, render: Render, draining: Draining) -> list[Operation]:
+def operations(
+    webhooks: Webhooks, render: Render, draining: Draining, gate: Gate
+) -> list[Operation]:
     """``/api/v1/orgs/{org}/webhooks/endpoints/{id}/messages``, for the scope ``admin``."""
-    handlers = _Messages(webhooks, render, draining)
+    handlers = _Messages(webhooks, render, draining, gate)
     path = f"{PATH}/endpoints/{{id}}/messages"
     unfit = Answer(
         HTTPStatus.UNPROCESSABLE_ENTITY,

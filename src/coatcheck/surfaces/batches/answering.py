@@ -8,9 +8,11 @@ from http import HTTPStatus
 
 from coatcheck.control.call import Call
 from coatcheck.control.draining import Draining
+from coatcheck.control.gate import Gate
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.reply import RawHeaders, Reply, json_reply
 from coatcheck.domain.batches import BatchView
+from coatcheck.domain.errors import Unauthenticated
 from coatcheck.engine import Engine
 from coatcheck.surfaces.batches import showing
 from coatcheck.surfaces.batches.pace import retry_after
@@ -19,12 +21,14 @@ from coatcheck.surfaces.batches.pace import retry_after
 class Answers:
     """Answers that show a job."""
 
-    def __init__(self, engine: Engine, draining: Draining) -> None:
+    def __init__(self, engine: Engine, draining: Draining, gate: Gate) -> None:
         self._engine = engine
         self._draining = draining
+        self._gate = gate
 
     async def handed_in(
         self,
+        call: Call,
         view: BatchView,
         preferences: Preferences,
         *,
@@ -33,7 +37,7 @@ class Answers:
     ) -> Reply:
         """``status``; or, if the caller waits for the job: 200 once it has ended, else 202."""
         if preferences.wait is not None:
-            view = await self.held(view, preferences.wait)
+            view = await self.held(call, view, preferences.wait)
             status = HTTPStatus.OK if view.status.terminal else HTTPStatus.ACCEPTED
         urls = showing.urls(view.id)
         links = f'<{urls.events}>; rel="events", <{urls.cancel}>; rel="cancel"'
@@ -51,7 +55,7 @@ class Answers:
         known = call.headers.get(b"if-none-match")
         unchanged = known is None or _matches(known, view)
         if preferences.wait is not None and not view.status.terminal and unchanged:
-            view = await self.held(view, preferences.wait, since=known)
+            view = await self.held(call, view, preferences.wait, since=known)
         if known is not None and _matches(known, view):
             headers = [*preferences.headers, *_headers(view)]
             return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
@@ -64,13 +68,21 @@ class Answers:
         return json_reply(showing.job(view), status, [*headers, *_headers(view)])
 
     async def held(
-        self, view: BatchView, seconds: float, *, since: bytes | None = None
+        self, call: Call, view: BatchView, seconds: float, *, since: bytes | None = None
     ) -> BatchView:
-        """The job once it has ended, or changed since that ETag, or the time is up."""
+        """The job once it has ended, or changed since that ETag, or the time is up.
+
+        Raises Unauthenticated once what the call was let in with does not count any more.
+        """
         deadline = time.monotonic() + seconds
-        with self._engine.watch(view.id) as watch:
+        with (
+            self._engine.watch(view.id) as watch,
+            self._gate.watch(call, watch.wake) as credential,
+        ):
             while True:
                 view = await self._engine.batches.get(view.id, org=view.org)
+                if not await credential.counts():
+                    raise Unauthenticated
                 remaining = deadline - time.monotonic()
                 changed = since is not None and not _matches(since, view)
                 if view.status.terminal or changed or remaining <= 0 or self._draining.begun:

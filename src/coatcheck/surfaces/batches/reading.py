@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Final
 
 from coatcheck.control.call import Call
+from coatcheck.control.event_stream import RECONNECT
 from coatcheck.control.job_answers import (
     CONDITION_PARAMETERS,
     NOT_MODIFIED,
@@ -64,7 +65,7 @@ class Reading:
             (b"cache-control", b"no-store"),
             (b"x-accel-buffering", b"no"),  # a proxy that collects events would hold them back
         ]
-        return StreamReply(HTTPStatus.OK, pieces, headers)
+        return StreamReply(HTTPStatus.OK, pieces, headers, RECONNECT)
 
     async def bad_lines(self, call: Call) -> Reply:
         view = await self._scene.job(call)
@@ -171,7 +172,7 @@ _JOB_HEADERS: Final = RETRY_AFTER_HEADER | {
 _EVENTS: Final = Answer(
     HTTPStatus.OK,
     "Events `state`, `progress`, and `end`, after which the stream closes. `reconnect` says that "
-    "this server cannot go on, and another can.",
+    "this server cannot go on, and another can; or that the credential does not count any more.",
     media_type="text/event-stream",
     schema={
         "description": "One event of the stream.",

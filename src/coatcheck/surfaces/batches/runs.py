@@ -53,7 +53,7 @@ class Runs:
             [] if created.created else replayed(same=not created.mismatch, preferences=preferences)
         )
         return await self._answers.handed_in(
-            after, preferences, status=HTTPStatus.ACCEPTED, headers=headers
+            call, after, preferences, status=HTTPStatus.ACCEPTED, headers=headers
         )
 
     async def close(self, call: Call) -> Reply:

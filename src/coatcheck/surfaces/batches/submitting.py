@@ -90,7 +90,9 @@ class Submitting:
             headers = []
             small = taken is not None and taken.tasks is not None
             status = HTTPStatus.CREATED if small else HTTPStatus.ACCEPTED
-        return await self._answers.handed_in(view, preferences, status=status, headers=headers)
+        return await self._answers.handed_in(
+            call, view, preferences, status=status, headers=headers
+        )
 
     async def _known(
         self, call: Call, known: Known, preferences: Preferences, *, is_list: bool
@@ -101,7 +103,9 @@ class Submitting:
         headers = replayed(same=same, preferences=preferences)
         view = await scene.batches.get(to_text(known.uuid), org=call.principal.org)
         status = HTTPStatus.OK if view.status.terminal else HTTPStatus.ACCEPTED
-        return await self._answers.handed_in(view, preferences, status=status, headers=headers)
+        return await self._answers.handed_in(
+            call, view, preferences, status=status, headers=headers
+        )
 
     async def _order(self, call: Call, *, is_list: bool) -> NewJob:
         if is_list:

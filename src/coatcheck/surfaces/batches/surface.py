@@ -37,7 +37,7 @@ def operations(parts: Parts) -> list[Operation]:
         guard=parts.receivers,
         draining=parts.draining,
     )
-    answers = Answers(parts.engine, parts.draining)
+    answers = Answers(parts.engine, parts.draining, parts.gate)
     taking = Lists(parts.engine, parts.settings.batch_small_tasks)
     return [
         *submitting.operations(scene, answers, taking),

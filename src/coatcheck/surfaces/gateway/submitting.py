@@ -275,7 +275,7 @@ class Submitting:
                 voice = await scene.voice(org, named.service)
         if seconds is None:
             return voice, None
-        return voice, await scene.answers.held(ticket.id, org, seconds)
+        return voice, await scene.answers.held(call, ticket.id, org, seconds)
 
     async def _result(
         self, call: Call, view: JobView, urls: JobUrls, headers: RawHeaders

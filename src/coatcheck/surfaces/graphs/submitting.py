@@ -118,7 +118,7 @@ class Submitting:
         ]
         view = known
         if preferences.wait is not None and not known.terminal:
-            view = await scene.answers.held(known.id, known.org, preferences.wait)
+            view = await scene.answers.held(call, known.id, known.org, preferences.wait)
         return await scene.voice.reply(view, [(b"etag", etag(view)), *headers])
 
     async def _is_same(self, call: Call, known: JobView) -> bool:
@@ -209,7 +209,7 @@ class Submitting:
         scene, org = self._scene, call.principal.org
         if preferences.wait is None:
             return await scene.engine.get(job_id, org=org)
-        return await scene.answers.held(job_id, org, preferences.wait)
+        return await scene.answers.held(call, job_id, org, preferences.wait)
 
 
 def operations(scene: Scene) -> list[Operation]:

@@ -11,7 +11,8 @@ is told (``Restarted``); who comes late is not told what is void already.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -19,6 +20,8 @@ from uuid import UUID
 import msgspec
 
 from coatcheck.control import draining as control
+from coatcheck.control.auth.credential_watch import CredentialWatch
+from coatcheck.domain.errors import Unauthenticated
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobEvent, JobView
 from coatcheck.engine import Engine
@@ -77,16 +80,35 @@ class Draining:
 Piece = Output | Restarted | Idle | Ended | Draining
 
 
+Watch = Callable[[Callable[[], None]], AbstractContextManager[CredentialWatch]]
+"""Has something called once the reader's credential stops counting."""
+
+
+def _unwatched(wake: Callable[[], None]) -> AbstractContextManager[CredentialWatch]:
+    return nullcontext(CredentialWatch(None, wake))
+
+
 async def follow(
-    engine: Engine, draining: control.Draining, org: str, job: UUID, *, after: int = 0
+    engine: Engine,
+    draining: control.Draining,
+    org: str,
+    job: UUID,
+    *,
+    after: int = 0,
+    watching: Watch = _unwatched,
 ) -> AsyncGenerator[Piece, None]:
     """The pieces after the one numbered ``after``, until the job has ended or this server drains.
 
-    Raises JobNotFound if there is no such job, or its retention ends meanwhile, and
-    DatabaseUnavailable. Close it, if it is left before its end.
+    Raises JobNotFound if there is no such job, or its retention ends meanwhile, Unauthenticated
+    once the credential that is watched does not count any more, and DatabaseUnavailable. Close it,
+    if it is left before its end.
     """
     said_at = time.monotonic()
-    with engine.watch(to_text(job)) as watch, draining.telling(watch.wake):
+    with (
+        engine.watch(to_text(job)) as watch,
+        draining.telling(watch.wake),
+        watching(watch.wake) as credential,
+    ):
         tail = await engine.output.tail(org, job, after)
         if tail.more:
             void = await engine.output.last_mark(org, job, RESTART_MARK) - 1
@@ -94,6 +116,8 @@ async def follow(
                 after = void
                 tail = await engine.output.tail(org, job, after)
         while True:
+            if not await credential.counts():
+                raise Unauthenticated
             if tail.events:
                 after = tail.events[-1].seq
                 for piece in _pieces(tail.events):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from http import HTTPStatus
 from typing import Final, Protocol
 from uuid import UUID
@@ -22,7 +23,7 @@ from coatcheck.control.call import Call
 from coatcheck.control.problems import problem
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply
 from coatcheck.crash import crash_point
-from coatcheck.domain.errors import ClientGone, CoatcheckError
+from coatcheck.domain.errors import ClientGone, CoatcheckError, Unauthenticated
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
@@ -99,7 +100,13 @@ class Relay:
         scene = self._scene
         # From the first on, also for who has a part of it: what an object becomes may depend on
         # those before it, and whether theirs is void on what came after.
-        pieces = follow(scene.engine, scene.draining, call.principal.org, job)
+        pieces = follow(
+            scene.engine,
+            scene.draining,
+            call.principal.org,
+            job,
+            watching=partial(scene.gate.watch, call),
+        )
         telling = _Telling(scene, job, framing, after)
         try:
             first = await telling.next_of(pieces)
@@ -113,14 +120,17 @@ class Relay:
             await pieces.aclose()
             raise
         headers = [(b"content-type", framing.media_type), *_STREAM_HEADERS, *headers]
-        return StreamReply(HTTPStatus.OK, telling.bodies(first, pieces), headers)
+        why = _goes_on("The credential of this request does not count any more", job)
+        refused = framing.error(HTTPStatus.UNAUTHORIZED, Unauthenticated.code, why)
+        return StreamReply(HTTPStatus.OK, telling.bodies(first, pieces), headers, refused)
 
     async def held(self, call: Call, job_id: str, seconds: float | None) -> JobView:
         """The job once it has ended, or the time is up, or this server drains. Raises ClientGone
         if its caller does not stay."""
         if seconds is None:
             seconds = HELD_SECONDS_MAX
-        waiting = asyncio.create_task(self._scene.answers.held(job_id, call.principal.org, seconds))
+        held = self._scene.answers.held(call, job_id, call.principal.org, seconds)
+        waiting = asyncio.create_task(held)
         leaving = asyncio.create_task(call.disconnected())
         try:
             await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)

@@ -150,7 +150,7 @@ class Submitting:
         ticket = handed_in.ticket
         view = None
         if preferences.wait is not None:
-            view = await scene.answers.held(ticket.id, org, preferences.wait)
+            view = await scene.answers.held(call, ticket.id, org, preferences.wait)
             if view.terminal:
                 urls = scene.voice.urls(view.id)
                 headers = [*preferences.headers, *handed_in.headers, *urls.headers()]

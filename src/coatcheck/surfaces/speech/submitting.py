@@ -80,7 +80,7 @@ class Submitting:
         check_mismatch(ticket, preferences)
         view = None
         if preferences.wait is not None:
-            view = await scene.answers.held(ticket.id, org, preferences.wait)
+            view = await scene.answers.held(call, ticket.id, org, preferences.wait)
         return await scene.answers.submitted(
             ticket,
             scene.voice(call),
