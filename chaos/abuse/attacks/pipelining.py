@@ -1,8 +1,9 @@
-"""Requests that are sent without waiting for answers, on connections that never read."""
+"""Requests that are sent without waiting for answers, again and again."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import Final
 
@@ -11,17 +12,27 @@ from chaos.abuse.target import MIB, Target
 
 _REQUEST: Final = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _SECONDS_MAX: Final = 20.0
+_SECONDS_MIN: Final = 5.0
+"""Whoever is hung up on comes again for so long, so that a bystander has something to measure."""
 
 
 async def _one_connection(target: Target) -> Figures:
     size = (2 if target.short else 10) * MIB
-    return {"sent_bytes": await _flood(target, size)}
+    return {"sent_bytes": await _floods(target, size)}
 
 
 async def _many_connections(target: Target) -> Figures:
     connections, size = (8, MIB) if target.short else (40, 2 * MIB)
-    sent = await asyncio.gather(*(_flood(target, size) for _ in range(connections)))
+    sent = await asyncio.gather(*(_floods(target, size) for _ in range(connections)))
     return {"sent_bytes": sum(sent)}
+
+
+async def _floods(target: Target, size: int) -> int:
+    until = time.monotonic() + (0 if target.short else _SECONDS_MIN)
+    sent = await _flood(target, size)
+    while time.monotonic() < until:
+        sent += await _flood(target, size)
+    return sent
 
 
 async def _flood(target: Target, size: int) -> int:

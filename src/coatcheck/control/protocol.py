@@ -1,9 +1,10 @@
 """HTTP on one connection, bounded: no caller can hold it open by being slow, or fill the memory.
 
 Uvicorn parses and answers; added here is what it leaves open. A request's head (its first line and
-its headers) must be whole in time and in size. A body that nobody wants is thrown away only so
-long. An answer that nobody reads is given up. Bodies that are wanted are bounded where they are
-read, in ``call.py``.
+its headers) must be whole in time and in size, and name what must be named exactly once. While
+requests wait for the answer before theirs, the connection is not read, and only so many may wait. A
+body that nobody wants is thrown away only so long. An answer that nobody reads is given up. Bodies
+that are wanted are bounded where they are read, in ``call.py``.
 
 What is refused here never became a request, so the application cannot answer it: the refusal is
 written by this protocol, after the answers to the requests that came before it.
@@ -17,13 +18,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
 import httptools
+from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -41,6 +44,14 @@ _log = logging.getLogger(__name__)
 
 _HEADER_OVERHEAD_BYTES: Final = 4
 """The colon, the space and the end of the line."""
+_PIECE_BYTES: Final = 4 * 1024
+"""What the parser is given at a time, except of a body whose length is known: the parser does not
+say how long the first line of a chunk was, so that can be told between two pieces only."""
+_CHUNK_LINES_BYTES: Final = 16
+"""The size of a chunk and its two ends of line: what is no extension."""
+_SINGLE_HEADERS: Final = frozenset({b"host", b"authorization", b"x-api-key", b"transfer-encoding"})
+"""A second one is refused: those before us may have taken the other for what counts. The parser
+itself refuses a second ``Content-Length``."""
 _REFUSED_AT_A_TIME_MAX: Final = 1_000
 """Connections over the limit that are told so. Yet more are cut off without a word."""
 _RETRY_AFTER: Final = (b"retry-after", b"2")
@@ -54,6 +65,10 @@ class Bounds:
     """From the connection, or the first byte of a later request, to the end of its headers."""
     head_bytes: int = 16 * 1024
     headers: int = 100
+    pipelined: int = 16
+    """Requests that may wait for the answer to the one before them."""
+    chunk_extension_bytes: int = 8 * 1024
+    """Of one request, in all."""
     discarded_bytes: int = 1024 * 1024
     """Of a body that came after its request was answered."""
     linger_seconds: float = 2.0
@@ -87,6 +102,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes_parsed = 0
         self._head_bytes_heard = 0
         self._discarded_bytes = 0
+        self._chunked = False
+        self._accounted_bytes = 0
+        self._extension_bytes = 0
+        self._answering: RequestResponseCycle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
@@ -104,6 +123,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._wire = transport
         self._answers = _Lingering(transport, self)
         super().connection_made(self._answers)  # type: ignore[arg-type]
+        self.flow = _PipelineFlow(self._answers, self.pipeline)  # type: ignore[arg-type]
         over = len(self.connections) - self._bounds.connections
         if over > _REFUSED_AT_A_TIME_MAX:
             transport.abort()
@@ -113,6 +133,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 "too_many_connections",
                 "The server has too many connections; try again.",
                 [_RETRY_AFTER],
+                bound="connections",
             )
         else:
             self._start_head_timer()
@@ -123,6 +144,12 @@ class BoundedProtocol(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
+        # Uvicorn tells the request that was heard last. The one before it may be the one that is
+        # being answered, and would wait for ever.
+        self.pipeline.clear()
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -131,13 +158,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._place(data)
         try:
-            self.parser.feed_data(data)
+            self._feed(data)
         except httptools.HttpParserError as error:
-            if isinstance(error.__context__, _HeadTooLarge):
-                self._refuse_large_head()
-            else:
-                _log.debug("malformed request", exc_info=error)
-                self._refuse_malformed()
+            self._refuse_unparsed(error)
         except httptools.HttpParserUpgrade:
             # Not spoken here: the request is answered as if it had not asked. What follows it may
             # be in the other protocol.
@@ -145,6 +168,34 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
         else:
             self._watch_head()
+
+    def _feed(self, data: bytes) -> None:
+        """Give the parser what came, in pieces where the framing of the body is counted."""
+        start = 0
+        while start < len(data) and not self._deaf:
+            latest = self._latest
+            if self._in_head or latest is None or not latest.more_body or self._chunked:
+                piece = data[start : start + _PIECE_BYTES]
+            else:
+                piece = data[start:]
+            start += len(piece)
+            self._accounted_bytes = 0
+            self.parser.feed_data(piece)
+            if self._chunked:
+                self._count_extensions(len(piece))
+
+    def _count_extensions(self, size: int) -> None:
+        """Count what of a piece was neither head nor body, nor the least that chunks need."""
+        if not self.cycle.more_body:
+            self._chunked = False
+            return
+        self._extension_bytes = max(0, self._extension_bytes + size - self._accounted_bytes)
+        if self._extension_bytes > self._bounds.chunk_extension_bytes:
+            self._refuse_malformed(
+                "The extensions of a request's chunks must have at most "
+                f"{self._bounds.chunk_extension_bytes} bytes.",
+                bound="chunk_extensions",
+            )
 
     def _place(self, data: bytes) -> None:
         """Count the piece to the head that it belongs to, as far as that is known beforehand."""
@@ -177,6 +228,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _head_is_late(self) -> None:
         self._head_timer = None
+        if self.pipeline:
+            self._start_head_timer()  # nothing is read meanwhile: it is not the caller who is late
+            return
         latest = self._latest
         if not self._heard or (latest is not None and latest.more_body):
             self.hang_up()  # nobody asked anything, or has been answered
@@ -185,6 +239,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 HTTPStatus.REQUEST_TIMEOUT,
                 "headers_too_slow",
                 f"The headers did not arrive within {self._bounds.head_seconds:g} seconds.",
+                bound="head",
             )
 
     def drain(self) -> None:
@@ -211,6 +266,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_head(len(name) + len(value) + _HEADER_OVERHEAD_BYTES)
         if not self._in_head:
+            self._accounted_bytes += len(name) + len(value) + _HEADER_OVERHEAD_BYTES
             return  # a trailer: the request is under way, and its headers are what they were
         super().on_header(name, value)
         if len(self.headers) > self._bounds.headers:
@@ -221,12 +277,37 @@ class BoundedProtocol(HttpToolsProtocol):
         self._discarded_bytes = 0
         if b"%00" in self.url:
             raise _Malformed  # no path or field has one, and PostgreSQL's text cannot hold it
+        self._check_headers()
+        if len(self.pipeline) >= self._bounds.pipelined:
+            raise _TooManyWaiting
         super().on_headers_complete()
         self.scope[ARRIVING] = self.cycle  # type: ignore[typeddict-unknown-key]
         if self._drains():
             self.cycle.keep_alive = False
 
+    def _check_headers(self) -> None:
+        """What must be there once is; and how the body comes."""
+        fields = dict(self.headers)
+        if len(fields) < len(self.headers):
+            names = [name for name, _ in self.headers]
+            for name in _SINGLE_HEADERS:
+                if names.count(name) > 1:
+                    raise _Malformed(f"The header {name.decode()} must come only once.")
+        if b"host" not in fields and self.parser.get_http_version() != "1.0":
+            raise _Malformed("The header host is missing.")
+        coding = fields.get(b"transfer-encoding")
+        self._chunked = coding is not None
+        if coding is not None:
+            if coding.strip().lower() != b"chunked" or self.parser.get_http_version() == "1.0":
+                raise _Malformed("The only transfer coding is chunked, in HTTP/1.1.")
+            self._extension_bytes = 0
+            self._accounted_bytes += self._head_bytes_parsed
+
+    def on_chunk_header(self) -> None:
+        self._accounted_bytes += _CHUNK_LINES_BYTES
+
     def on_body(self, body: bytes) -> None:
+        self._accounted_bytes += len(body)
         if self.cycle.response_complete:
             self._discarded_bytes += len(body)
             if self._discarded_bytes > self._bounds.discarded_bytes:
@@ -251,6 +332,10 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _HeadTooLarge
 
     # Answers
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         if self._refusal is not None and not self.pipeline and not self.transport.is_closing():
@@ -290,19 +375,49 @@ class BoundedProtocol(HttpToolsProtocol):
 
     # Refusals
 
+    def _refuse_unparsed(self, error: httptools.HttpParserError) -> None:
+        match error.__context__:
+            case _HeadTooLarge():
+                self._refuse_large_head()
+            case _TooManyWaiting():
+                self._refuse(
+                    HTTPStatus.TOO_MANY_REQUESTS,
+                    "pipeline_too_long",
+                    f"At most {self._bounds.pipelined} requests may wait on a connection for the "
+                    "answer before theirs. This one and those after it were not done.",
+                    [_RETRY_AFTER],
+                    bound="pipeline",
+                )
+            case _Malformed(args=[str(detail)]):
+                self._refuse_malformed(detail)
+            case _:
+                _log.debug("malformed request", exc_info=error)
+                self._refuse_malformed("This is not valid HTTP.")
+
     def _refuse_large_head(self) -> None:
         self._refuse(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
             "headers_too_large",
             f"The request line and the headers must have at most {self._bounds.head_bytes} bytes "
             f"and {self._bounds.headers} headers.",
+            bound="head",
         )
 
-    def _refuse_malformed(self) -> None:
-        self._refuse(HTTPStatus.BAD_REQUEST, "malformed_request", "This is not valid HTTP.")
+    def _refuse_malformed(self, detail: str, bound: str | None = None) -> None:
+        self._refuse(HTTPStatus.BAD_REQUEST, "malformed_request", detail, bound=bound)
 
-    def _refuse(self, status: HTTPStatus, code: str, detail: str, headers: RawHeaders = ()) -> None:
-        """Answer what is no request, once it is its turn, and hear no more."""
+    def _refuse(
+        self,
+        status: HTTPStatus,
+        code: str,
+        detail: str,
+        headers: RawHeaders = (),
+        *,
+        bound: str | None = None,
+    ) -> None:
+        """Answer what is no request, once it is its turn, and hear no more. ``bound`` was met."""
+        if bound is not None:
+            metrics.record_bound_met(bound)
         self._deaf = True
         self._stop_head_timer()
         refusal = self._render(status, code, detail, headers)
@@ -361,6 +476,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._deaf = True
         self._stop_head_timer()
         self._unset_keepalive_if_required()
+        self.pipeline.clear()  # those that wait are not answered any more
         self.flow.resume_reading()
         if self._wire.can_write_eof():
             self._wire.write_eof()
@@ -417,7 +533,28 @@ class _Lingering:
         return self._protocol.hanging_up
 
 
+class _PipelineFlow(FlowControl):
+    """Reading, paused for as long as requests wait for the answer before theirs.
+
+    Uvicorn goes on reading after each answer, and when a handler waits for its caller to leave:
+    what a caller sends without reading the answers would then be limited by nothing. While it is
+    paused nobody notices that the caller has left, until something is written.
+    """
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
+
+
 class _Malformed(Exception):
+    """Raised to the parser, which gives up. May say what is wrong."""
+
+
+class _TooManyWaiting(Exception):
     """Raised to the parser, which gives up."""
 
 

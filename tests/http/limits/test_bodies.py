@@ -98,6 +98,36 @@ async def test_a_broken_chunk_is_refused_at_once() -> None:
         assert await wire.end() == b""
 
 
+@pytest.mark.parametrize("behind_its_head", [True, False])
+async def test_long_chunk_extensions_are_refused(behind_its_head: bool) -> None:
+    chunk = b"2;a=" + b"x" * 20_000 + b"\r\n[]\r\n0\r\n\r\n"
+    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+        if behind_its_head:
+            await wire.say(CHUNKED + chunk)
+        else:
+            await wire.say(CHUNKED + b"2\r\n")
+            await wire.say(b"[]\r\n" + chunk)
+        heard = await wire.answer()
+        assert_problem(heard, 400, "malformed_request")
+        assert "8192" in heard.json()["detail"]
+
+
+async def test_chunk_extensions_are_counted_over_all_chunks() -> None:
+    async with site(LINGERING_BRIEFLY) as served, connected(served) as wire:
+        await wire.say(CHUNKED)
+        saying = asyncio.create_task(wire.keep_saying(b"1;a=" + b"x" * 90 + b"\r\n \r\n"))
+        assert_problem(await wire.answer(), 400, "malformed_request")
+        await saying
+
+
+async def test_short_chunk_extensions_and_many_small_chunks_are_taken() -> None:
+    async with site() as served, connected(served) as wire:
+        spaces = b"1\r\n \r\n" * (BODY_BYTES_MAX - 2)
+        await wire.say(CHUNKED + b"1;signature=abc\r\n[\r\n" + spaces + b"1\r\n]\r\n0\r\n\r\n")
+        assert (await wire.answer()).json() == []
+        assert await kept(wire)
+
+
 async def test_trailers_do_not_become_headers() -> None:
     async with site() as served, connected(served) as wire:
         await wire.say(b"GET /here HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")

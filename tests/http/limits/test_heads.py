@@ -128,7 +128,7 @@ async def test_a_large_body_before_it_is_not_counted_to_a_head(
 async def test_headers_up_to_the_bounds_are_taken() -> None:
     lines = b"x: " + b"y" * 150 + b"\r\n"
     async with site() as served, connected(served) as wire:
-        await wire.say(b"GET /here HTTP/1.1\r\n" + lines * 100 + b"\r\n")
+        await wire.say(b"GET /here HTTP/1.1\r\nhost: a\r\n" + lines * 99 + b"\r\n")
         assert (await wire.answer()).status == 200
 
 
@@ -152,8 +152,8 @@ async def test_a_caller_that_goes_on_sending_headers_still_reads_its_answer() ->
         pytest.param(b"CONNECT a:80 HTTP/1.1\r\nhost: a\r\n\r\n", id="CONNECT"),
         pytest.param(b"GET /here/%00 HTTP/1.1\r\nhost: a\r\n\r\n", id="NUL in the path"),
         pytest.param(b"GET /here?a=%00 HTTP/1.1\r\nhost: a\r\n\r\n", id="NUL in the query"),
-        pytest.param(b"GET / HTTP/1.1\r\nx y: z\r\n\r\n", id="header name"),
-        pytest.param(b"GET / HTTP/1.1\r\nx: a\x00b\r\n\r\n", id="header value"),
+        pytest.param(b"GET / HTTP/1.1\r\nhost: a\r\nx y: z\r\n\r\n", id="header name"),
+        pytest.param(b"GET / HTTP/1.1\r\nhost: a\r\nx: a\x00b\r\n\r\n", id="header value"),
         pytest.param(b"GET / HTTP/1.1\r\n x: folded\r\n\r\n", id="folded header"),
         pytest.param(b"POST /echo HTTP/1.1\r\ncontent-length: x\r\n\r\n", id="length"),
         pytest.param(b"POST /echo HTTP/1.1\r\ncontent-length: -1\r\n\r\n", id="negative length"),
@@ -172,6 +172,55 @@ async def test_what_is_not_http_is_refused_as_a_problem(request_bytes: bytes) ->
         await wire.say(request_bytes)
         assert_problem(await wire.answer(), 400, "malformed_request")
         assert await wire.end() == b""
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        pytest.param(b"GET /here HTTP/1.1\r\n\r\n", id="no host"),
+        pytest.param(b"GET /here HTTP/1.1\r\nhost: a\r\nHost: a\r\n\r\n", id="two hosts"),
+        pytest.param(
+            b"GET /here HTTP/1.1\r\nhost: a\r\nauthorization: b\r\nAuthorization: c\r\n\r\n",
+            id="two credentials",
+        ),
+        pytest.param(
+            b"GET /here HTTP/1.1\r\nhost: a\r\nx-api-key: b\r\nX-Api-Key: b\r\n\r\n",
+            id="two keys",
+        ),
+        pytest.param(
+            b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip\r\n"
+            b"transfer-encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n",
+            id="two codings",
+        ),
+        pytest.param(
+            b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n"
+            b"2\r\n[]\r\n0\r\n\r\n",
+            id="another coding",
+        ),
+        pytest.param(
+            b"POST /echo HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n",
+            id="chunks in HTTP/1.0",
+        ),
+    ],
+)
+async def test_headers_on_which_others_may_disagree_are_refused(request_bytes: bytes) -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(request_bytes)
+        assert_problem(await wire.answer(), 400, "malformed_request")
+        assert await wire.end() == b""
+    assert served.headers == []
+
+
+async def test_http_1_0_needs_no_host() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(b"GET /here HTTP/1.0\r\n\r\n")
+        assert (await wire.answer()).status == 200
+
+
+async def test_other_headers_may_be_repeated() -> None:
+    async with site() as served, connected(served) as wire:
+        await wire.say(GET[:-2] + b"accept: a\r\naccept: b\r\n\r\n")
+        assert (await wire.answer()).status == 200
 
 
 async def test_an_upgrade_that_is_not_spoken_is_answered_as_if_not_asked() -> None:

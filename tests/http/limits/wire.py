@@ -17,7 +17,7 @@ from coatcheck.control.draining import Draining
 from coatcheck.control.json_bodies import check_content_type, read_json
 from coatcheck.control.operations import Answer, Operation
 from coatcheck.control.protocol import Bounds
-from coatcheck.control.reply import RawHeaders, Reply, json_reply
+from coatcheck.control.reply import RawHeaders, Reply, StreamReply, json_reply
 from coatcheck.control.server import Server, listen
 
 GUARD_SECONDS = 30.0
@@ -35,6 +35,7 @@ class Site:
     release: asyncio.Event = field(default_factory=asyncio.Event)
     draining: Draining = field(default_factory=Draining)
     server: Server | None = None
+    left: asyncio.Event = field(default_factory=asyncio.Event)
     headers: list[dict[bytes, bytes]] = field(default_factory=list)
 
     async def here(self, call: Call) -> Reply:
@@ -58,6 +59,18 @@ class Site:
 
     async def large(self, call: Call) -> Reply:
         return Reply(200, b"x" * 8_000_000)
+
+    async def endless(self, call: Call) -> StreamReply:
+        return StreamReply(200, self._pieces(), [(b"content-type", b"text/plain")])
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                self.entered.set()
+                yield b"still here"
+                await asyncio.sleep(0.01)
+        finally:
+            self.left.set()
 
 
 @asynccontextmanager
@@ -89,6 +102,7 @@ def _operations(served: Site) -> list[Operation]:
         Operation(["GET", "POST"], "/slow", "slow", "Slow.", served.slow, answers, "test"),
         Operation(["GET"], "/poll", "poll", "Poll.", served.poll, answers, "test"),
         Operation(["GET"], "/large", "large", "Large.", served.large, answers, "test"),
+        Operation(["GET"], "/endless", "endless", "Endless.", served.endless, answers, "test"),
     ]
 
 
@@ -136,6 +150,10 @@ class Wire:
         """What is still said before the server hangs up."""
         async with asyncio.timeout(GUARD_SECONDS):
             return await self._reader.read()
+
+    def break_off(self) -> None:
+        """Leave without a word."""
+        self._writer.transport.abort()
 
     async def keep_saying(self, data: bytes) -> None:
         """Until the connection breaks."""
