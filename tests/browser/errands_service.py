@@ -79,6 +79,13 @@ async def leave(job: Job, name: str = "note.html") -> int:
     return 3
 
 
+@errands.post("/script")
+async def script(job: Job) -> None:
+    """Leaves a script and a style that no page of ours may load."""
+    await job.attach("pwn.js", b"window.pwned = 1;", media_type="text/javascript")
+    await job.attach("pwn.css", b"body { display: none; }", media_type="text/css")
+
+
 @errands.post("/echo", retries=0)
 async def echo(job: Job, text: str, fails: bool = False) -> dict[str, str]:
     """Says what it is told everywhere where one can say something."""

@@ -1,5 +1,5 @@
 """What keeps others out of a visitor's pages: the session, its token, its headers. No browser is
-needed to try them; a browser would be the first to obey."""
+needed to try most of them; a browser would be the first to obey."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from playwright.async_api import expect
 
 import coatcheck.dashboard
-from coatcheck.dashboard.headers import POLICY
 from coatcheck.domain.identity import RateLimit, Scope
-from tests.browser.errands import JOBS, end_of, waiting_at
+from tests.browser.chromium import Complaints
+from tests.browser.conftest import OpenPage
+from tests.browser.errands import JOBS, end_of, ended, waiting_at
 from tests.browser.errands_service import gates
 from tests.browser.signing_in import SESSION, sign_in, token_in, visiting
 from tests.surfaces.house import House
@@ -24,6 +26,21 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FOLDER = Path(coatcheck.dashboard.__file__).parent
 OVERVIEW = "/ui/"
+LOADED_AS_CODE = """async ([script, style]) => {
+    const violated = [];
+    document.addEventListener(
+        "securitypolicyviolation", event => violated.push(event.effectiveDirective));
+    const loads = (tag, attributes) => new Promise(resolve => {
+        const element = Object.assign(document.createElement(tag), attributes);
+        element.onload = () => resolve(true);
+        element.onerror = () => resolve(false);
+        document.head.append(element);
+    });
+    const loaded = await Promise.all(
+        [loads("script", {src: script}), loads("link", {rel: "stylesheet", href: style})]);
+    return {loaded, violated};
+}"""
+"""Tries to load a script and a style; whether each came, and which rules forbade it."""
 GONE = "event: gone\ndata: \n\n"
 
 
@@ -35,12 +52,84 @@ async def test_every_answer_forbids_framing_sniffing_keeping_and_foreign_content
     shown += [await visitor.get(OVERVIEW), await visitor.get("/ui/nowhere")]
     assert [answer.status_code for answer in shown] == [200, 303, 200, 404]
     for answer in shown:
-        assert answer.headers["content-security-policy"] == POLICY.decode()
-        assert "unsafe" not in answer.headers["content-security-policy"]
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src ")
+        assert "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["x-frame-options"] == "DENY"
         assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_scripts_and_styles_are_allowed_by_a_number_that_each_page_makes_anew(
+    house: House, visitor: httpx2.AsyncClient
+) -> None:
+    await sign_in(visitor, house.key)
+    pages = [
+        await visitor.get(path) for path in (OVERVIEW, OVERVIEW, "/ui/jobs", "/ui/nowhere", "/docs")
+    ]
+    nonces = []
+    for page in pages:
+        policy = page.headers["content-security-policy"]
+        (nonce,) = re.findall(r"script-src 'nonce-([^']+)';", policy)
+        loading = re.findall(r"<script[^>]*>", page.text)
+        assert len(loading) >= 2
+        assert all(f'nonce="{nonce}"' in tag for tag in loading)
+        assert page.headers["cache-control"] == "no-store"
+        nonces.append(nonce)
+    assert len(set(nonces)) == len(pages)
+    part = await visitor.get("/ui/jobs", headers={"HX-Request": "true"})
+    assert "script-src 'none'; style-src 'none'" in part.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    "destination", ["script", "style", "worker", "sharedworker", "serviceworker", "object", "embed"]
+)
+async def test_what_a_tenant_stored_is_not_served_as_code(
+    house: House, visitor: httpx2.AsyncClient, destination: str
+) -> None:
+    job = await ended(house, "/script")
+    files = (await house.http.get(f"{JOBS}/{job['id']}/artifacts")).json()["items"]
+    key = {"Authorization": f"Bearer {house.key}"}
+    as_code = {"Sec-Fetch-Dest": destination}
+    for file in files:
+        for url, headers in ((file["signed_url"], {}), (file["url"], key)):
+            refused = await visitor.get(url, headers={**headers, **as_code})
+            assert (refused.status_code, refused.json()["code"]) == (403, "not_served_as_code")
+            for wanted in ("empty", "document", "image"):
+                served = await visitor.get(url, headers={**headers, "Sec-Fetch-Dest": wanted})
+                assert served.status_code == 200
+                assert served.headers["content-security-policy"] == "default-src 'none'; sandbox"
+                assert served.headers["x-content-type-options"] == "nosniff"
+    page = (await visitor.get("/ui/sign-in")).text
+    for address in re.findall(r'(?:href|src)="(/ui/static/[^"]+)"', page):
+        assert (await visitor.get(address, headers=as_code)).status_code == 200
+
+
+async def test_a_page_runs_no_script_and_takes_no_style_of_a_tenants(
+    house: House, open_page: OpenPage, complaints: Complaints
+) -> None:
+    """Though both are of its own origin; and though, as in old browsers, nobody says what for."""
+    for part in ("Content Security Policy", "net::ERR", "403", "favicon.ico"):
+        complaints.expect(part)
+    job = await ended(house, "/script")
+    files = (await house.http.get(f"{JOBS}/{job['id']}/artifacts")).json()["items"]
+    urls = {file["name"]: file["signed_url"] for file in files}
+    for path in (OVERVIEW, "/docs"):
+        page = await open_page(path)
+        refused = await page.evaluate(LOADED_AS_CODE, [urls["pwn.js"], urls["pwn.css"]])
+        assert refused["loaded"] == [False, False], path
+        assert "script-src-elem" in refused["violated"], path
+        assert await page.evaluate("window.pwned") is None
+
+
+async def test_the_docs_page_still_shows_the_api(
+    open_page: OpenPage, complaints: Complaints
+) -> None:
+    complaints.expect("favicon.ico")
+    page = await open_page("/docs")
+    await expect(page.get_by_role("heading", name="Coatcheck")).to_be_visible()
+    await expect(page.locator(".opblock").first).to_be_visible()
 
 
 async def test_files_are_kept_for_good_under_an_address_that_changes_with_them(

@@ -42,13 +42,21 @@ from coatcheck.control.reply import RawHeaders, Reply, StreamReply
 from coatcheck.control.router import Match, Router
 from coatcheck.control.whole_answers import write_whole
 from coatcheck.domain import ids
-from coatcheck.domain.errors import ClientGone, CoatcheckError, Unauthenticated
+from coatcheck.domain.errors import ClientGone, CoatcheckError, NotServedAsCode, Unauthenticated
 from coatcheck.telemetry import context, metrics, traceparents, tracing
 
 _log = logging.getLogger(__name__)
 
 REQUEST_ID_HEADER: Final = b"x-request-id"
 _TRACEPARENT_HEADER: Final = traceparents.HEADER.encode()
+_DESTINATION_HEADER: Final = b"sec-fetch-dest"
+CODE_DESTINATIONS: Final = frozenset(
+    {
+        *(b"script", b"style", b"worker", b"sharedworker", b"serviceworker"),
+        *(b"audioworklet", b"paintworklet", b"xslt", b"object", b"embed", b"manifest"),
+    }
+)
+"""What a browser says of a request whose answer would run, or have its say, in a page."""
 
 # Printable, no spaces: what can neither break a log line nor a header.
 _FIT: Final = re.compile(rb"[!-~]{1,128}")
@@ -104,17 +112,20 @@ class Dispatcher:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        request_id, traceparent = self._named(scope)
+        request_id, traceparent, destination = self._named(scope)
         call = Call(scope, receive, request_id)
         token = context.request_id.set(request_id)
         method = call.method
         route = _NO_ROUTE
         status = 0
+        reply: Reply | StreamReply
         try:
             found = self._router.find(method, call.raw_path)
             if isinstance(found, Match):
                 route = found.operation.path
-                if traceparent is None and not tracing.is_on():
+                if destination in CODE_DESTINATIONS and not found.operation.serves_code:
+                    reply = _not_code(call, destination)
+                elif traceparent is None and not tracing.is_on():
                     reply = await self._run(call, found)
                 else:
                     reply = await self._run_traced(call, found, traceparent)
@@ -245,16 +256,19 @@ class Dispatcher:
         self._to_be_shown = False
         metrics.show_requests()
 
-    def _named(self, scope: Scope) -> tuple[str, str | None]:
-        """What the caller calls the request, or what we do, and the trace that it is a part of."""
-        request_id = traceparent = None
+    def _named(self, scope: Scope) -> tuple[str, str | None, bytes | None]:
+        """What the caller calls the request, or what we do, the trace that it is a part of, and
+        what a browser wants its answer for."""
+        request_id = traceparent = destination = None
         for name, value in scope["headers"]:
             if name == REQUEST_ID_HEADER:
                 if request_id is None and _FIT.fullmatch(value):
                     request_id = str(value, "latin-1")
             elif name == _TRACEPARENT_HEADER:
                 traceparent = str(value, "latin-1")
-        return next(self._ids) if request_id is None else request_id, traceparent
+            elif name == _DESTINATION_HEADER:
+                destination = value
+        return next(self._ids) if request_id is None else request_id, traceparent, destination
 
 
 async def _while_it_counts(
@@ -306,6 +320,14 @@ def _request_ids() -> Iterator[str]:
     """Fresh ids: the process's own ULID and a number, because a ULID each costs ten times that."""
     boot = ids.to_text(ids.new_id())
     return (f"{boot}-{number}" for number in itertools.count(1))
+
+
+def _not_code(call: Call, destination: bytes | None) -> Reply:
+    metrics.record_bound_met("code")
+    asked = str(destination or b"", "latin-1")
+    return problem_of(
+        call, NotServedAsCode(f"Nothing at this path is to be loaded as a {asked} of a page.")
+    )
 
 
 def _not_served(call: Call, allowed: frozenset[str]) -> Reply:

@@ -100,6 +100,8 @@ class Operation:
     """Whether the operators of the deployment may name any organisation in its path."""
     operators_only: bool = False
     """Whether nobody else may call it: others lack the scope, whatever theirs are."""
+    serves_code: bool = False
+    """Whether a browser may load what it answers as a script or a style: files of our own."""
     parameter_names: Sequence[str] = field(init=False)
     """Of the path, in its order."""
     query_names: Sequence[str] = field(init=False)

@@ -12,6 +12,12 @@ from coatcheck.control.asgi import Send
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 JSON: Final = (b"content-type", b"application/json")
+SANDBOXED: Final[RawHeaders] = (
+    (b"content-security-policy", b"default-src 'none'; sandbox"),
+    (b"x-content-type-options", b"nosniff"),
+)
+"""For content that a tenant chose, media type included: shown by a browser, it runs and loads
+nothing, and is not taken for another type."""
 _encode: Final = msgspec.json.Encoder().encode
 
 

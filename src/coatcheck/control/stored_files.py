@@ -23,13 +23,12 @@ from coatcheck.control.ranges import (
     requested_span,
     still_the_same,
 )
-from coatcheck.control.reply import Reply, StreamReply, raw_header
+from coatcheck.control.reply import SANDBOXED, Reply, StreamReply, raw_header
 
 _UNTYPED: Final = "application/octet-stream"
 _MEDIA_TYPE: Final = re.compile(r"[!-~]+/[ -~]*[!-~]")
 _HARMLESS: Final = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; sandbox"),
+    *SANDBOXED,
     (b"cache-control", b"private, no-store"),
     (b"accept-ranges", b"bytes"),
 )

@@ -73,6 +73,7 @@ def operation() -> Operation:
         handler=serve,
         answers=[Answer(HTTPStatus.OK, "The file.", media_type="*/*")],
         tag="dashboard",
+        serves_code=True,
     )
 
 

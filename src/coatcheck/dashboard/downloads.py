@@ -6,11 +6,10 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from coatcheck.control.reply import RawHeaders, Reply, raw_header
+from coatcheck.control.reply import SANDBOXED, RawHeaders, Reply, raw_header
 
 HARMLESS: Final[RawHeaders] = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; sandbox"),
+    *SANDBOXED,
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"private, no-store"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Final
 
 from coatcheck.control.reply import RawHeaders
@@ -10,14 +11,14 @@ HTML: Final = (b"content-type", b"text/html; charset=utf-8")
 EVENT_STREAM: Final = (b"content-type", b"text/event-stream")
 NOT_KEPT: Final = (b"cache-control", b"no-store")
 
-POLICY: Final = (
-    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-    b"media-src 'self' blob:; connect-src 'self'; font-src 'self'; form-action 'self'; "
-    b"base-uri 'none'; frame-ancestors 'none'"
+_NONCE_BYTES: Final = 16
+_POLICY: Final = (
+    "default-src 'none'; script-src {code}; style-src {code}; img-src 'self' data: blob:; "
+    "media-src 'self' blob:; connect-src 'self'; font-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
 )
 
-GUARDS: Final[RawHeaders] = (
-    (b"content-security-policy", POLICY),
+_ALWAYS: Final[RawHeaders] = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     # Not "no-referrer": a browser would then call the origin of our own forms "null".
@@ -26,3 +27,26 @@ GUARDS: Final[RawHeaders] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
+
+
+def new_nonce() -> str:
+    """A number used once: what the scripts and styles of one page are known by.
+
+    ``'self'`` would not do. This origin also serves what tenants upload and what their upstreams
+    answer, and a page must run none of it.
+    """
+    return secrets.token_urlsafe(_NONCE_BYTES)
+
+
+def policy(nonce: str | None = None) -> str:
+    """The Content-Security-Policy of a page with this nonce; None: of what runs no script."""
+    return _POLICY.format(code="'none'" if nonce is None else f"'nonce-{nonce}'")
+
+
+def guards(nonce: str) -> RawHeaders:
+    """The guards of a page whose scripts and styles carry this nonce."""
+    return ((b"content-security-policy", policy(nonce).encode()), *_ALWAYS)
+
+
+GUARDS: Final[RawHeaders] = ((b"content-security-policy", policy().encode()), *_ALWAYS)
+"""The guards of every answer that is no whole page: a part of one, a stream, a redirect."""

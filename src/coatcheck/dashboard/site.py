@@ -124,18 +124,14 @@ class Site:
         """Whether the browser speaks https with us, or with what stands before us."""
         return self._is_secure or call.scope.get("scheme") == "https"
 
-    @staticmethod
-    def page_headers() -> RawHeaders:
-        return [headers.HTML, *headers.GUARDS, headers.NOT_KEPT]
-
     def render(
         self, visit: Visit, template: str, context: Mapping[str, Any], *, status: int
     ) -> Reply:
         """A whole page for a visitor."""
-        notice = self._notices.read(visit.call)
-        body = self.render_text(visit, template, {"notice": notice, **context})
+        notice, nonce = self._notices.read(visit.call), headers.new_nonce()
+        body = self.render_text(visit, template, {"notice": notice, "nonce": nonce, **context})
         told = [] if notice is None else [self._notices.gone(secure=self.is_secure(visit.call))]
-        return Reply(status, body.encode(), [*self.page_headers(), *told])
+        return Reply(status, body.encode(), [*_page_headers(nonce), *told])
 
     def render_text(self, visit: Visit, template: str, context: Mapping[str, Any]) -> str:
         return self._templates.get_template(template).render(
@@ -148,8 +144,11 @@ class Site:
 
     def render_open(self, template: str, context: Mapping[str, Any], status: int) -> Reply:
         """A whole page for anyone."""
-        body = self._templates.get_template(template).render(session=None, notice=None, **context)
-        return Reply(status, body.encode(), self.page_headers())
+        nonce = headers.new_nonce()
+        body = self._templates.get_template(template).render(
+            session=None, notice=None, nonce=nonce, **context
+        )
+        return Reply(status, body.encode(), _page_headers(nonce))
 
     def redirect(
         self, call: Call, path: str, notice: Notice | None = None, *, more: RawHeaders = ()
@@ -229,6 +228,10 @@ class Site:
     ) -> Visit:
         api = self.api_for(session.credential, call)
         return Visit(self, call, session, api, read_query(call) if query is None else query, form)
+
+
+def _page_headers(nonce: str) -> RawHeaders:
+    return [headers.HTML, *headers.guards(nonce), headers.NOT_KEPT]
 
 
 def _own_address(call: Call) -> str:

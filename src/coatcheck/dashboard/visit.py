@@ -56,9 +56,8 @@ class Visit:
 
     def fragment(self, template: str, **context: Any) -> Reply:
         """A part of a page, for htmx to put into its place."""
-        return Reply(
-            HTTPStatus.OK, self.text(template, **context).encode(), self._site.page_headers()
-        )
+        body = self.text(template, **context).encode()
+        return Reply(HTTPStatus.OK, body, [headers.HTML, *headers.GUARDS, headers.NOT_KEPT])
 
     def text(self, template: str, **context: Any) -> str:
         """A part of a page as text, for an event of a stream."""

@@ -183,6 +183,12 @@ class MissingScope(CoatcheckError):
     code = "missing_scope"
 
 
+class NotServedAsCode(CoatcheckError):
+    """A browser asked for what a tenant may have written in order to run it in a page."""
+
+    code = "not_served_as_code"
+
+
 class UserRequired(CoatcheckError):
     """What is asked for is each user's own, and the credential names no user."""
 

@@ -230,6 +230,23 @@ async def test_an_open_endpoint_of_a_registered_service(
         assert (await anyone.get(answer.links["job"]["url"])).json()["status"] == "completed"
 
 
+async def test_what_an_upstream_answers_is_not_served_as_a_script(
+    calling: House, upstream: UpstreamServer
+) -> None:
+    await register(calling, "scripted", definition(upstream, auth="none"))
+    script = b"window.pwned = 1;"
+    upstream.answer = plain(script, headers=(("Content-Type", "text/javascript"),))
+    path = paths.call("/ask/x", "scripted")
+    for destination in ("script", "serviceworker", "style"):
+        headers = {"Sec-Fetch-Dest": destination}
+        problem(await calling.http.post(path, headers=headers), 403, "not_served_as_code")
+    assert upstream.requests == []
+    answer = await calling.http.post(path, headers={"Sec-Fetch-Dest": "empty"})
+    assert answer.content == script
+    assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
 @pytest.mark.parametrize(("key", "replayed"), [("same", True), ("other", False)])
 async def test_a_key_is_known_again_whatever_the_requests_own_headers(
     calling: House, upstream: UpstreamServer, key: str, replayed: bool

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from coatcheck.control.reply import SANDBOXED
 from coatcheck.domain.errors import InvalidParameter
 from coatcheck.domain.patterns import whole
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
@@ -31,11 +32,6 @@ ANSWER_INLINE_BYTES_MAX: Final = 1024 * 1024
 ANSWER_BYTES_MAX: Final = 1024 * 1024 * 1024
 
 ARTIFACT_NAME: Final = "upstream-answer"
-
-_FOR_BROWSERS: Final[tuple[RawHeader, ...]] = (
-    (b"content-security-policy", b"sandbox"),
-    (b"x-content-type-options", b"nosniff"),
-)
 
 
 class UpstreamCall(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -101,7 +97,7 @@ class UpstreamAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
         A tenant's upstream speaks under our host name then, so a browser is told to run nothing.
         """
         own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers]
-        return [*own, *_FOR_BROWSERS]
+        return [*own, *SANDBOXED]
 
 
 class _Payload(msgspec.Struct, frozen=True):
