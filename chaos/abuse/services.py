@@ -38,3 +38,11 @@ def hang_plain(seconds: float) -> None:
 def echo_plain(word: str) -> dict[str, str]:
     """Ends at once, in a thread."""
     return {"word": word}
+
+
+@abuse.post("/chunks", timeout=600)
+async def chunks(job: Job, chunks: int, size: int) -> None:
+    """Emits so many chunks of so many bytes, as fast as it may."""
+    chunk = "x" * size
+    for _ in range(chunks):
+        await job.emit(chunk)

@@ -6,9 +6,10 @@ A handler gets one by asking for it: any parameter annotated ``Job`` receives it
         await job.progress(0.5, "halfway")
 
 Reports (``progress``, ``log``, ``emit``, ``attach``) leave at once. In an async handler, await
-them: that is what slows a handler down that reports faster than its reports can be stored. In a
-plain function, just call them. Whatever was reported before the handler returned is stored before
-the job is finished.
+them: that is what slows a handler down that reports faster than its reports can be stored. One that
+does not await them gets ``ReportsNotAwaited`` when too many bytes wait. In a plain function, just
+call them: the call takes as long as it must. Whatever was reported before the handler returned is
+stored before the job is finished.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from coatcheck.domain.limits import (
     LOG_LINE_CHARACTERS_MAX,
     OUTPUT_CHUNK_BYTES_MAX,
     PROGRESS_NOTE_CHARACTERS_MAX,
+    REPORT_OVERHEAD_BYTES,
 )
 from coatcheck.encoding import encode
 
@@ -111,6 +113,17 @@ class Attachment:
 
 
 Report = Progress | LogLine | Chunk | Attachment
+
+
+def bytes_held(report: Report) -> int:
+    """About how much memory a report takes until it is stored; an attachment is streamed."""
+    match report:
+        case Chunk(data=data):
+            return len(data) + REPORT_OVERHEAD_BYTES
+        case LogLine(message=message):
+            return len(message) + REPORT_OVERHEAD_BYTES
+        case _:
+            return 0
 
 
 class Reporter(Protocol):

@@ -1,14 +1,15 @@
-"""Every attack, by name. A module holds the attacks of one wall."""
+"""Every attack, by name. A module of this package holds the attacks of one wall."""
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Final
 
 from chaos.abuse.attack import Attack
-from chaos.abuse.attacks import pipelining, threads
-
-_MODULES: Final = (pipelining, threads)
 
 ATTACKS: Final[dict[str, Attack]] = {
-    attack.name: attack for module in _MODULES for attack in module.ATTACKS
+    attack.name: attack
+    for module in iter_modules(__path__)
+    for attack in import_module(f"{__name__}.{module.name}").ATTACKS
 }

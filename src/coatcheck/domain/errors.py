@@ -431,6 +431,17 @@ class RetryLater(JobSignal):
         self.code = code
 
 
+class ReportsNotAwaited(RetryLater):
+    """An async handler reports faster than can be stored, and does not await its reports."""
+
+    def __init__(self, waiting_bytes: int) -> None:
+        super().__init__(
+            f"{waiting_bytes} bytes of reports wait to be stored; await job.log() and job.emit(),"
+            " which hold the handler back",
+            code="reports_not_awaited",
+        )
+
+
 class FailJob(JobSignal):
     """Fail for good, without retries."""
 

@@ -13,6 +13,18 @@ ERROR_MESSAGE_CHARACTERS_MAX: Final = 4_000
 PROGRESS_NOTE_CHARACTERS_MAX: Final = 1_000
 LOG_LINE_CHARACTERS_MAX: Final = 8_000
 OUTPUT_CHUNK_BYTES_MAX: Final = 256 * 1024
+REPORT_OVERHEAD_BYTES: Final = 256
+"""What a log line or a chunk that waits to be stored costs besides its text: small ones count."""
+REPORTS_WAITING_BYTES_PER_JOB: Final = 512 * 1024
+REPORTS_WAITING_BYTES: Final = 16 * 1024 * 1024
+"""Log lines and chunks of one job, and of all jobs of a worker, that wait to be stored. Beyond
+either, a handler that reports has to wait."""
+UNAWAITED_REPORTS_BYTES_PER_JOB: Final = 4 * 1024 * 1024
+UNAWAITED_REPORTS_BYTES: Final = 32 * 1024 * 1024
+"""The same of async handlers that do not await their reports, which nothing can hold back: beyond
+either, reporting raises. The second is of all jobs, and met by those that are over their own."""
+REPORTS_UNDERWAY_BYTES: Final = 128 * 1024
+"""What a handler in a thread or a process may be ahead of the reports that its worker has taken."""
 ARTIFACT_NAME_CHARACTERS_MAX: Final = 255
 ARTIFACT_BYTES_MAX: Final = 5 * 1024 * 1024 * 1024
 IDEMPOTENCY_KEY_CHARACTERS_MAX: Final = 255

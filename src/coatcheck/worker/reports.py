@@ -2,6 +2,11 @@
 
 Reports of all jobs share statements, sent when the last one is answered. All are fenced by the
 job's lease: what a job says after it was taken from this worker is dropped by the database.
+
+What waits is bounded in bytes, for each job and for the worker. A handler that awaits its reports
+(or runs in a thread or a process, where the call itself waits) is held back beyond that. An async
+handler that does not await them runs on the worker's loop, where nothing can hold it: beyond a
+higher bound its reports raise.
 """
 
 from __future__ import annotations
@@ -20,8 +25,16 @@ import msgspec
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import artifact_key
 from coatcheck.crash import crash_point
-from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown, ReportsNotAwaited
 from coatcheck.domain.job import ClaimedJob
+from coatcheck.domain.limits import (
+    OUTPUT_CHUNK_BYTES_MAX,
+    REPORT_OVERHEAD_BYTES,
+    REPORTS_WAITING_BYTES,
+    REPORTS_WAITING_BYTES_PER_JOB,
+    UNAWAITED_REPORTS_BYTES,
+    UNAWAITED_REPORTS_BYTES_PER_JOB,
+)
 from coatcheck.domain.retry import DATABASE_BACKOFF
 from coatcheck.engine.artifact_shredder import ArtifactShredder
 from coatcheck.job import DONE, Attachment, Chunk, LogLine, Progress, Report
@@ -29,11 +42,11 @@ from coatcheck.store import reports
 from coatcheck.store.channels import CHANGED
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
+from coatcheck.telemetry import metrics
 
 _log = logging.getLogger(__name__)
 _EVENTS_PER_STATEMENT = 500
-_EVENTS_WAITING_MAX = 2_000
-"""A handler that awaits its reports is held back beyond this many unsent ones."""
+_BYTES_PER_STATEMENT = 4 * 1024 * 1024
 
 _Event = tuple[ClaimedJob, str, bytes]
 Result = TypeVar("Result")
@@ -54,6 +67,7 @@ class ReportDesk:
         self._deployment: UUID | None = None
         self._progress: dict[int, tuple[ClaimedJob, float, str | None]] = {}
         self._events: list[_Event] = []
+        self._waiting = WaitingBytes()
         self._unanswered: tuple[list[_Event], int] | None = None
         self._refused: dict[int, Exception] = {}
         self._uploads: dict[int, set[asyncio.Task[None]]] = {}
@@ -71,14 +85,25 @@ class ReportDesk:
                 kept = note if note is not None or earlier is None else earlier[2]
                 self._progress[id(claimed)] = (claimed, fraction, kept)
             case LogLine():
-                self._events.append((claimed, "log", _encode(_log_data(report))))
+                self._add((claimed, "log", _encode(_log_data(report))))
             case Chunk(kind=kind, data=data):
-                self._events.append((claimed, kind, data))
+                self._add((claimed, kind, data))
             case Attachment():
                 return self._upload(claimed, report)
         if self._sender is None:
             self._sender = asyncio.create_task(self._send())
-        return DONE if len(self._events) < _EVENTS_WAITING_MAX else _Room(self)
+        if not self._waiting.is_full_for(claimed):
+            return DONE
+        metrics.record_bound_met("reports")
+        return _Room(self, claimed)
+
+    def _add(self, event: _Event) -> None:
+        claimed = event[0]
+        if self._waiting.overflows_for(claimed):
+            metrics.record_bound_met("reports")
+            raise ReportsNotAwaited(self._waiting.of(claimed))
+        self._waiting.add(event)
+        self._events.append(event)
 
     async def settle(self, claimed: ClaimedJob) -> None:
         """Wait until all the job reported is stored. Raises what kept it from being so."""
@@ -104,27 +129,28 @@ class ReportDesk:
             _log.warning("what a stopped job reported was not stored: %s", type(error).__name__)
             self.forget(claimed)
 
-    async def room(self) -> None:
+    async def room(self, claimed: ClaimedJob) -> None:
+        """Wait until there is room for more reports of a job."""
         async with self._sent:
-            await self._sent.wait_for(lambda: len(self._events) < _EVENTS_WAITING_MAX)
+            await self._sent.wait_for(lambda: not self._waiting.is_full_for(claimed))
 
     def forget(self, claimed: ClaimedJob) -> None:
         """Drop what is left of a job that no longer counts."""
         self._progress.pop(id(claimed), None)
         self._refused.pop(id(claimed), None)
-        self._events = [event for event in self._events if event[0] is not claimed]
+        self._drop(lambda event: event[0] is claimed)
         for upload in self._uploads.pop(id(claimed), ()):
             upload.cancel()
 
     def _has_unsent(self, claimed: ClaimedJob) -> bool:
-        return id(claimed) in self._progress or any(event[0] is claimed for event in self._events)
+        return id(claimed) in self._progress or self._waiting.of(claimed) > 0
 
     async def _send(self) -> None:
         failures = 0
         try:
             while self._progress or self._events:
                 progress = dict(self._progress)
-                events = self._events[:_EVENTS_PER_STATEMENT]
+                events = self._next_events()
                 try:
                     if progress:
                         await reports.set_progress(self._line, list(progress.values()))
@@ -147,8 +173,22 @@ class ReportDesk:
                 self._notifier.say(CHANGED, told)
                 async with self._sent:
                     self._sent.notify_all()
+            # What was forgotten meanwhile made room, too.
+            async with self._sent:
+                self._sent.notify_all()
         finally:
             self._sender = None
+
+    def _next_events(self) -> list[_Event]:
+        """The first ones, as many as one statement takes."""
+        events: list[_Event] = []
+        size = 0
+        for event in self._events[:_EVENTS_PER_STATEMENT]:
+            size += len(event[2])
+            if events and size > _BYTES_PER_STATEMENT:
+                break
+            events.append(event)
+        return events
 
     async def _store_events(self, events: list[_Event]) -> list[_Event]:
         """Store these, or find that an earlier statement whose answer was lost stored those."""
@@ -176,7 +216,16 @@ class ReportDesk:
             if self._progress.get(key) is entry:
                 del self._progress[key]
         sent = {id(event) for event in events}
-        self._events = [event for event in self._events if id(event) not in sent]
+        self._drop(lambda event: id(event) in sent)
+
+    def _drop(self, unwanted: Callable[[_Event], bool]) -> None:
+        kept = []
+        for event in self._events:
+            if unwanted(event):
+                self._waiting.remove(event)
+            else:
+                kept.append(event)
+        self._events = kept
 
     def _upload(self, claimed: ClaimedJob, attachment: Attachment) -> asyncio.Task[None]:
         task = asyncio.create_task(self._store(claimed, attachment))
@@ -215,6 +264,51 @@ class ReportDesk:
             await _until_back(partial(ArtifactShredder(self._line, blobs).shred, [replaced]))
 
 
+class WaitingBytes:
+    """How many bytes of log lines and chunks wait to be stored: of each job, and of all."""
+
+    __slots__ = ("_by_job", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._by_job: dict[int, int] = {}
+
+    def of(self, claimed: ClaimedJob) -> int:
+        return self._by_job.get(id(claimed), 0)
+
+    def add(self, event: _Event) -> None:
+        size = len(event[2]) + REPORT_OVERHEAD_BYTES
+        self.total += size
+        self._by_job[id(event[0])] = self.of(event[0]) + size
+
+    def remove(self, event: _Event) -> None:
+        size = len(event[2]) + REPORT_OVERHEAD_BYTES
+        self.total -= size
+        left = self.of(event[0]) - size
+        if left:
+            self._by_job[id(event[0])] = left
+        else:
+            del self._by_job[id(event[0])]
+
+    def is_full_for(self, claimed: ClaimedJob) -> bool:
+        """Whether a handler has to wait before it reports more."""
+        return (
+            self.total >= REPORTS_WAITING_BYTES or self.of(claimed) >= REPORTS_WAITING_BYTES_PER_JOB
+        )
+
+    def overflows_for(self, claimed: ClaimedJob) -> bool:
+        """Whether a handler has not waited when it had to, and too much has come of it.
+
+        One that always waits is over its own bound by one report at most, and never told this for
+        what others did: the bound of all is met by those alone who are over theirs.
+        """
+        own = self.of(claimed)
+        return own >= UNAWAITED_REPORTS_BYTES_PER_JOB or (
+            own >= REPORTS_WAITING_BYTES_PER_JOB + OUTPUT_CHUNK_BYTES_MAX
+            and self.total >= UNAWAITED_REPORTS_BYTES
+        )
+
+
 async def _until_back(operation: Callable[[], Awaitable[Result]]) -> Result:
     """Something that may be repeated, tried until the database is there: as a job's other reports
     are. That it was away is no failure of the job, which is stopped, and its uploads with it, when
@@ -246,13 +340,14 @@ class JobReporter:
 class _Room:
     """Waits, if awaited, until there is room for more reports."""
 
-    __slots__ = ("_desk",)
+    __slots__ = ("_claimed", "_desk")
 
-    def __init__(self, desk: ReportDesk) -> None:
+    def __init__(self, desk: ReportDesk, claimed: ClaimedJob) -> None:
         self._desk = desk
+        self._claimed = claimed
 
     def __await__(self) -> Generator[Any, None, None]:
-        return self._desk.room().__await__()
+        return self._desk.room(self._claimed).__await__()
 
 
 def _log_data(line: LogLine) -> dict[str, object]:

@@ -54,6 +54,12 @@ def report(job: Job) -> str:
     return "reported"
 
 
+@apart.post("/flood", isolated=True)
+def flood(job: Job, chunks: int, size: int) -> None:
+    for _ in range(chunks):
+        job.emit("x" * size)
+
+
 def _say_who(pid_file: str) -> None:
     partial = Path(pid_file + ".partial")
     partial.write_text(str(os.getpid()))

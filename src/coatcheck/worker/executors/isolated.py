@@ -28,8 +28,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
+from coatcheck.domain.limits import REPORTS_UNDERWAY_BYTES
 from coatcheck.domain.outcome import Outcome, Retryable
-from coatcheck.job import Attachment, Job, Reporter
+from coatcheck.job import Attachment, Job, Reporter, bytes_held
 from coatcheck.service import Endpoint
 from coatcheck.telemetry import tracing
 from coatcheck.worker.executors import wire
@@ -50,7 +51,8 @@ HANG_UP_SECONDS: Final = 2.0
 """How long pipes are read after the process ended, if one that escaped its group holds them."""
 
 REPORTS_UNDERWAY_MAX: Final = 64
-"""How many reports may wait to be stored before the process has to wait."""
+"""How many reports may wait to be stored before the process has to wait. Large ones count by their
+bytes."""
 
 PASSED_VARIABLES: Final = frozenset(
     {
@@ -281,7 +283,8 @@ async def _listen(
     folder: int,
     reporter: Reporter,
 ) -> wire.Ended | None:
-    underway: deque[Awaitable[None]] = deque()
+    underway: deque[tuple[Awaitable[None], int]] = deque()
+    underway_bytes = 0
     while True:
         message = await _receive(reader)
         match message:
@@ -289,16 +292,22 @@ async def _listen(
                 return None
             case wire.Ended():
                 while underway:
-                    await underway.popleft()
+                    await underway.popleft()[0]
                 return message
             case wire.AttachedFile(name=name, media_type=media_type, path=path):
                 with _opened_within(folder, path) as file:
                     await reporter.report(Attachment(name, media_type, file))
                 writer.write(wire.frame(wire.Attached()))
             case _:
-                underway.append(reporter.report(message))
-                if len(underway) > REPORTS_UNDERWAY_MAX:
-                    await underway.popleft()
+                size = bytes_held(message)
+                underway.append((reporter.report(message), size))
+                underway_bytes += size
+                while (
+                    len(underway) > REPORTS_UNDERWAY_MAX or underway_bytes > REPORTS_UNDERWAY_BYTES
+                ):
+                    taken, size = underway.popleft()
+                    underway_bytes -= size
+                    await taken
 
 
 async def _receive(reader: asyncio.StreamReader) -> wire.FromProcess | None:

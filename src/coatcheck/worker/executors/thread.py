@@ -25,13 +25,15 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Final
 
+from coatcheck.domain.limits import REPORTS_UNDERWAY_BYTES
 from coatcheck.domain.outcome import Interrupted, Outcome
-from coatcheck.job import DONE, Attachment, Job, Report, Reporter
+from coatcheck.job import DONE, Attachment, Job, Report, Reporter, bytes_held
 from coatcheck.service import Endpoint
 from coatcheck.worker.executors.outcomes import log_error, outcome_of_error, outcome_of_value
 
 REPORTS_UNDERWAY_MAX: Final = 64
-"""How many reports a thread may be ahead of what has been stored before it has to wait."""
+"""How many reports a thread may be ahead of what has been taken before it has to wait. Large ones
+count by their bytes."""
 
 ABANDONED_THREADS_OF_ENDPOINT_MAX: Final = 16
 """How many threads the handlers of one endpoint may go on using after they were given up."""
@@ -145,7 +147,8 @@ class _Bridge:
         self._reporter = reporter
         self._guard = threading.Lock()
         self._closed = False
-        self._underway: deque[Future[None]] = deque()
+        self._underway: deque[tuple[Future[None], int]] = deque()
+        self._underway_bytes = 0
         self.outcome: asyncio.Future[Outcome] = self._loop.create_future()
 
     # In the thread
@@ -156,7 +159,7 @@ class _Bridge:
         Raises what storing this or an earlier report raised.
         """
         taken: Future[None] = Future()
-        if self._cross(self._forward, report, taken, underway=taken):
+        if self._cross(self._forward, report, taken, underway=(taken, bytes_held(report))):
             self._wait(0 if isinstance(report, Attachment) else REPORTS_UNDERWAY_MAX)
         return DONE
 
@@ -164,7 +167,10 @@ class _Bridge:
         self._cross(_settle, self.outcome, outcome)
 
     def _cross(
-        self, callback: Callable[..., None], *args: object, underway: Future[None] | None = None
+        self,
+        callback: Callable[..., None],
+        *args: object,
+        underway: tuple[Future[None], int] | None = None,
     ) -> bool:
         # Under the guard, so that the loop cannot be closed between the look and the call.
         with self._guard:
@@ -172,6 +178,7 @@ class _Bridge:
                 return False
             if underway is not None:
                 self._underway.append(underway)
+                self._underway_bytes += underway[1]
             self._loop.call_soon_threadsafe(callback, *args)
             return True
 
@@ -180,16 +187,21 @@ class _Bridge:
             with self._guard:
                 if not self._underway:
                     return
-                oldest = self._underway[0]
-                if len(self._underway) <= underway_max and not oldest.done():
+                oldest, size = self._underway[0]
+                is_ahead = (
+                    len(self._underway) > underway_max
+                    or self._underway_bytes > REPORTS_UNDERWAY_BYTES
+                )
+                if not is_ahead and not oldest.done():
                     return
             try:
                 oldest.result()
             finally:
                 # Only now: `close` has to find it in order to end this wait.
                 with self._guard:
-                    if self._underway and self._underway[0] is oldest:
+                    if self._underway and self._underway[0][0] is oldest:
                         self._underway.popleft()
+                        self._underway_bytes -= size
 
     # On the loop
 
@@ -207,10 +219,11 @@ class _Bridge:
     def close(self) -> None:
         with self._guard:
             self._closed = True
-            for taken in self._underway:
+            for taken, _ in self._underway:
                 if not taken.done():
                     taken.set_result(None)
             self._underway.clear()
+            self._underway_bytes = 0
 
 
 def _settle(ended: asyncio.Future[Outcome], outcome: Outcome) -> None:
