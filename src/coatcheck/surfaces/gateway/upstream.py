@@ -17,7 +17,7 @@ from coatcheck.control.reply import SANDBOXED
 from coatcheck.domain.errors import InvalidParameter
 from coatcheck.domain.patterns import whole
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
-from coatcheck.surfaces.gateway.upstream_headers import RawHeader, forwarded_headers
+from coatcheck.surfaces.gateway.upstream_headers import RawHeader, forwarded_headers, kept_headers
 
 UPSTREAM_SERVICE: Final = "gateway"
 UPSTREAM_ENDPOINT: Final = "gateway.post__http"
@@ -32,6 +32,9 @@ ANSWER_INLINE_BYTES_MAX: Final = 1024 * 1024
 ANSWER_BYTES_MAX: Final = 1024 * 1024 * 1024
 
 ARTIFACT_NAME: Final = "upstream-answer"
+
+_NOT_CACHED: Final = (b"cache-control", b"no-store")
+"""Every call is a job: no answer is to be taken from a cache, whoever keeps one."""
 
 
 class UpstreamCall(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -95,9 +98,11 @@ class UpstreamAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
         """The headers to repeat to a synchronous caller, names in lower case, without a length.
 
         A tenant's upstream speaks under our host name then, so a browser is told to run nothing.
+        What is stored is looked through once more: it may be from before a header was left out.
         """
-        own = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers]
-        return [*own, *SANDBOXED]
+        stored = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers]
+        own = [(name.encode(), value.encode("latin-1")) for name, value in kept_headers(stored)]
+        return [*own, _NOT_CACHED, *SANDBOXED]
 
 
 class _Payload(msgspec.Struct, frozen=True):

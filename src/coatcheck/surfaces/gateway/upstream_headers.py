@@ -47,30 +47,32 @@ _NOT_FORWARDED: Final = {
 }
 _NOT_FORWARDED_PREFIXES: Final = ("x-hsl-", "x-coatcheck-")
 
-_NOT_KEPT: Final = {
-    "content-length",
-    # They would speak for our own host name, and to every tenant's browser.
-    "alt-svc",
-    "clear-site-data",
-    "nel",
-    "report-to",
-    "service-worker-allowed",
-    "set-cookie",
-    "strict-transport-security",
-    # The control plane sets its own.
-    "date",
-    "idempotency-mismatch",
-    "idempotent-replayed",
-    "preference-applied",
-    "ratelimit",
-    "ratelimit-limit",
-    "ratelimit-policy",
-    "ratelimit-remaining",
-    "ratelimit-reset",
-    "server",
-    "x-content-type-options",
-    "x-request-id",
-}
+_KEPT: Final = frozenset(
+    {
+        # What the body is. It cannot be read without these.
+        "content-type",
+        "content-encoding",
+        "content-language",
+        "content-range",
+        # Whether it is whole.
+        "content-digest",
+        "repr-digest",
+        # What a download is called. A browser saves it then, and runs nothing.
+        "content-disposition",
+        # Which state of a thing this is, for a caller's own `If-Match`. They make nothing fresh.
+        "etag",
+        "last-modified",
+        # Where what was made is, and when to ask for it. With a 2xx nobody follows these unasked.
+        "location",
+        "retry-after",
+    }
+)
+"""The headers of an upstream that its caller gets; no other is. An upstream is a tenant's, and
+speaks under our host name: whatever a proxy before us acts on (X-Accel-Redirect and X-Sendfile have
+it serve a file of its own; Cache-Control and Vary, keep the answer for others), or a browser does
+for our whole origin (Set-Cookie, Clear-Site-Data, Access-Control-Allow-Origin, Link, Refresh), is
+not the upstream's to say. What such names there are depends on who stands before us, so they are
+not listed: what is harmless is. For the same reason no tenant can add to the list."""
 
 
 def forwarded_headers(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
@@ -83,8 +85,12 @@ def forwarded_headers(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
 
 
 def kept_headers(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
-    """What of an upstream's headers is kept with its answer, names in lower case."""
-    return [(name, value) for name, value in _of_the_message(headers) if name not in _NOT_KEPT]
+    """What of an upstream's headers is kept with its answer, names in lower case, each once."""
+    kept: dict[str, str] = {}
+    for name, value in _of_the_message(headers):
+        if name in _KEPT:
+            kept.setdefault(name, value)
+    return list(kept.items())
 
 
 def _of_the_message(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
