@@ -219,6 +219,9 @@ async def test_a_backlog_is_counted_up_to_a_bound(engine: Engine, connection: Co
     assert await engine.backlog("default", [ENDPOINT, OTHER], 100) == 14
     assert await engine.backlog("default", [ENDPOINT, OTHER], 5) == 5
     assert await engine.backlog("nobody", [ENDPOINT], 5) == 0
+    assert await engine.backlog("default", None, 100) == 14
+    assert await engine.backlog("default", None, 5) == 5
+    assert await engine.backlog("nobody", None, 5) == 0
 
 
 async def test_a_job_that_runs_or_has_ended_is_no_backlog(dsn: str, engine: Engine) -> None:

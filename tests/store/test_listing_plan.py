@@ -133,6 +133,21 @@ async def test_a_backlog_is_counted_along_the_queue_and_no_further_than_asked(
     assert plan.rows_read("jobs") <= MOST
 
 
+async def test_an_organisations_backlog_is_counted_along_its_own_queue(
+    engine: Engine, connection: Connection
+) -> None:
+    endpoints = ["demo.post__a", "demo.post__b", "demo.post__c"]
+    await put_ended(connection, OTHERS)
+    for endpoint in endpoints:
+        await put_queue(connection, 2_000, org="busy", endpoint=endpoint)
+        await put_queue(connection, 2_000, endpoint=endpoint)
+    plan = await engine._count_line.run(lambda it: explain(it, sql("jobs/org_backlog"), ORG, MOST))
+    assert plan.indexes("jobs") == {"jobs_ready"}
+    assert plan.rows_read("jobs") <= MOST + len(endpoints)
+    assert await engine.backlog(ORG, None, MOST) == MOST
+    assert await engine.backlog("nobody", None, MOST) == 0
+
+
 def test_the_index_of_lists_knows_the_endpoint_of_upstreams() -> None:
     assert f"CASE endpoint WHEN '{UPSTREAM_ENDPOINT}'" in sql("schema/0005_owner_and_usage")
     assert f"CASE j.endpoint WHEN '{UPSTREAM_ENDPOINT}'" in sql("jobs/of_service")

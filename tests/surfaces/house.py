@@ -32,7 +32,7 @@ from coatcheck.surfaces.graphs.executor import GraphExecutor
 from coatcheck.surfaces.llm.executor import LlmExecutor
 from coatcheck.surfaces.remote_executor import RemoteExecutor
 from coatcheck.surfaces.remote_keepers import KEEPERS, operators
-from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES
+from coatcheck.surfaces.served import SURFACES
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
 
@@ -108,7 +108,6 @@ class House:
             open_parts(
                 self.settings,
                 engine,
-                OWN_ENDPOINTS,
                 keepers=KEEPERS,
                 operators=operators(self.settings),
             )

@@ -26,7 +26,7 @@ from coatcheck.dashboard import pages
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
 from coatcheck.surfaces.remote_keepers import KEEPERS, operators
-from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES, notices
+from coatcheck.surfaces.served import SURFACES, notices
 
 _log = logging.getLogger(__name__)
 
@@ -69,9 +69,7 @@ def _spare_the_collector() -> None:
 async def _serve(settings: Settings, listening: socket.socket, stop: asyncio.Event) -> None:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(
-            settings, engine, OWN_ENDPOINTS, keepers=KEEPERS, operators=operators(settings)
-        ) as parts,
+        open_parts(settings, engine, keepers=KEEPERS, operators=operators(settings)) as parts,
         keeping_up(settings),
         delivering(settings, notices(parts).body),
     ):

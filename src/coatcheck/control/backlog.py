@@ -1,5 +1,9 @@
 """Keeps an organisation from queueing without bound: over its limit, new jobs are refused.
 
+A task of a batch is a job: a list of so many tasks needs room for all of them. One whose number of
+tasks is not known when it is handed in is taken in as far as there is room
+(``surfaces/batches/ingesting.py``).
+
 The backlog is counted by the database, at most once a second for each organisation; in between,
 what this replica let in is added to it. So the limit is met to within what the other replicas let
 in during that second, which is what a bound on a backlog needs, and a submit seldom pays for it.
@@ -15,6 +19,7 @@ from typing import Final
 
 from coatcheck.domain.errors import QueueFull
 from coatcheck.domain.identity import Principal
+from coatcheck.telemetry import metrics
 
 COUNT_SECONDS: Final = 1.0
 """How long a count is good for."""
@@ -39,8 +44,9 @@ class Backlog:
         self._known: dict[str, _Known] = {}
         self._counting: dict[str, asyncio.Task[None]] = {}
 
-    async def check(self, principal: Principal) -> None:
-        """Let one more job in, or raise QueueFull."""
+    async def check(self, principal: Principal, jobs: int = 1) -> None:
+        """Let so many more jobs in, all of them, or raise QueueFull. With 0, say whether there is
+        room for one."""
         jobs_max = principal.org_backlog_max
         if jobs_max is None:
             return
@@ -49,9 +55,16 @@ class Backlog:
         while known is None or known.until <= time.monotonic():
             await self._recount(org, jobs_max)
             known = self._known.get(org)
-        if known.jobs >= jobs_max:
-            raise QueueFull(_RETRY_AFTER_SECONDS)
-        known.jobs += 1
+        if known.jobs + max(jobs, 1) > jobs_max:
+            metrics.record_bound_met("backlog")
+            if jobs <= 1:
+                raise QueueFull(_RETRY_AFTER_SECONDS)
+            raise QueueFull(
+                _RETRY_AFTER_SECONDS,
+                f"The organisation may have {jobs_max} jobs waiting, and {jobs} more are too many "
+                "for now; see Retry-After, or hand in fewer tasks at a time.",
+            )
+        known.jobs += jobs
 
     async def _recount(self, org: str, jobs_max: int) -> None:
         """Count once for everybody who waits for it."""

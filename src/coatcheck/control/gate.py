@@ -112,11 +112,16 @@ class Gate:
         if not self._subscriptions.check_now(principal.org):
             await self._subscriptions.check(principal.org)
 
-    async def check_new_work(self, principal: Principal) -> None:
-        """Raises SubscriptionInactive or QueueFull."""
+    async def check_new_work(self, principal: Principal, jobs: int = 1) -> None:
+        """Raises SubscriptionInactive or QueueFull. ``jobs`` may be 0, if what is handed in is
+        counted by ``check_room`` once it was read."""
         await self.check_plan(principal)
+        await self.check_room(principal, jobs)
+
+    async def check_room(self, principal: Principal, jobs: int) -> None:
+        """Count so many new jobs against the organisation's backlog limit. Raises QueueFull."""
         if principal.org_backlog_max is not None:
-            await self._backlog.check(principal)
+            await self._backlog.check(principal, jobs)
 
     async def check_unless_known(
         self, principal: Principal, key: str | None, knows: Callable[[str], Awaitable[bool]]

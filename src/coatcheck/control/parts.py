@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -61,15 +61,13 @@ class Parts:
 async def open_parts(
     settings: Settings,
     engine: Engine,
-    own_endpoints: Sequence[str] = (),
     *,
     keepers: Mapping[str, Keeper] = MappingProxyType({}),
     operators: Mapping[str, Destination] = MappingProxyType({}),
 ) -> AsyncIterator[Parts]:
     """The parts on ``engine``, which stays the caller's to close.
 
-    ``own_endpoints`` are those that no catalogue lists: the surfaces' own. ``keepers`` and
-    ``operators`` are for jobs that are done elsewhere (``RemoteCalls``).
+    ``keepers`` and ``operators`` are for jobs that are done elsewhere (``RemoteCalls``).
     """
     async with AsyncExitStack() as closing:
         credentials = Line(settings.database_url, name="credentials", server_settings=PINNED_PLANS)
@@ -111,10 +109,7 @@ async def open_parts(
         closing.push_async_callback(listener.stop)
 
         async def waiting(org: str, most: int) -> int:
-            """All that the organisation has waiting, wherever it was handed in."""
-            services = await catalogue.list(org)
-            endpoints = {spec.engine_endpoint for each in services for spec in each.endpoints}
-            return await engine.backlog(org, sorted(endpoints.union(own_endpoints)), most)
+            return await engine.backlog(org, None, most)
 
         draining = Draining()
         remote_calls = await closing.enter_async_context(

@@ -274,6 +274,8 @@ class IngestOrder:
     cancelled: bool
     """Whether the run was cancelled, or the batch deleted: nothing is to be taken in any more."""
     source_etag: str | None
+    backlog_max: int | None
+    """How many jobs the organisation may have waiting; None if nothing limits them."""
 
 
 @dataclass(frozen=True, slots=True)

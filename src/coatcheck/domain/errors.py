@@ -220,8 +220,12 @@ class QueueFull(CoatcheckError):
 
     code = "queue_full"
 
-    def __init__(self, retry_after: int) -> None:
-        super().__init__("The organisation has too many jobs waiting; see Retry-After.")
+    def __init__(
+        self,
+        retry_after: int,
+        message: str = "The organisation has too many jobs waiting; see Retry-After.",
+    ) -> None:
+        super().__init__(message)
         self.retry_after = retry_after
 
 

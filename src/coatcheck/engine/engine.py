@@ -431,8 +431,11 @@ class Engine:
             lambda: usage_store.read(self._list_line, org, first_day, last_day, endpoint)
         )
 
-    async def backlog(self, org: str, endpoints: Sequence[str], most: int) -> int:
-        """How many jobs of these endpoints wait in the queue, counting no further than ``most``."""
+    async def backlog(self, org: str, endpoints: Sequence[str] | None, most: int) -> int:
+        """How many jobs of these endpoints, or of all (None), wait in the queue, tasks of batches
+        included, counting no further than ``most``."""
+        if endpoints is None:
+            return await retried(lambda: job_store.org_backlog(self._count_line, org, most))
         return await retried(lambda: job_store.backlog(self._count_line, org, endpoints, most))
 
     async def events(

@@ -261,6 +261,13 @@ async def backlog(line: Line, org: str, endpoints: Sequence[str], most: int) -> 
     return waiting
 
 
+async def org_backlog(line: Line, org: str, most: int) -> int:
+    """How many jobs of an organisation wait in the queue, counting no further than ``most``."""
+    rows = await line.fetch(sql("jobs/org_backlog"), org, most)
+    waiting: int = rows[0][0]
+    return waiting
+
+
 async def cancel(
     line: Line, org: str, job_id: UUID, keep_seconds: int
 ) -> tuple[State, State, int | None] | None:

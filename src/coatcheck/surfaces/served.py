@@ -10,11 +10,7 @@ from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
 from coatcheck.control.routes import webhook_messages
-from coatcheck.domain.batches import BATCH_ENDPOINTS
 from coatcheck.domain.endpoint_names import GRAPHS_SERVICE, LLM_SERVICE, SPEECH_SERVICE
-from coatcheck.domain.graphs import GRAPH_ENDPOINTS
-from coatcheck.domain.llm import LLM_KINDS
-from coatcheck.domain.speech import SPEECH_ENDPOINT
 from coatcheck.engine.notices import Notices
 from coatcheck.surfaces.batches import surface as batches
 from coatcheck.surfaces.console import surface as console
@@ -44,12 +40,6 @@ SURFACES: Final[Sequence[Surface]] = (
     _webhook_messages,
     _console,
 )
-
-OWN_ENDPOINTS: Final[Sequence[str]] = (
-    *(*GRAPH_ENDPOINTS, *BATCH_ENDPOINTS, *LLM_KINDS),
-    SPEECH_ENDPOINT,
-)
-"""The endpoints of surfaces that have services of their own, which no catalogue lists."""
 
 
 def desks(parts: Parts) -> Sequence[JobDesk]:

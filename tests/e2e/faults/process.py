@@ -32,7 +32,7 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.encoding import encode
 from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.llm.executor import LlmExecutor
-from coatcheck.surfaces.served import OWN_ENDPOINTS, SURFACES, notices
+from coatcheck.surfaces.served import SURFACES, notices
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
 from coatcheck.worker.disposal import InputDisposal
@@ -111,7 +111,7 @@ async def keep_up(settings: Settings, stop: asyncio.Event) -> None:
 async def deliver(settings: Settings, stop: asyncio.Event) -> None:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(settings, engine, OWN_ENDPOINTS) as parts,
+        open_parts(settings, engine) as parts,
         delivering(settings, notices(parts).body),
     ):
         say("ready")
@@ -122,7 +122,7 @@ async def deliver(settings: Settings, stop: asyncio.Event) -> None:
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(settings, engine, OWN_ENDPOINTS) as parts,
+        open_parts(settings, engine) as parts,
     ):
         server = Server(create_app(parts, SURFACES), drain_seconds=5, draining=parts.draining)
         listening = listen("127.0.0.1", 0)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -432,8 +433,8 @@ async def test_how_far_a_list_was_taken_in_is_shown_chunk_by_chunk(
     seen: list[int] = []
     write = staged_list.chunks
 
-    async def watched(blobs: object, order: object) -> AsyncIterator[object]:
-        async for chunk in write(blobs, order):  # type: ignore[arg-type]
+    async def watched(*of: Any) -> AsyncIterator[object]:
+        async for chunk in write(*of):
             seen.append((await intake.view(new)).current.lines)
             yield chunk
 

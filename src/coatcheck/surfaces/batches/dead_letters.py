@@ -37,7 +37,7 @@ class DeadLetterRoutes:
     async def redrive(self, call: Call) -> Reply:
         """Take a list in after all, from where it stopped."""
         scene, principal = self._scene, call.principal
-        await scene.gate.check_new_work(principal)
+        await scene.gate.check_new_work(principal, jobs=0)
         letter = await scene.batches.dead_letters.redrive(
             principal.org,
             call.params["id"],

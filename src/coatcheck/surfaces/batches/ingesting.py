@@ -30,6 +30,7 @@ from coatcheck.domain.errors import (
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX, RUN_TASKS_MAX
 from coatcheck.store import batch_ingest
+from coatcheck.store import jobs as job_store
 from coatcheck.store.batch_ingest import Overtaken
 from coatcheck.store.channels import CHANGED, READY
 from coatcheck.store.line import Line
@@ -41,11 +42,14 @@ from coatcheck.surfaces.batches.rate_keys import RateKey
 from coatcheck.surfaces.batches.reading_ahead import reading_ahead
 from coatcheck.surfaces.batches.splitting import Block
 from coatcheck.surfaces.batches.staged_list import ListUnusable
+from coatcheck.telemetry import metrics
 from coatcheck.telemetry.tally import tally_of
 
 _log = logging.getLogger(__name__)
 _AWAY_SECONDS: Final = 1.0
 """How long to wait before looking whether PostgreSQL is back."""
+_FULL_SECONDS: Final = 1.0
+"""How long to wait before looking whether an organisation's backlog has room again."""
 
 
 class IngestRequest(msgspec.Struct, frozen=True):
@@ -97,11 +101,12 @@ class Ingester:
             if not order.is_next:
                 # Less and less often: whoever takes in the one before it calls it.
                 raise TargetUnreachable("the lists before it come first")
+            room = await self._room(order)
             try:
                 if order.source == "rerun":
-                    await self._rerun(order)
+                    await self._rerun(order, room)
                 else:
-                    await self._read(order)
+                    await self._read(order, room)
             except Overtaken:
                 self._was_overtaken = True
                 _log.info("the run was moved on meanwhile", extra=_about(order))
@@ -115,9 +120,28 @@ class Ingester:
             await self._finish(order)
         return IngestReport(order.state, order.part_lines, order.part_tasks)
 
-    async def _read(self, order: IngestOrder) -> None:
+    async def _room(self, order: IngestOrder) -> int | None:
+        """How many tasks the organisation's backlog limit has room for; None if there is no limit.
+
+        Raises TargetUnreachable if there is none: what was taken in waits and counts, and the rest
+        of the list comes after it, however long that takes.
+        """
+        if order.backlog_max is None:
+            return None
+        waiting = await job_store.org_backlog(self._line, order.org, order.backlog_max)
+        if waiting < order.backlog_max:
+            return order.backlog_max - waiting
+        metrics.record_bound_met("backlog")
+        raise TargetUnreachable(
+            f"the organisation has {order.backlog_max} jobs waiting, as many as it may have;"
+            " the list is taken in further as they begin",
+            after=_FULL_SECONDS,
+        )
+
+    async def _read(self, order: IngestOrder, room: int | None) -> None:
+        """Take the list in: to its end, or one chunk that there is ``room`` for."""
         async with (
-            aclosing(_encoded(self._blobs, order)) as source,
+            aclosing(_encoded(self._blobs, order, room)) as source,
             reading_ahead(source) as chunks,
         ):
             chunk = await anext(chunks, None)
@@ -137,15 +161,20 @@ class Ingester:
                 self._tally.submitted({(order.org, order.lane): written.tasks})
                 self._tell(order)
                 chunk = following
+                if room is not None and chunk is not None:
+                    return
         if order.part_tasks == 0:
             raise _nothing_in(order)
 
-    async def _rerun(self, order: IngestOrder) -> None:
+    async def _rerun(self, order: IngestOrder, room: int | None) -> None:
+        """Take tasks of the run before in: all of them, or one chunk that there is ``room`` for."""
         tasks = order.run_tasks
-        async for moved_on in rerunning.chunks(self._line, order):
+        async for moved_on in rerunning.chunks(self._line, order, room):
             self._tally.submitted({(order.org, order.lane): moved_on.run_tasks - tasks})
             tasks = moved_on.run_tasks
             self._tell(moved_on)
+            if room is not None:
+                return
 
     async def _finish(self, order: IngestOrder) -> None:
         crash_point("ingest.before_latch")
@@ -183,14 +212,17 @@ class _Encoded:
     renumbered: Callable[[int], Awaitable[TaskChunk]]
 
 
-async def _encoded(blobs: BlobContainer, order: IngestOrder) -> AsyncGenerator[_Encoded, None]:
-    """What is left of a list, chunk by chunk. Each is read as if those before it were written."""
+async def _encoded(
+    blobs: BlobContainer, order: IngestOrder, tasks_max: int | None
+) -> AsyncGenerator[_Encoded, None]:
+    """What is left of a list, in chunks of at most ``tasks_max`` tasks. Each is read as if those
+    before it were written."""
     rate_key = None if order.rate_key is None else RateKey(order.rate_key)
 
     async def encoded(order: IngestOrder, chunk: Sequence[Block], first: int) -> TaskChunk:
         return await encode(order, first, _tasks(order, chunk, rate_key))
 
-    async with aclosing(staged_list.chunks(blobs, order)) as chunks:
+    async with aclosing(staged_list.chunks(blobs, order, tasks_max)) as chunks:
         async for chunk in chunks:
             tasks = await encoded(order, chunk, order.run_tasks)
             yield _Encoded(tasks, partial(encoded, order, chunk))

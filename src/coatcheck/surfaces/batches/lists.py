@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -47,6 +47,10 @@ class Frame:
     rate_key: str | None
 
 
+MakeRoom = Callable[[int], Awaitable[None]]
+"""Counts so many tasks against the organisation's backlog limit. Raises QueueFull."""
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """A list that was taken: its part, and its tasks if they are to be written at once."""
@@ -65,17 +69,31 @@ class Lists:
         self._room = UploadRoom()
 
     async def inline(
-        self, tasks: Sequence[msgspec.Raw], batch: UUID, frame: Frame, *, may_be_small: bool
+        self,
+        tasks: Sequence[msgspec.Raw],
+        batch: UUID,
+        frame: Frame,
+        make_room: MakeRoom,
+        *,
+        may_be_small: bool,
     ) -> Taken:
-        """The tasks of a JSON body."""
+        """The tasks of a JSON body. Raises QueueFull before anything of them is stored."""
         data = b"\n".join([as_line(bytes(task)) for task in tasks])
-        return await self._whole(data, batch, frame, may_be_small=may_be_small)
+        return await self._whole(data, batch, frame, make_room, may_be_small=may_be_small)
 
     async def body(
-        self, call: Call, org: str, batch: UUID, frame: Frame, *, may_be_small: bool
+        self,
+        call: Call,
+        org: str,
+        batch: UUID,
+        frame: Frame,
+        make_room: MakeRoom,
+        *,
+        may_be_small: bool,
     ) -> Taken:
         """The list that is the body of a request, as it comes. Raises InvalidBody for an empty one,
-        RateLimited if too many are on their way in."""
+        RateLimited if too many are on their way in; and QueueFull if it is short enough to be read
+        before it is stored: a longer one is taken in as far as there is room."""
         pieces = call.pieces(LIST_BYTES_MAX, LIST_SECONDS_MAX)
         begun: list[bytes] = []
         size = 0
@@ -87,7 +105,9 @@ class Lists:
         else:
             if not size:
                 raise InvalidBody("The body is a list of tasks, one on a line, and it is empty.")
-            return await self._whole(b"".join(begun), batch, frame, may_be_small=may_be_small)
+            return await self._whole(
+                b"".join(begun), batch, frame, make_room, may_be_small=may_be_small
+            )
         async with self._room.entered(org):
             return await self._store(_chained(begun, pieces), batch)
 
@@ -113,7 +133,17 @@ class Lists:
         except BlobStoreUnavailable:
             _log.warning("a list without a job is left to the sweeper")
 
-    async def _whole(self, data: bytes, batch: UUID, frame: Frame, *, may_be_small: bool) -> Taken:
+    async def _whole(
+        self,
+        data: bytes,
+        batch: UUID,
+        frame: Frame,
+        make_room: MakeRoom,
+        *,
+        may_be_small: bool,
+    ) -> Taken:
+        # A line that is blank or bad is no task, but which are, a worker finds out.
+        await make_room(data.count(b"\n") + (not data.endswith(b"\n")))
         if may_be_small and data.count(b"\n") < self._small_tasks_max:
             tasks = read_tasks(data, frame)
             if tasks and len(tasks) < self._small_tasks_max:

@@ -37,17 +37,23 @@ class _Selection(msgspec.Struct, frozen=True):
         return [state for status, state in _ENDS.items() if status in wanted]
 
 
-async def chunks(line: Line, order: IngestOrder) -> AsyncIterator[IngestOrder]:
-    """Take tasks in until there are no more. The order as it is after each chunk.
+async def chunks(
+    line: Line, order: IngestOrder, room: int | None = None
+) -> AsyncIterator[IngestOrder]:
+    """Take tasks in until there are no more; with ``room``, no more than so many in a chunk. The
+    order as it is after each chunk.
 
     Raises Overtaken and TooManyTasks.
     """
+    tasks_max = CHUNK_TASKS if room is None else min(room, CHUNK_TASKS)
     is_last = False
     while not is_last:
         if order.selection is None:
-            numbers, next_offset, is_last = _all_of_them(order)
+            numbers, next_offset, is_last = _all_of_them(order, tasks_max)
         else:
-            numbers, next_offset, is_last = await _those_selected(line, order, order.selection)
+            numbers, next_offset, is_last = await _those_selected(
+                line, order, order.selection, tasks_max
+            )
         tasks = await batch_ingest.write_rerun_chunk(
             line, order, numbers, next_offset, is_last=is_last
         )
@@ -61,14 +67,14 @@ async def chunks(line: Line, order: IngestOrder) -> AsyncIterator[IngestOrder]:
         yield order
 
 
-def _all_of_them(order: IngestOrder) -> tuple[list[int], int, bool]:
+def _all_of_them(order: IngestOrder, tasks_max: int) -> tuple[list[int], int, bool]:
     first = order.part_offset
-    end = min(first + CHUNK_TASKS, order.parent_tasks)
+    end = min(first + tasks_max, order.parent_tasks)
     return list(range(first, end)), end, end == order.parent_tasks
 
 
 async def _those_selected(
-    line: Line, order: IngestOrder, selection: str
+    line: Line, order: IngestOrder, selection: str, tasks_max: int
 ) -> tuple[list[int], int, bool]:
     wanted = msgspec.json.decode(selection, type=_Selection)
     way, first = order.part_offset >> _HALF, order.part_offset & ((1 << _HALF) - 1)
@@ -76,8 +82,8 @@ async def _those_selected(
     if way >= len(ways) or order.parent_run is None:
         return [], order.part_offset, True
     numbers = await batch_ingest.select_ended(
-        line, order.org, order.parent_run, ways[way], wanted.error_code, first, CHUNK_TASKS
+        line, order.org, order.parent_run, ways[way], wanted.error_code, first, tasks_max
     )
-    if len(numbers) == CHUNK_TASKS:
+    if len(numbers) == tasks_max:
         return numbers, way << _HALF | numbers[-1] + 1, False
     return numbers, way + 1 << _HALF, way + 1 == len(ways)

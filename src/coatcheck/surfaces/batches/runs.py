@@ -41,7 +41,7 @@ class Runs:
         view = await scene.job(call)
         key = None if said is None else stored_key(call.principal, "rerun", said)
         if key is None or await scene.batches.find_part_key(view.org, view.uuid, key) is None:
-            await scene.gate.check_new_work(call.principal)
+            await scene.gate.check_new_work(call.principal, jobs=0)
         after, created = await scene.batches.rerun(
             view.id,
             await _selection(call),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Final
 
 from coatcheck.blobs import BlobContainer
@@ -24,23 +24,50 @@ class ListUnusable(Exception):
         self.code = code
 
 
-async def chunks(blobs: BlobContainer, order: IngestOrder) -> AsyncGenerator[Sequence[Block], None]:
-    """The lines that were not taken in yet. Raises ListUnusable, before the chunk it concerns.
+async def chunks(
+    blobs: BlobContainer, order: IngestOrder, lines_max: int | None = None
+) -> AsyncGenerator[Sequence[Block], None]:
+    """The lines that were not taken in yet; with ``lines_max``, no more than so many in a chunk.
+    Raises ListUnusable, before the chunk it concerns.
 
     BlobStoreUnavailable means that it may be there, and cannot be read now.
     """
     chunk: list[Block] = []
     lines = size = 0
-    async for block in _blocks(blobs, order):
-        chunk.append(block)
-        lines += block.data.count(b"\n")
-        size += len(block.data)
-        if lines >= CHUNK_LINES or size >= CHUNK_BYTES:
-            yield chunk
-            chunk = []
-            lines = size = 0
+    async for whole in _blocks(blobs, order):
+        for block in (whole,) if lines_max is None else _cut(whole, lines_max):
+            if lines_max is not None and chunk and lines + _lines_of(block) > lines_max:
+                yield chunk
+                chunk = []
+                lines = size = 0
+            chunk.append(block)
+            lines += _lines_of(block)
+            size += len(block.data)
+            if lines >= CHUNK_LINES or size >= CHUNK_BYTES:
+                yield chunk
+                chunk = []
+                lines = size = 0
     if chunk:
         yield chunk
+
+
+def _cut(block: Block, lines_max: int) -> Iterator[Block]:
+    """The block in pieces of at most so many lines each."""
+    while _lines_of(block) > lines_max:
+        end = -1
+        for _ in range(lines_max):
+            end = block.data.index(b"\n", end + 1)
+        rest = block.data[end + 1 :]
+        # What is not in the data, a mark at the very beginning, belongs to the first piece.
+        yield Block(block.data[: end + 1], block.size - len(rest))
+        block = Block(rest, len(rest))
+    yield block
+
+
+def _lines_of(block: Block) -> int:
+    if block.is_too_long:
+        return 1
+    return block.data.count(b"\n") + (not block.data.endswith(b"\n") and bool(block.data))
 
 
 async def delete(blobs: BlobContainer, order: IngestOrder) -> None:

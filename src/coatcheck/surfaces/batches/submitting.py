@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 from uuid import UUID
@@ -65,7 +66,7 @@ class Submitting:
             known = await scene.batches.find_key(principal.org, key)
             if known is not None:
                 return await self._known(call, known, preferences, is_list=is_list)
-        await scene.gate.check_new_work(principal)
+        await scene.gate.check_new_work(principal, jobs=0)
         order = await self._order(call, is_list=is_list)
         check_options(order)
         await self._check_webhook(order)
@@ -138,12 +139,17 @@ class Submitting:
         may_be_small = (
             order.type == "closed" and not order.is_async and not preferences.respond_async
         )
+        make_room = partial(self._scene.gate.check_room, call.principal)
         if is_list:
-            return await self._lists.body(call, org, batch, frame, may_be_small=may_be_small)
+            return await self._lists.body(
+                call, org, batch, frame, make_room, may_be_small=may_be_small
+            )
         if order.source is not None:
             return await self._lists.staged(order.source.upload_id, org, call.principal.owner)
         if order.tasks is not None:
-            return await self._lists.inline(order.tasks, batch, frame, may_be_small=may_be_small)
+            return await self._lists.inline(
+                order.tasks, batch, frame, make_room, may_be_small=may_be_small
+            )
         return None
 
     def _new(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -117,7 +118,7 @@ class Tasks:
                 same = await is_same(call, known, preferences, is_list=is_list)
                 headers = [*preferences.headers, *replayed(same=same, preferences=preferences)]
                 return self._answers.shown(view, HTTPStatus.OK, headers)
-        await scene.gate.check_new_work(principal)
+        await scene.gate.check_new_work(principal, jobs=0)
         if not view.is_open:
             # Before a list is read; whether it was closed meanwhile, its row says.
             raise BatchNotOpen("The job was not created as an open one (`type: open`).")
@@ -139,16 +140,19 @@ class Tasks:
     ) -> Taken:
         frame = Frame(view.payload_prefix, view.payload_suffix, view.rate_key)
         may_be_small = not preferences.respond_async
+        make_room = partial(self._scene.gate.check_room, call.principal)
         if is_list:
             return await self._lists.body(
-                call, view.org, view.uuid, frame, may_be_small=may_be_small
+                call, view.org, view.uuid, frame, make_room, may_be_small=may_be_small
             )
         order = read_as_written(await call.body(PAYLOAD_BYTES_MAX), MoreTasks)
         check_one_source(order.tasks, order.source, is_needed=True)
         if order.source is not None:
             return await self._lists.staged(order.source.upload_id, view.org, view.owner)
         assert order.tasks is not None
-        return await self._lists.inline(order.tasks, view.uuid, frame, may_be_small=may_be_small)
+        return await self._lists.inline(
+            order.tasks, view.uuid, frame, make_room, may_be_small=may_be_small
+        )
 
     async def _hand_in(self, call: Call, view: BatchView, taken: Taken) -> Created:
         """Add the part. Whatever goes wrong, no list stays without one."""

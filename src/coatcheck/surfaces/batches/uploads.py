@@ -23,7 +23,7 @@ class Staging:
     async def create(self, call: Call) -> Reply:
         """A URL to put a list to. Whoever has it may."""
         scene, principal = self._scene, call.principal
-        await scene.gate.check_new_work(principal)
+        await scene.gate.check_new_work(principal, jobs=0)
         upload, signed = await scene.engine.uploads.create(org=principal.org, owner=principal.owner)
         shown = words.Upload(
             upload_id=to_text(upload),

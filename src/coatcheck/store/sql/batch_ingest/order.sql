@@ -18,7 +18,8 @@ SELECT p.org_id, p.batch_id, p.run_id, p.id, p.source, p.source_key, p.source_pi
        b.webhook_target IS NOT NULL AND 'task.failed' = ANY (b.webhook_events),
        b.request_id,
        r.cancel_requested_at IS NOT NULL OR r.completed_at IS NOT NULL OR b.deleted_at IS NOT NULL,
-       p.source_etag
+       p.source_etag,
+       (SELECT o.backlog_max FROM orgs AS o WHERE o.org_id = p.org_id)
 FROM batch_parts AS p
 JOIN batch_runs AS r ON r.org_id = p.org_id AND r.id = p.run_id
 JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id
