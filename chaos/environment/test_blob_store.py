@@ -80,6 +80,7 @@ async def test_a_store_that_fails_is_said_to_callers_and_jobs_wait_for_it(
     await installed.callers.stop()
     assert installed.callers.refusals == []  # handing these in takes no blob
     await _all_is_well(installed, blobs)
+    assert await installed.sql.fetchval("SELECT sum(failures) FROM jobs") == 0
 
 
 async def test_a_slow_store_makes_nothing_fail(
@@ -120,7 +121,7 @@ async def _some_are_tried_again(installed: Installation) -> None:
     async def look() -> bool:
         return bool(
             await installed.sql.fetchval(
-                "SELECT count(*) FROM jobs WHERE error_code = 'report_not_stored'"
+                "SELECT count(*) FROM jobs WHERE error_code = 'target_unreachable'"
             )
         )
 

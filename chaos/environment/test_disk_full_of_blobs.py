@@ -72,7 +72,7 @@ async def _some_are_tried_again(installed: Installation) -> None:
     async def look() -> bool:
         return bool(
             await installed.sql.fetchval(
-                "SELECT count(*) FROM jobs WHERE error_code = 'report_not_stored'"
+                "SELECT count(*) FROM jobs WHERE error_code = 'target_unreachable'"
             )
         )
 

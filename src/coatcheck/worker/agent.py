@@ -361,8 +361,9 @@ class Worker:
             if reporter.used:
                 await self._reports.last_words(claimed)
         except BlobStoreUnavailable as error:
+            # Whatever the handler made of it: the store is not the handler's to answer for.
             _log.warning("what the job attached could not be stored: %s", error)
-            outcome = Retryable("report_not_stored", "the blob store could not take an attachment")
+            outcome = Unreachable(f"what the job attached could not be stored: {error}")
         except Exception as error:  # noqa: BLE001 - whatever storing an attachment raised
             _log.exception("what the job reported could not be stored")
             outcome = Retryable("report_not_stored", type(error).__name__)

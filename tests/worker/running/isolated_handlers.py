@@ -60,6 +60,12 @@ def flood(job: Job, chunks: int, size: int) -> None:
         job.emit("x" * size)
 
 
+@apart.post("/attach", isolated=True)
+def attach(job: Job) -> str:
+    job.attach("made.txt", b"bytes")
+    return "attached"
+
+
 def _say_who(pid_file: str) -> None:
     partial = Path(pid_file + ".partial")
     partial.write_text(str(os.getpid()))

@@ -155,22 +155,78 @@ async def test_a_database_that_is_away_while_a_job_attaches_costs_it_no_attempt(
     assert artifact.size == len(b"made once")
 
 
-async def test_an_attachment_that_cannot_be_stored_fails_the_attempt(workshop: Workshop) -> None:
+@pytest.mark.parametrize("kind", ["awaited", "not_awaited", "caught", "plain", "isolated"])
+async def test_a_blob_store_that_takes_nothing_costs_no_attempt(
+    workshop: Workshop, kind: str
+) -> None:
+    """As when its disk is full or read-only: whatever the handler makes of it."""
+    service = Service("lab")
+
+    @service.post("/awaited")
+    async def awaited(job: Job) -> str:
+        await job.attach("made.txt", b"bytes")
+        return "attached"
+
+    @service.post("/not_awaited")
+    async def not_awaited(job: Job) -> str:
+        job.attach("made.txt", b"bytes")
+        return "attached"
+
+    @service.post("/caught")
+    async def caught(job: Job) -> str:
+        try:
+            await job.attach("made.txt", b"bytes")
+        except Exception as error:
+            raise RuntimeError("something else") from error
+        return "attached"
+
+    @service.post("/plain")
+    def plain(job: Job) -> str:
+        job.attach("made.txt", b"bytes")
+        return "attached"
+
+    blobs = workshop.folder / "blobs"
+    blobs.mkdir()
+    in_the_way = blobs / "artifacts"
+    in_the_way.write_bytes(b"a file, where their folder would be")
+    workshop.start_upkeep()
+    await workshop.start_worker(service, apart)
+    name = "apart.post__attach" if kind == "isolated" else f"lab.post__{kind}"
+    ticket = await workshop.engine.submit(name, retries=0)
+
+    async def is_put_off() -> bool:
+        return await workshop.state(ticket) is State.RETRYING
+
+    await eventually_async(is_put_off, "it is to be tried again")
+    view = await workshop.engine.get(ticket.id)
+    assert (view.failures, view.unreachables, view.error_code) == (0, 1, "target_unreachable")
+    assert view.error_message is not None
+    assert "could not be stored: the blob store failed: Not a directory" in view.error_message
+
+    in_the_way.unlink()
+    await workshop.make_due(ticket)
+    ended = await workshop.end_of(ticket)
+    assert (ended.state, ended.result, ended.failures) == (State.COMPLETED, b'"attached"', 0)
+    assert [each.name for each in await workshop.engine.artifacts(ticket.id)] == ["made.txt"]
+
+
+async def test_an_attachment_that_cannot_be_read_fails_the_attempt(workshop: Workshop) -> None:
     service = Service("lab")
 
     @service.post("/attach")
     async def attach(job: Job) -> str:
-        job.attach("lost.txt", b"bytes")
+        file = workshop.folder / "vanishes"
+        file.write_bytes(b"bytes")
+        job.attach("lost.txt", file)
+        file.unlink()
         return "never seen"
 
-    (workshop.folder / "blobs").mkdir()
-    (workshop.folder / "blobs" / "artifacts").write_bytes(b"a file, where their folder would be")
     await workshop.start_worker(service)
     view = await workshop.end_of(await workshop.engine.submit("lab.post__attach", retries=0))
 
     assert (view.state, view.result, view.failures) == (State.FAILED, None, 1)
     assert view.error_message is not None
-    assert "report_not_stored: the blob store could not take" in view.error_message
+    assert "report_not_stored: FileNotFoundError" in view.error_message
 
 
 async def _events(engine: Engine, ticket: Ticket, *, at_least: int) -> list[JobEvent]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from coatcheck.domain.errors import (
+    BlobStoreUnavailable,
     FailJob,
     InvalidInput,
     JobCancelled,
@@ -63,6 +64,8 @@ def outcome_of_error(error: BaseException) -> Outcome:
             return Retryable(_code(signal.code), _bounded(str(signal)), _delay(signal.after))
         case TargetUnreachable() as signal:
             return Unreachable(_bounded(str(signal)), _delay(signal.after))
+        case BlobStoreUnavailable() as away:
+            return Unreachable(_bounded(f"what the job attached could not be stored: {away}"))
         case JobCancelled():
             return Cancelled()
         case JobParked():
@@ -89,7 +92,7 @@ def meant(error: BaseException) -> BaseException:
 
 def log_error(job: Job, error: BaseException) -> None:
     """Log where the handler broke, if it broke rather than said what should become of its job."""
-    if not isinstance(meant(error), (JobSignal, InvalidInput)):
+    if not isinstance(meant(error), (JobSignal, InvalidInput, BlobStoreUnavailable)):
         log_trace(job, trace_of(error))
 
 
