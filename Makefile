@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev azurite browser typescript corpus up tts-remote test lint format types imports check docs screenshots lock bench chaos soak recovery planted environment fuzz abuse clean
+.PHONY: help setup setup-dev azurite browser typescript corpus up tts-remote test lint format types imports check docs screenshots lock bench chaos soak recovery planted environment fuzz abuse audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ abuse: setup-dev ## let one caller do its worst to the others, and measure; ARGS
 fuzz: setup-dev azurite corpus ## try hostile and random input for long; ARGS="--times 4 --seed 7 --only archives,urls"
 	@$(BIN)/python -m chaos.fuzz $(ARGS)
 
+audit: setup-dev ## list the licences of what is shipped; ARGS="--all" for what only tests need, too
+	@$(BIN)/python scripts/audit $(ARGS)
+
 docs: setup-dev ## build the site of the documentation into build/docs
 	@$(BIN)/python -m scripts.docs_site
 
@@ -99,11 +102,12 @@ lock: setup-dev ## compile requirements/*.in again, to the newest versions
 	@cd requirements && export UV_CUSTOM_COMPILE_COMMAND='make lock' && \
 	compile="../$(BIN)/uv pip compile --no-config --system-certs --quiet --upgrade --universal \
 	  --python-version 3.11 --generate-hashes --no-emit-index-url" && \
+	$$compile bootstrap.in -o bootstrap.txt && \
 	$$compile runtime.in -o runtime.txt && \
 	$$compile build.in -c runtime.txt -o build.txt && \
 	$$compile tts.in -c runtime.txt -o tts.txt && \
 	$$compile docs.in -c runtime.txt -o docs.txt && \
-	$$compile dev.in -c runtime.txt -c build.txt -c tts.txt -c docs.txt -o dev.txt && \
+	$$compile dev.in -c bootstrap.txt -c runtime.txt -c build.txt -c tts.txt -c docs.txt -o dev.txt && \
 	$$compile chaos.in -c runtime.txt -c dev.txt -o chaos.txt && \
 	$$compile bench.in -o bench.txt
 
@@ -117,8 +121,9 @@ $(shell rm -f $(VENV)/.python $(VENV)/.runtime $(VENV)/.tts $(VENV)/.dev $(VENV)
 endif
 
 # A stamp per set: nothing is done again until its list, or the project's own description, changes.
-$(VENV)/.runtime: requirements/runtime.txt requirements/build.txt pyproject.toml | $(VENV)/.python
+$(VENV)/.runtime: requirements/bootstrap.txt requirements/runtime.txt requirements/build.txt pyproject.toml | $(VENV)/.python
 	$(call say,installing the runtime from requirements/runtime.txt)
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bootstrap.txt
 	@$(BIN)/pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/build.txt
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
