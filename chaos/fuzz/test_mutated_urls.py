@@ -29,7 +29,7 @@ class Resolver:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def __call__(self, host: str, port: int, timeout: float | None) -> list[Address]:
+    async def __call__(self, host: str, org: str, timeout: float | None) -> list[Address]:
         self.asked.append(host)
         return [ipaddress.ip_address(PUBLIC)]
 

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from coatcheck.domain.errors import UrlForbidden
-from coatcheck.egress import Guard
+from coatcheck.egress import Guard, charged_to
 from coatcheck.settings.egress_allow import parse_allow
 from tests.egress.certificates import make_authority
 from tests.egress.names import Names
@@ -170,6 +170,22 @@ async def test_a_name_that_nobody_knows_is_a_failed_connection() -> None:
             await client.get("https://nowhere.example.com/")
 
 
+async def test_each_request_is_charged_to_its_organisation() -> None:
+    async with upstream_server() as allowed:
+        hosts = [f"{index}.example.com" for index in range(20)]
+        names = Names(**{host.replace(".", "__"): [["127.0.0.1"]] for host in hosts})
+        async with Guard(parse_allow("127.0.0.1"), resolver=names).client() as client:
+            await asyncio.gather(
+                *(
+                    client.get(allowed.url(host=host), extensions=charged_to(f"org of {host}"))
+                    for host in hosts
+                )
+            )
+            await client.get(allowed.url(host="0.example.com"), headers={"connection": "close"})
+    assert names.orgs[:20] == [f"org of {host}" for host in names.asked[:20]]
+    assert set(names.orgs[20:]) <= {""}
+
+
 async def test_the_system_resolver_finds_what_the_hosts_file_has() -> None:
     async with upstream_server() as allowed:
         async with Guard(parse_allow(f"localhost:{allowed.port}")).client() as client:
@@ -180,7 +196,7 @@ async def test_the_system_resolver_finds_what_the_hosts_file_has() -> None:
 
 
 async def test_a_resolver_that_takes_too_long_is_a_connect_timeout() -> None:
-    async def silent(host: str, port: int, timeout: float | None) -> list[object]:
+    async def silent(host: str, org: str, timeout: float | None) -> list[object]:
         async with asyncio.timeout(timeout):
             await asyncio.Event().wait()
         raise AssertionError

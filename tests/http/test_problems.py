@@ -58,6 +58,8 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "keyless": (errors.IdempotencyKeyRequired("a key"), 400, "idempotency_key_required"),
     "foreign key": (errors.IdempotencyKeyTaken(), 409, "idempotency_key_taken"),
     "key": (errors.IdempotencyMismatch("another payload"), 422, "idempotency_mismatch"),
+    "look-ups": (errors.TooManyLookUps(5), 429, "too_many_look_ups"),
+    "resolver": (errors.ResolverBusy(), 503, "resolver_busy"),
     "url": (errors.UrlForbidden("a private address"), 422, "url_forbidden"),
     "rate": (errors.RateLimited(7, [(b"ratelimit-limit", b"5")]), 429, "rate_limited"),
     "full": (errors.QueueFull(7), 429, "queue_full"),
@@ -89,6 +91,7 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
 NEVER_ANSWERED = {
     errors.BadRequest,  # what others are kinds of
     errors.ClientGone,
+    errors.LookUpRefused,  # what two others are kinds of
     errors.SessionsNotKept,
     errors.SettingsInvalid,
 }

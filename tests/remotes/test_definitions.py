@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from coatcheck.egress import Guard
-from coatcheck.remotes import RemoteMisdefined, RemoteRefused, Remotes, SpawnRequest
+from coatcheck.remotes import (
+    RemoteMisdefined,
+    RemoteRefused,
+    Remotes,
+    RemoteUnreachable,
+    SpawnRequest,
+)
 from coatcheck.settings.egress_allow import parse_allow
+from tests.egress.names import Busy
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.fake_replicate import FakeReplicate
 from tests.remotes.fake_service import SECRETS
@@ -124,3 +131,12 @@ async def test_replicate_is_asked_for_a_version_a_model_or_a_deployment(
 
         assert fake.calls[0].path == path
         assert fake.calls[0].json().get("version") == version
+
+
+async def test_a_name_that_is_not_looked_up_now_is_a_remote_that_cannot_be_reached() -> None:
+    busy = Busy()
+    async with Remotes(Guard(resolver=busy)) as remotes:
+        remote = remotes.open(HTTP, secret=SECRETS.get, org="acme")
+        with pytest.raises(RemoteUnreachable):
+            await remote.spawn(SpawnRequest("t" * 64, b"{}"))
+    assert busy.orgs == ["acme"]

@@ -10,6 +10,7 @@ from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress import Guard
 from coatcheck.egress.addresses import Address
 from tests.contract.things_service import things
+from tests.egress.names import Busy
 from tests.egress.upstream_server import UpstreamServer
 from tests.surfaces.graphs.archives import PROGRAM, post, zipped
 from tests.webhooks.post_office import ORG, PostOffice, status
@@ -51,7 +52,7 @@ async def test_the_engine_refuses_what_is_no_plain_url(office: PostOffice, url: 
 async def test_a_name_that_leads_inside_by_now_is_not_called(
     office: PostOffice, receiver: UpstreamServer
 ) -> None:
-    async def rebound(host: str, port: int, timeout: float | None) -> list[Address]:
+    async def rebound(host: str, org: str, timeout: float | None) -> list[Address]:
         return [ip_address("127.0.0.1")]
 
     ticket = await office.ended(f"https://hooks.example.com:{receiver.port}/")
@@ -61,6 +62,16 @@ async def test_a_name_that_leads_inside_by_now_is_not_called(
     assert item["last_error"] == "The URL leads to an address that is not public."
     assert (item["status"], item["tries"]) == ("pending", 1)
     assert receiver.connections == 0
+
+
+async def test_a_name_that_is_not_looked_up_now_costs_no_try(office: PostOffice) -> None:
+    ticket = await office.ended("https://hooks.example.com/")
+    busy = Busy()
+    async with office.deliverer(guard=Guard(resolver=busy)) as deliverer:
+        await office.deliver_due(deliverer)
+    item = await office.delivery_of(ticket)
+    assert (item["status"], item["tries"]) == ("pending", 0)
+    assert busy.orgs == [ORG]
 
 
 async def test_a_redirect_to_the_inside_is_not_followed(

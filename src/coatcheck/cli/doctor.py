@@ -208,7 +208,7 @@ async def _llm_target(target: LlmTarget) -> Finding:
 
 async def _remotes(settings: Settings) -> list[Finding]:
     """The operator's own. Each is asked about work that it cannot know."""
-    from coatcheck.egress import Guard
+    from coatcheck.egress import guard_of
     from coatcheck.remotes import Remotes, Unclear
     from coatcheck.remotes.errors import RemoteMisdefined
     from coatcheck.surfaces.remote_keepers import operators
@@ -219,7 +219,7 @@ async def _remotes(settings: Settings) -> list[Finding]:
         hint = "See docs/reference/remotes.md."
         return [Finding("remotes", Verdict.FAIL, str(error), hint)]
     findings = []
-    async with Remotes(Guard(settings.egress_allow)) as remotes:
+    async with Remotes(guard_of(settings)) as remotes:
         for name, to in targets.items():
             subject = f"remote {name}"
             try:

@@ -18,7 +18,7 @@ from coatcheck.control.pace import Pace
 from coatcheck.control.rates import RateLimiter
 from coatcheck.control.readiness import Readiness
 from coatcheck.domain.remote_work import Destination
-from coatcheck.egress import Guard, receiver_guard
+from coatcheck.egress import Guard, guard_of, receiver_guard
 from coatcheck.engine import Engine
 from coatcheck.engine.catalogue import Catalogue
 from coatcheck.engine.process_metrics import ProcessMetrics
@@ -133,7 +133,7 @@ async def open_parts(
             answers=JobAnswers(
                 engine, Pace(engine.explainer.forecasts.eta_in_queue), draining, gate
             ),
-            guard=Guard(settings.egress_allow),
+            guard=guard_of(settings),
             receivers=receiver_guard(settings),
             readiness=readiness,
             subscriptions=subscriptions,

@@ -45,11 +45,13 @@ from coatcheck.domain.errors import (
     OutcomeUnknown,
     QueueFull,
     RateLimited,
+    ResolverBusy,
     SchemaMismatch,
     ServiceNameTaken,
     SignedUrlExpired,
     SpeechNotConfigured,
     SubscriptionInactive,
+    TooManyLookUps,
     Unauthenticated,
     UploadAlreadyUsed,
     UrlForbidden,
@@ -104,6 +106,8 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     SignedUrlExpired: HTTPStatus.GONE,
     RateLimited: HTTPStatus.TOO_MANY_REQUESTS,
     QueueFull: HTTPStatus.TOO_MANY_REQUESTS,
+    TooManyLookUps: HTTPStatus.TOO_MANY_REQUESTS,
+    ResolverBusy: HTTPStatus.SERVICE_UNAVAILABLE,
     DatabaseUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     OutcomeUnknown: HTTPStatus.SERVICE_UNAVAILABLE,
     BlobStoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -122,6 +126,7 @@ _DETAILS: Final[Mapping[type[CoatcheckError], str]] = {
     OutcomeUnknown: "The connection to the database broke. The request may have taken effect: "
     "send it again under the same idempotency key to find out.",
     BlobStoreUnavailable: "The blob store cannot be reached. Nothing was kept; try again.",
+    ResolverBusy: "Too many host names are being looked up. Nothing was done; try again.",
     SchemaMismatch: "The database's schema is of another version than this server.",
 }
 
@@ -286,7 +291,7 @@ def internal_error(call: Call) -> Reply:
 def _headers(error: CoatcheckError, status: HTTPStatus) -> RawHeaders:
     if isinstance(error, RateLimited):
         return [_retry_after(error.retry_after), *error.headers]
-    if isinstance(error, QueueFull):
+    if isinstance(error, (QueueFull, TooManyLookUps)):
         return [_retry_after(error.retry_after)]
     if isinstance(error, Unauthenticated):
         return [(b"www-authenticate", b"Bearer")]

@@ -27,23 +27,23 @@ def names_webhooks(call: Call) -> bool:
     return any(call.header(name.lower().encode()) is not None for name in (_END, _STATES))
 
 
-async def read_webhook_urls(call: Call, guard: Guard) -> WebhookUrls:
+async def read_webhook_urls(call: Call, guard: Guard, org: str) -> WebhookUrls:
     """The URLs, as far as there are any. Raises UrlForbidden unless they may be called as things
-    are now; whoever posts to them looks again."""
-    return WebhookUrls(await _read(call, _END, guard), await _read(call, _STATES, guard))
+    are now, LookUpRefused if that is not looked up now; whoever posts to them looks again."""
+    return WebhookUrls(await _read(call, _END, guard, org), await _read(call, _STATES, guard, org))
 
 
-async def _read(call: Call, header: str, guard: Guard) -> str | None:
+async def _read(call: Call, header: str, guard: Guard, org: str) -> str | None:
     url = call.header(header.lower().encode())
     if url is not None:
-        await check_webhook_url(header, url, guard)
+        await check_webhook_url(header, url, guard, org)
     return url
 
 
-async def check_webhook_url(name: str, url: str, guard: Guard) -> None:
+async def check_webhook_url(name: str, url: str, guard: Guard, org: str) -> None:
     """Raises UrlForbidden, with the name under which the URL came, unless it may be called now."""
     try:
-        await guard.check_url(url)
+        await guard.check_url(url, org)
     except UrlForbidden as error:
         raise UrlForbidden(f"{name}: {error}") from error
 

@@ -21,6 +21,9 @@ CoatcheckError
 ├── SubscriptionInactive      the organisation's plan does not allow new work
 ├── RateLimited               too many requests; says when to come back
 ├── QueueFull                 the organisation has too many jobs waiting
+├── LookUpRefused             a host's name is not looked up now: nothing was found out about it
+│   ├── TooManyLookUps        the organisation has too many names being looked up
+│   └── ResolverBusy          all organisations together have
 ├── ClientGone                the caller left before its request was whole
 ├── NotFound                  nothing of that name, or nothing the caller may see
 │   ├── EndpointNotFound      no such service, version or path, and which of the three
@@ -227,6 +230,31 @@ class QueueFull(CoatcheckError):
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class LookUpRefused(CoatcheckError):
+    """A host's name is not looked up now. It says nothing of the name: try again."""
+
+    code = "look_up_refused"
+
+
+class TooManyLookUps(LookUpRefused):
+    """The organisation has too many names being looked up, which do not answer."""
+
+    code = "too_many_look_ups"
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("Too many host names of the organisation do not answer; see Retry-After.")
+        self.retry_after = retry_after
+
+
+class ResolverBusy(LookUpRefused):
+    """Too many names of all organisations are being looked up."""
+
+    code = "resolver_busy"
+
+    def __init__(self) -> None:
+        super().__init__("too many look-ups of host names are under way")
 
 
 class ClientGone(CoatcheckError):

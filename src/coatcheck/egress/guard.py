@@ -16,12 +16,12 @@ import httpx2
 
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.egress.addresses import Address, is_public
-from coatcheck.egress.resolver import NameNotFound, Resolver, resolve
+from coatcheck.egress.resolver import NameNotFound, Resolver, shared_resolver
 from coatcheck.egress.transport import guarded_client
 from coatcheck.egress.urls import Target, read_target
+from coatcheck.settings import Settings
 from coatcheck.settings.egress_allow import AllowRule
 
-_RESOLVE_SECONDS_MAX: Final = 5.0
 _PORTS_BELOW_1024: Final = frozenset({80, 443})
 _FIRST_UNPRIVILEGED_PORT: Final = 1024
 
@@ -34,9 +34,12 @@ _LOCAL_DOMAINS: Final = frozenset(
 class Guard:
     """Says which URLs may be called, and makes clients that call no others.
 
-    >>> guard = Guard(settings.egress_allow)
-    >>> await guard.check_url("https://example.com/hook")    # raises UrlForbidden if it may not
-    >>> async with guard.client() as client: ...
+    >>> guard = guard_of(settings)
+    >>> await guard.check_url("https://example.com/hook", org)  # raises UrlForbidden if it may not
+    >>> async with guard.client() as client:
+    ...     await client.get(url, extensions=charged_to(org))
+
+    ``org`` is the organisation whose name is looked up, for its limits; "" is the deployment.
     """
 
     def __init__(
@@ -44,30 +47,31 @@ class Guard:
         allow: Sequence[AllowRule] = (),
         *,
         plain_http: bool = False,
-        resolver: Resolver = resolve,
+        resolver: Resolver | None = None,
     ) -> None:
         """``plain_http``: what is public may be called without TLS. For pages, not for secrets."""
         self._allow = tuple(allow)
         self._plain_http = plain_http
-        self._resolve = resolver
+        self._resolve = shared_resolver() if resolver is None else resolver
 
-    async def check_url(self, url: str) -> None:
-        """Raise UrlForbidden unless the URL may be called as things are now.
+    async def check_url(self, url: str, org: str = "") -> None:
+        """Raise UrlForbidden unless the URL may be called as things are now; LookUpRefused if its
+        host is not looked up now.
 
         For the time of registration: the client checks again, whenever it connects.
         """
         target = read_target(url)
         try:
-            await self.addresses_of(target)
+            await self.addresses_of(target, org)
         except (NameNotFound, TimeoutError):
             raise UrlForbidden("The URL's host has no address.") from None
 
     async def addresses_of(
-        self, target: Target, timeout: float | None = _RESOLVE_SECONDS_MAX
+        self, target: Target, org: str = "", timeout: float | None = None
     ) -> list[Address]:
         """The addresses of ``target``, all of which may be connected to.
 
-        Raises UrlForbidden, NameNotFound, or TimeoutError.
+        Raises UrlForbidden, NameNotFound, LookUpRefused, or TimeoutError.
         """
         trusted = self._is_listed(target.host, target.port)
         if target.address is not None:
@@ -75,7 +79,7 @@ class Guard:
         else:
             if not (trusted or self._allow):
                 _check_name(target.host)  # spares the resolver
-            addresses = await self._resolve(target.host, target.port, timeout)
+            addresses = await self._resolve(target.host, org, timeout)
         if not (trusted or self._all_listed(addresses, target.port)):
             unlisted = [a for a in addresses if not self._lists(a, target.port)]
             _check(target, unlisted, self._plain_http)
@@ -91,7 +95,7 @@ class Guard:
         """A client that connects only where it may. Redirects are answers like any other.
 
         It uses no proxy and keeps no cookies: the requests of all tenants share it. Calling what is
-        not allowed raises UrlForbidden.
+        not allowed raises UrlForbidden. Requests name their organisation: see ``charged_to``.
         """
         return guarded_client(self, timeout=timeout, limits=limits, verify=verify)
 
@@ -103,6 +107,17 @@ class Guard:
 
     def _all_listed(self, addresses: Sequence[Address], port: int) -> bool:
         return all(self._lists(address, port) for address in addresses)
+
+
+def guard_of(
+    settings: Settings, *, plain_http: bool = False, allow: Sequence[AllowRule] = ()
+) -> Guard:
+    """The guard as the settings have it. ``allow``: what it lets pass besides."""
+    return Guard(
+        (*settings.egress_allow, *allow),
+        plain_http=plain_http,
+        resolver=shared_resolver(settings.dns_servers),
+    )
 
 
 def _check(target: Target, addresses: Sequence[Address], plain_http: bool) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coatcheck.egress.guard import Guard
+from coatcheck.egress.guard import Guard, guard_of
 from coatcheck.settings import Settings
 from coatcheck.settings.egress_allow import parse_allow
 
@@ -19,5 +19,4 @@ _LOOPBACK: Final = parse_allow("localhost,127.0.0.0/8,::1")
 
 def receiver_guard(settings: Settings) -> Guard:
     """The guard of webhooks, as the settings have it."""
-    own = _LOOPBACK if settings.webhook_loopback else ()
-    return Guard((*settings.egress_allow, *own))
+    return guard_of(settings, allow=_LOOPBACK if settings.webhook_loopback else ())

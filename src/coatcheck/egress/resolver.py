@@ -1,32 +1,164 @@
-"""From a host's name to all of its addresses."""
+"""From a host's name to all of its addresses, without a thread that waits.
+
+The system's ``getaddrinfo`` blocks a thread for as long as a name server is silent, and a thread
+cannot be taken back: a few slow names would stop everybody's calls. c-ares asks the same questions
+over sockets that the event loop watches. It reads the same files: ``/etc/hosts``,
+``/etc/resolv.conf`` with its search list and ``ndots``, ``/etc/nsswitch.conf``.
+
+Each look-up has a channel of its own (some 30 microseconds to make). So it can be cancelled, its
+timeouts do not depend on what other tenants' names took, a change of those files counts at once,
+and c-ares keeps no cache: every answer is of this moment.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import pycares
 
 from coatcheck.egress.addresses import Address
+from coatcheck.egress.look_ups import LookUps, NameNotFound
+
+__all__ = ["NameNotFound", "Resolver", "ask_name_servers", "shared_resolver"]
+
+Resolver = Callable[[str, str, float | None], Awaitable[list[Address]]]
+"""Takes a host name, the organisation that it is looked up for, and seconds. Raises NameNotFound,
+TimeoutError, or LookUpRefused."""
+
+_FIRST_TRY_SECONDS: Final = 1.0
+"""For so long one name server is waited for; the next round takes twice as long."""
+_TRIES: Final = 3
+_FLAGS: Final = pycares.ARES_FLAG_EDNS | pycares.ARES_FLAG_IGNTC
+"""No answer is asked for again by TCP: one of 64 KiB would hold thousands of addresses, each of
+which is parsed, sorted and checked on the event loop. A packet of UDP (1,232 bytes) has some 70."""
+
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, ...], LookUps]] = (
+    WeakKeyDictionary()
+)
 
 
-class NameNotFound(Exception):
-    """The name has no address, or nobody can be asked for it at present."""
+def shared_resolver(servers: Sequence[str] = ()) -> Resolver:
+    """The resolver of this process: all its guards share the limits of ``look_ups.py``.
+
+    ``servers`` are name servers as ``address:port``; without any the system's are asked.
+    """
+    asked = tuple(servers)
+
+    async def resolve(host: str, org: str, timeout: float | None) -> list[Address]:
+        by_servers = _shared.setdefault(asyncio.get_running_loop(), {})
+        look_ups = by_servers.get(asked)
+        if look_ups is None:
+            look_ups = by_servers[asked] = LookUps(partial(ask_name_servers, servers=asked))
+        return await look_ups.addresses(host, org, timeout)
+
+    return resolve
 
 
-Resolver = Callable[[str, int, float | None], Awaitable[list[Address]]]
-"""Takes a host name, a port and seconds; raises NameNotFound or TimeoutError."""
+async def ask_name_servers(host: str, *, servers: Sequence[str] = ()) -> list[Address]:
+    """The addresses of ``host``, in the order to be tried. Raises NameNotFound.
 
-
-async def resolve(host: str, port: int, timeout: float | None) -> list[Address]:
-    """Ask the system's resolver: the hosts file, the name servers, in the order to be tried."""
-    loop = asyncio.get_running_loop()
+    Cancelled, it asks no more.
+    """
     try:
-        async with asyncio.timeout(timeout):
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (socket.gaierror, UnicodeError) as error:
-        raise NameNotFound(f"{host} has no address") from error
-    addresses = [ipaddress.ip_address(sockaddr[0]) for *_, sockaddr in found]
+        query = _Query(host, servers)
+    except (pycares.AresError, UnicodeError) as error:
+        raise NameNotFound(f"{host} cannot be looked up") from error
+    try:
+        addresses = await query.answer
+    finally:
+        query.close()
     if not addresses:
         raise NameNotFound(f"{host} has no address")
-    return list(dict.fromkeys(addresses))
+    return addresses
+
+
+class _Query:
+    """One question to c-ares, whose sockets and timers are the running loop's."""
+
+    def __init__(self, host: str, servers: Sequence[str]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[list[Address]] = self._loop.create_future()
+        self._watched: set[int] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._channel: pycares.Channel | None = pycares.Channel(
+            flags=_FLAGS,
+            timeout=_FIRST_TRY_SECONDS,
+            tries=_TRIES,
+            servers=list(servers) or None,
+            sock_state_cb=self._watch,
+        )
+        try:
+            self._channel.getaddrinfo(
+                host,
+                None,
+                family=socket.AF_UNSPEC,
+                type=socket.SOCK_STREAM,
+                callback=self._answered,
+            )
+        except BaseException:
+            self.close()
+            raise
+        self._set_timer()
+
+    def close(self) -> None:
+        """Stop asking. On the loop's thread: pycares destroys a channel on one of its own, and
+        nothing may be left for that one to call back."""
+        channel, self._channel = self._channel, None
+        if channel is None:
+            return
+        self.answer.cancel()  # unless it has come
+        channel.cancel()
+        for descriptor in self._watched:
+            self._loop.remove_reader(descriptor)
+            self._loop.remove_writer(descriptor)
+        if self._timer is not None:
+            self._timer.cancel()
+        channel.close()
+
+    def _watch(self, descriptor: int, readable: bool, writable: bool) -> None:
+        """c-ares says what it waits for on a socket; neither, before it closes it."""
+        if self._loop.is_closed():
+            return
+        bad = pycares.ARES_SOCKET_BAD
+        if readable:
+            self._loop.add_reader(descriptor, self._process, descriptor, bad)
+        else:
+            self._loop.remove_reader(descriptor)
+        if writable:
+            self._loop.add_writer(descriptor, self._process, bad, descriptor)
+        else:
+            self._loop.remove_writer(descriptor)
+        if readable or writable:
+            self._watched.add(descriptor)
+        else:
+            self._watched.discard(descriptor)
+
+    def _process(self, readable: int, writable: int) -> None:
+        if self._channel is not None:
+            self._channel.process_fd(readable, writable)
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._channel is not None and not self.answer.done():
+            bad = pycares.ARES_SOCKET_BAD
+            seconds: float = self._channel.timeout()  # type: ignore[no-untyped-call]
+            self._timer = self._loop.call_later(seconds, self._process, bad, bad)
+
+    def _answered(self, result: pycares.AddrInfoResult | None, error: int | None) -> None:
+        if self.answer.done():
+            return
+        if result is None:
+            code = None if error is None else pycares.errno.errorcode.get(error)
+            self.answer.set_exception(NameNotFound(f"the look-up ended with {code}"))
+            return
+        found = (ipaddress.ip_address(node.addr[0].decode()) for node in result.nodes)
+        self.answer.set_result(list(dict.fromkeys(found)))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextvars import ContextVar
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ssl import SSLContext
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import httpcore2
 import httpx2
@@ -22,11 +23,26 @@ from coatcheck.egress.resolver import NameNotFound
 from coatcheck.egress.streams import Connection
 from coatcheck.egress.urls import Scheme, Target, target_of
 
+_ORG_EXTENSION: Final = "coatcheck.org"
+_org: ContextVar[str] = ContextVar("organisation of the request that connects", default="")
+"""From the transport to the connector, which the pool calls in the request's own task and tells
+nothing of the request."""
+
 
 class Checker(Protocol):
     """Who decides: the guard."""
 
-    async def addresses_of(self, target: Target, timeout: float | None) -> list[Address]: ...
+    async def addresses_of(
+        self, target: Target, org: str, timeout: float | None
+    ) -> list[Address]: ...
+
+
+def charged_to(org: str) -> dict[str, Any]:
+    """A request's ``extensions``: the organisation that its look-ups of names are counted for.
+
+    Requests without are the deployment's own.
+    """
+    return {_ORG_EXTENSION: org}
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -43,7 +59,11 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         target = target_of(request.url)
-        return await self._pools[target.scheme].handle_async_request(request)
+        charged = _org.set(request.extensions.get(_ORG_EXTENSION, ""))
+        try:
+            return await self._pools[target.scheme].handle_async_request(request)
+        finally:
+            _org.reset(charged)
 
     async def aclose(self) -> None:
         for pool in self._pools.values():
@@ -106,7 +126,7 @@ class _CheckedConnector(httpcore2.AsyncNetworkBackend):
         deadline = None if timeout is None else loop.time() + timeout
         url = httpx2.URL(scheme=self._scheme, host=host, port=port)
         try:
-            addresses = await self._checker.addresses_of(target_of(url), timeout)
+            addresses = await self._checker.addresses_of(target_of(url), _org.get(), timeout)
         except NameNotFound as error:
             raise httpcore2.ConnectError(str(error)) from error
         except TimeoutError as error:

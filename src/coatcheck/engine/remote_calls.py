@@ -23,7 +23,7 @@ from coatcheck.domain.errors import BlobStoreUnavailable, DatabaseUnavailable, O
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.remote_work import Destination, RemoteWork, decode_destination
 from coatcheck.domain.states import Event, State
-from coatcheck.egress import Guard
+from coatcheck.egress import guard_of
 from coatcheck.engine.remote_destinations import Place
 from coatcheck.engine.remote_endings import Endings
 from coatcheck.engine.remote_finalizing import Finalizer
@@ -84,7 +84,7 @@ class RemoteCalls:
         operators: Mapping[str, Destination] = MappingProxyType({}),
         patience: Patience | None = None,
     ) -> None:
-        remotes = Remotes(Guard(settings.egress_allow))
+        remotes = Remotes(guard_of(settings))
         self._office = RemoteOffice(settings, keepers, remotes, operators, blobs)
         self._patience = patience or Patience()
         self._spawner = Spawner(self._office)
@@ -256,11 +256,13 @@ class RemoteCalls:
         return await store.next_due_seconds(self._office.line)
 
     def by_place(self, calls: Sequence[TakenCall]) -> list[list[TakenCall]]:
-        """The calls that can be asked about together."""
-        places: dict[Place, list[TakenCall]] = {}
+        """The calls that can be asked about together: those of one place. At a tenant's they are
+        one organisation's; an operator's is asked about everybody's at once."""
+        places: dict[tuple[Place, str], list[TakenCall]] = {}
         for call in calls:
-            place = self._office.destinations.place(decode_destination(call.destination))
-            places.setdefault(place, []).append(call)
+            to = decode_destination(call.destination)
+            place = self._office.destinations.place(to)
+            places.setdefault((place, "" if to.operator else call.org), []).append(call)
         return list(places.values())
 
     async def attend(self, calls: Sequence[TakenCall]) -> None:
@@ -277,7 +279,7 @@ class RemoteCalls:
         if not asked:
             return actions
         try:
-            remote = self._office.destinations.open(decode_destination(asked[0].destination))
+            remote = self._opened(asked[0])
         except RemoteMisdefined as error:
             # Of the operator's: their setting may come back. A tenant's was checked before.
             _log.warning("remote calls wait: %s", error)
@@ -294,7 +296,7 @@ class RemoteCalls:
             metrics.record_remote_look(type(status).__name__.lower())
             again = self._again(call, status)
             if again is None:
-                actions.append(Action(call, partial(self._act, remote, call, status)))
+                actions.append(Action(call, partial(self._act, self._opened(call), call, status)))
                 continue
             put_back.append(again)
             if isinstance(status, Running) and status.progress is not None:
@@ -305,6 +307,9 @@ class RemoteCalls:
             await retried(lambda: reports.set_progress(self._office.line, progress))
             self._office.tell([job.uuid for job, _, _ in progress])
         return actions
+
+    def _opened(self, call: TakenCall) -> Remote:
+        return self._office.destinations.open(decode_destination(call.destination), call.org)
 
     def _note_reached(self, to: Destination, standing: Iterable[RemoteStatus]) -> None:
         silent = [

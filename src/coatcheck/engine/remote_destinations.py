@@ -1,4 +1,5 @@
-"""From where work goes to an adapter that can be asked: opened once for each place."""
+"""From where work goes to an adapter that can be asked: opened once for each place and
+organisation."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Destinations:
     def __init__(self, remotes: Remotes, operators: Mapping[str, Destination]) -> None:
         self._remotes = remotes
         self._operators = operators
-        self._open: dict[Place, Remote] = {}
+        self._open: dict[tuple[Place, str], Remote] = {}
 
     def place(self, to: Destination) -> Place:
         """Where it goes, whatever for."""
@@ -34,21 +35,30 @@ class Destinations:
         which may end in a word of a task's payload."""
         return hashlib.sha256(self.place(to)).hexdigest()
 
-    def open(self, to: Destination) -> Remote:
-        """The adapter. Raises RemoteMisdefined."""
-        place = self.place(to)
-        remote = self._open.get(place)
+    def open(self, to: Destination, org: str) -> Remote:
+        """The adapter, for work of ``org``. Raises RemoteMisdefined."""
+        if self._is_shared(to):
+            org = ""
+        key = self.place(to), org
+        remote = self._open.get(key)
         if remote is None:
             if len(self._open) >= _KEPT_OPEN_MAX:
                 self._open.clear()
-            remote = self._open[place] = self._opened(to)
+            remote = self._open[key] = self._opened(to, org)
         return remote
 
-    def _opened(self, to: Destination) -> Remote:
+    def _is_shared(self, to: Destination) -> bool:
+        """Whether all organisations use one adapter: Modal's keeps a session of the operator's."""
+        target = self._operators.get(to.operator) if to.operator else None
+        return target is not None and (target.target or {}).get("adapter") == "modal"
+
+    def _opened(self, to: Destination, org: str) -> Remote:
         if not to.operator:
-            return self._remotes.open(to.target, secret=to.secrets.get)
+            return self._remotes.open(to.target, secret=to.secrets.get, org=org)
         target = self._operators.get(to.operator)
         if target is None:
             name = to.operator.partition(".")[2] or to.operator
             raise RemoteMisdefined(f"The operator has no remote {name!r} (any more).")
-        return self._remotes.open(target.target, secret=target.secrets.get, by_operator=True)
+        return self._remotes.open(
+            target.target, secret=target.secrets.get, by_operator=True, org=org
+        )

@@ -74,7 +74,7 @@ class Endings:
             return
         remote: Remote | None = None
         with suppress(RemoteMisdefined):
-            remote = self._office.destinations.open(decode_destination(call.destination))
+            remote = self._office.destinations.open(decode_destination(call.destination), call.org)
         if remote is not None:
             await self._office.cancel_there(remote, call.remote_id, call.job)
         crash_point("remote.cancelled")

@@ -90,14 +90,14 @@ class Spawner:
         )
         view = found.get((claimed.org, claimed.uuid))
         if view is None or (view.terminal and view.state is not State.COMPLETED):
-            remote = self._office.destinations.open(work.to)
+            remote = self._office.destinations.open(work.to, claimed.org)
             await self._office.cancel_there(remote, remote_id, claimed.uuid)
 
     async def _spawned(self, claimed: ClaimedJob, work: RemoteWork, begun: store.Begun) -> str:
         if begun.told_id is not None:
             return begun.told_id
         try:
-            remote = self._office.destinations.open(work.to)
+            remote = self._office.destinations.open(work.to, claimed.org)
         except RemoteMisdefined as error:
             self._office.note_mistake(work.to, error.code, str(error))
             raise FailJob(str(error), code=error.code) from error

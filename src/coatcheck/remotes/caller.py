@@ -17,7 +17,8 @@ from typing import Final, TypeVar
 import httpx2
 import msgspec
 
-from coatcheck.domain.errors import UrlForbidden
+from coatcheck.domain.errors import LookUpRefused, UrlForbidden
+from coatcheck.egress import charged_to
 from coatcheck.egress.retry_after import asked_seconds
 from coatcheck.remotes.errors import RemoteError, RemoteFaulty, RemoteRefused, RemoteUnreachable
 from coatcheck.remotes.patience import Patience
@@ -53,12 +54,14 @@ class Address:
     """Where a remote's API is, who we are there, and how it is connected to.
 
     ``client`` is the guard's, unless the operator has set the URL. ``authorization`` is secret.
+    ``org`` is whose work it is: its limits count where names are looked up.
     """
 
     url: httpx2.URL
     client: httpx2.AsyncClient
     authorization: str | None
     secrets: tuple[str, ...]
+    org: str = ""
 
     def __repr__(self) -> str:
         return f"<Address {self.url.host}>"
@@ -161,7 +164,11 @@ class Caller:
         if with_credentials and self.address.authorization is not None:
             headers["authorization"] = self.address.authorization
         return self.address.client.build_request(
-            "GET", url, headers=headers, timeout=self._timeout()
+            "GET",
+            url,
+            headers=headers,
+            timeout=self._timeout(),
+            extensions=charged_to(self.address.org),
         )
 
     def _request(
@@ -192,6 +199,7 @@ class Caller:
             content=content,
             headers=all_headers,
             timeout=self._timeout(),
+            extensions=charged_to(self.address.org),
         )
 
     def _timeout(self) -> httpx2.Timeout:
@@ -255,6 +263,8 @@ async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.R
         response = await client.send(request, stream=True)
     except UrlForbidden as error:
         raise RemoteRefused(str(error), code=error.code) from error
+    except LookUpRefused as error:
+        raise RemoteUnreachable(str(error)) from error
     except httpx2.HTTPError as error:
         raise fault_of(error, request.method) from error
     if response.headers.get("content-encoding", "").lower() not in _IDENTITY:

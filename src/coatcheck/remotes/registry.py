@@ -1,7 +1,7 @@
 """From a target's definition to an adapter that is ready to be asked.
 
 >>> async with Remotes(guard) as remotes:
-...     remote = remotes.open(definition, secret=secrets_of(org).get)
+...     remote = remotes.open(definition, secret=secrets_of(org).get, org=org)
 ...     remote_id = await remote.spawn(SpawnRequest(token, body))
 """
 
@@ -84,21 +84,22 @@ class Remotes:
         await self._trusting.aclose()
 
     def open(
-        self, definition: bytes | Any, *, secret: SecretOf, by_operator: bool = False
+        self, definition: bytes | Any, *, secret: SecretOf, by_operator: bool = False, org: str = ""
     ) -> Remote:
         """The adapter of a target. Raises RemoteMisdefined, which says what to change.
 
         ``secret`` must know only what the definition's owner may use: a definition chooses both
         the secret and whom it is sent to. ``by_operator``: the target is the operator's own, and
-        its URL may be called wherever it leads.
+        its URL may be called wherever it leads. ``org`` is whose work it is: its limits count where
+        names are looked up.
         """
         target = read_definition(definition)
         match target:
             case HttpTarget():
-                caller = self._caller(target.url, target.secret, "Bearer", secret, by_operator)
+                caller = self._caller(target.url, target.secret, "Bearer", secret, by_operator, org)
                 return HttpRemote(caller, self._files(caller), target.media_type)
             case ReplicateTarget():
-                caller = self._caller(target.url, target.secret, "Bearer", secret, by_operator)
+                caller = self._caller(target.url, target.secret, "Bearer", secret, by_operator, org)
                 return ReplicateRemote(
                     caller,
                     self._files(caller),
@@ -108,7 +109,7 @@ class Remotes:
                     output=target.output,
                 )
             case RunpodTarget():
-                caller = self._caller(target.url, target.secret, "Bearer", secret, by_operator)
+                caller = self._caller(target.url, target.secret, "Bearer", secret, by_operator, org)
                 return RunpodRemote(
                     caller,
                     self._files(caller),
@@ -117,7 +118,7 @@ class Remotes:
                     output=target.output,
                 )
             case FalTarget():
-                caller = self._caller(target.url, target.secret, "Key", secret, by_operator)
+                caller = self._caller(target.url, target.secret, "Key", secret, by_operator, org)
                 return FalRemote(
                     caller,
                     self._files(caller),
@@ -157,7 +158,13 @@ class Remotes:
         )
 
     def _caller(
-        self, url: str, name: str | None, scheme: str, secret: SecretOf, by_operator: bool
+        self,
+        url: str,
+        name: str | None,
+        scheme: str,
+        secret: SecretOf,
+        by_operator: bool,
+        org: str,
     ) -> Caller:
         value = None if name is None else _value(name, secret)
         address = Address(
@@ -165,6 +172,7 @@ class Remotes:
             self._trusting if by_operator else self._guarded,
             None if value is None else f"{scheme} {value}",
             () if value is None else (value,),
+            org,
         )
         return Caller(address, self._patience)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +17,10 @@ from coatcheck.domain.tenants import is_org_id
 from coatcheck.settings.issuers import TokenIssuer, read_issuers
 
 Value = TypeVar("Value")
+
+_WITH_PORT: Final = re.compile(r"(?:([0-9.]+)|\[([0-9a-fA-F:.]+)\])(?::([0-9]{1,5}))?")
+_PORT_MAX: Final = 65_535
+_DNS_PORT: Final = 53
 
 
 class Refused(ValueError):
@@ -157,6 +163,27 @@ def non_empty(text: str) -> str:
 def optional(parse: Callable[[str], str]) -> Callable[[str], str]:
     """What ``parse`` takes, or nothing at all."""
     return lambda text: parse(text) if text else ""
+
+
+def name_servers(text: str) -> tuple[str, ...]:
+    """``address:port`` of each, IPv6 addresses in brackets."""
+    return tuple(_name_server(entry.strip()) for entry in text.split(",") if entry.strip())
+
+
+def _name_server(entry: str) -> str:
+    if entry.count(":") > 1 and not entry.startswith("["):
+        entry = f"[{entry}]"  # an IPv6 address without a port
+    parts = _WITH_PORT.fullmatch(entry)
+    if parts is None:
+        raise Refused
+    try:
+        address = ipaddress.ip_address(parts[1] or parts[2])
+    except ValueError:
+        raise Refused from None
+    port = int(parts[3] or _DNS_PORT)
+    if not 1 <= port <= _PORT_MAX or (address.version == 6) is (parts[2] is None):
+        raise Refused
+    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
 
 
 def org_id(text: str) -> str:

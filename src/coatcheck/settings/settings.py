@@ -184,6 +184,15 @@ class Settings:
         default="",
         shown_default="nothing",
     )
+    dns_servers: tuple[str, ...] = setting(
+        "DNS_SERVERS",
+        "The name servers that are asked for the hosts of webhooks, http upstreams, remotes and "
+        "pages. Their answers are packets of UDP: some 70 addresses of a name are seen.",
+        allowed="address, address:port or [IPv6 address]:port, with commas between",
+        parse=parsers.name_servers,
+        default="",
+        shown_default="the system's",
+    )
     webhook_loopback: bool = setting(
         "WEBHOOK_LOOPBACK",
         "Whether webhooks may be sent to the servers' own machine (127.0.0.0/8, ::1, localhost), "

@@ -22,7 +22,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 from uuid import uuid4
 
-from coatcheck.domain.errors import BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.errors import (
+    BlobStoreUnavailable,
+    DatabaseUnavailable,
+    LookUpRefused,
+    OutcomeUnknown,
+)
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.webhooks import POST_SECONDS_MAX, Status, message_id
 from coatcheck.egress import Guard, receiver_guard
@@ -63,8 +68,8 @@ again at every job that changes."""
 _REST_PER_CLAIM: Final = 3
 """With a thousand receivers and a million messages waiting a claim is dear: the end of every post
 must not lead to one."""
-_NOT_NOW: Final = (BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown)
-"""What is nobody's fault but ours, and passes."""
+_NOT_NOW: Final = (BlobStoreUnavailable, DatabaseUnavailable, LookUpRefused, OutcomeUnknown)
+"""Why nothing was sent, which says nothing of the receiver, and passes. It spends no try."""
 _MARKS_MAX: Final = 200
 _DISABLED_ROWS_MAX: Final = 500
 

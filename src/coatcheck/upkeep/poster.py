@@ -12,7 +12,7 @@ import httpx2
 from coatcheck.crash import crash_point
 from coatcheck.domain.errors import UrlForbidden
 from coatcheck.domain.webhooks import ANSWER_BYTES_MAX, PEACE_SECONDS_MAX, POST_SECONDS_MAX
-from coatcheck.egress import Guard
+from coatcheck.egress import Guard, charged_to
 from coatcheck.egress.retry_after import asked_seconds
 from coatcheck.egress.urls import read_target
 from coatcheck.engine.webhook_answers import WITH_PEACE, Answer, answered
@@ -49,7 +49,10 @@ class Poster:
         await self._client.aclose()
 
     async def post(self, claimed: Claimed, body: bytes) -> Answer:
-        """Send it once. Never raises for what a receiver or the network does."""
+        """Send it once. Never raises for what a receiver or the network does.
+
+        Raises LookUpRefused if it was not sent because its host is not looked up now.
+        """
         crash_point("webhook.before_post")
         answer: Answer | None = None
         try:
@@ -88,6 +91,7 @@ class Poster:
                 "accept-encoding": "identity",
                 **({} if traceparent is None else {traceparents.HEADER: traceparent}),
             },
+            extensions=charged_to(claimed.notice.org),
         )
 
 

@@ -16,7 +16,7 @@ from coatcheck import JobView, State
 from coatcheck.egress import Guard
 from coatcheck.settings.egress_allow import parse_allow
 from coatcheck.surfaces.gateway.upstream import ANSWER_BYTES_MAX, UPSTREAM_ENDPOINT
-from tests.egress.names import Names
+from tests.egress.names import Busy, Names
 from tests.egress.upstream_server import Request, UpstreamServer, head, plain, upstream_server
 from tests.ports import free_port
 from tests.surfaces.gateway.upstream_jobs import UpstreamJobs
@@ -227,6 +227,15 @@ async def test_a_name_that_was_good_at_registration_and_leads_inside_now_is_refu
 
     assert (view.state, view.error_code) == (State.FAILED, "url_forbidden")
     assert upstream.connections == 0
+
+
+async def test_a_name_that_is_not_looked_up_now_costs_no_attempt(dsn: str, tmp_path: Path) -> None:
+    busy = Busy()
+    async with UpstreamJobs(dsn, tmp_path, Guard(resolver=busy)) as jobs:
+        view = await waiting_again(jobs, "https://example.com/")
+
+    assert (view.failures, view.unreachables, view.terminal) == (0, 1, False)
+    assert busy.orgs[0] == view.org
 
 
 async def test_an_upstream_that_is_silent_for_too_long_is_tried_again(

@@ -15,7 +15,7 @@ from coatcheck import State
 from coatcheck.egress import Guard
 from coatcheck.settings.egress_allow import parse_allow
 from tests.egress.certificates import make_authority
-from tests.egress.names import Names, every_name_is_public
+from tests.egress.names import Busy, Names, every_name_is_public
 from tests.egress.upstream_server import Request, UpstreamServer, head, plain, upstream_server
 from tests.ports import free_port
 from tests.surfaces.scrape.scraping import Scraping, result_of
@@ -115,6 +115,15 @@ async def test_a_name_without_an_address_is_tried_again(dsn: str, tmp_path: Path
         view = await scraping.fetch("http://nowhere.example.com/")
 
     assert (view.state, view.error_code, view.failures) == (State.RETRYING, "dns_failed", 1)
+
+
+async def test_a_name_that_is_not_looked_up_now_costs_no_attempt(dsn: str, tmp_path: Path) -> None:
+    busy = Busy()
+    async with Scraping(dsn, tmp_path, Guard(plain_http=True, resolver=busy)) as scraping:
+        view = await scraping.fetch("http://example.com/")
+
+    assert (view.state, view.failures, view.unreachables) == (State.RETRYING, 0, 1)
+    assert busy.orgs == [view.org]
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_tried_again(

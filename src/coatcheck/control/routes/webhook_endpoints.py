@@ -18,7 +18,8 @@ from coatcheck.control.reply import Reply, json_reply, raw_header
 from coatcheck.control.routes.webhook_deliveries import WebhookDelivery, shown_delivery
 from coatcheck.control.routes.webhook_names import PATH, TAG, endpoint_parameter
 from coatcheck.control.struct_bodies import read_body, read_optional_body
-from coatcheck.domain.errors import FieldIssue, InvalidInput, UrlForbidden
+from coatcheck.control.webhook_urls import check_webhook_url
+from coatcheck.domain.errors import FieldIssue, InvalidInput
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.webhooks import (
     DESCRIPTION_CHARACTERS_MAX,
@@ -119,7 +120,7 @@ class _Endpoints:
             issue = "is needed" if wanted.url is None else "cannot come together with pulled"
             raise InvalidInput([FieldIssue("url", issue)])
         _check_events(wanted.events)
-        await self._check(wanted.url)
+        await self._check(call, wanted.url)
         org = call.principal.org
         created = await self._webhooks.create_endpoint(
             org,
@@ -151,7 +152,7 @@ class _Endpoints:
         if url is not None:
             if (await self._webhooks.get_endpoint(org, endpoint)).pulled:
                 raise InvalidInput([FieldIssue("url", "is not for an endpoint that is pulled")])
-            await self._check(url)
+            await self._check(call, url)
         changed = await self._webhooks.change_endpoint(
             org,
             endpoint,
@@ -186,13 +187,9 @@ class _Endpoints:
             generation = (await self._webhooks.secret(org, endpoint)).generation
         return _secret_reply(await self._webhooks.rotate(org, endpoint, generation))
 
-    async def _check(self, url: str | None) -> None:
-        if url is None:
-            return
-        try:
-            await self._receivers.check_url(url)
-        except UrlForbidden as error:
-            raise UrlForbidden(f"url: {error}") from error
+    async def _check(self, call: Call, url: str | None) -> None:
+        if url is not None:
+            await check_webhook_url("url", url, self._receivers, call.principal.org)
 
 
 def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:

@@ -16,12 +16,9 @@ from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.reply import Reply
 from coatcheck.control.struct_bodies import read_as_written
+from coatcheck.control.webhook_urls import check_webhook_url
 from coatcheck.domain.batches import Created, Known, NewBatch
-from coatcheck.domain.errors import (
-    CoatcheckError,
-    OutcomeUnknown,
-    UrlForbidden,
-)
+from coatcheck.domain.errors import CoatcheckError, OutcomeUnknown
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.lanes import Lane
@@ -69,7 +66,7 @@ class Submitting:
         await scene.gate.check_new_work(principal, jobs=0)
         order = await self._order(call, is_list=is_list)
         check_options(order)
-        await self._check_webhook(order)
+        await self._check_webhook(order, call.principal.org)
         target = await find_target(
             scene.catalogue,
             principal,
@@ -115,13 +112,10 @@ class Submitting:
         check_one_source(order.tasks, order.source, is_needed=order.type == "closed")
         return order
 
-    async def _check_webhook(self, order: NewJob) -> None:
+    async def _check_webhook(self, order: NewJob, org: str) -> None:
         if order.webhook_url is None:
             return
-        try:
-            await self._scene.guard.check_url(order.webhook_url)
-        except UrlForbidden as error:
-            raise UrlForbidden(f"webhook_url: {error}") from error
+        await check_webhook_url("webhook_url", order.webhook_url, self._scene.guard, org)
 
     async def _take(
         self,

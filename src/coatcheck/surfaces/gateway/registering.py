@@ -23,9 +23,10 @@ from coatcheck.domain.catalogue import (
     ServiceSpec,
 )
 from coatcheck.domain.endpoint_names import SERVICE_NAME_PATTERN, is_service_name
-from coatcheck.domain.errors import InvalidParameter, NotFound, UrlForbidden
+from coatcheck.domain.errors import InvalidParameter, LookUpRefused, NotFound, UrlForbidden
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.patterns import whole
+from coatcheck.egress.look_ups import LOOK_UPS_PER_ORG_MAX
 from coatcheck.surfaces.gateway.reading import HOSTED, PAGE_ROWS, PAGE_ROWS_MAX
 from coatcheck.surfaces.gateway.remote_targets import check_remotes, endpoints_of
 from coatcheck.surfaces.gateway.scene import Scene
@@ -93,7 +94,7 @@ class Registering:
             raise InvalidParameter("ws", "must be letters, digits, '.', '_' or '-'", "path")
         definition = await read_body(call, ServiceDefinition, DEFINITION_BYTES_MAX)
         check_remotes(definition, self._scene.settings.remotes)
-        await self._check_urls(definition)
+        await self._check_urls(definition, call.principal.org)
         service = await self._scene.catalogue.put(
             call.principal.org, workspace, call.params["service"], definition
         )
@@ -107,29 +108,32 @@ class Registering:
             raise NotFound
         return Reply(HTTPStatus.NO_CONTENT)
 
-    async def _check_urls(self, definition: ServiceDefinition) -> None:
+    async def _check_urls(self, definition: ServiceDefinition, org: str) -> None:
         urls = {
             endpoint.target.url: f"{place}.target.url"
             for place, endpoint in endpoints_of(definition)
             if isinstance(endpoint.target, HttpTargetDefinition | RemoteTargetDefinition)
             and endpoint.target.url is not msgspec.UNSET
         }
+        # More would only wait for their turn, and be refused.
+        turns = asyncio.Semaphore(LOOK_UPS_PER_ORG_MAX)
         # Not `except*`: before Python 3.11.4 what is raised in one comes out wrapped in a group.
         try:
             async with asyncio.timeout(CHECK_SECONDS_MAX), asyncio.TaskGroup() as checks:
                 for url, place in urls.items():
-                    checks.create_task(self._check_url(url, place))
+                    checks.create_task(self._check_url(url, place, org, turns))
         except TimeoutError:
             raise UrlForbidden("The hosts of the URLs could not be looked up in time.") from None
         except ExceptionGroup as group:
-            forbidden, others = group.split(UrlForbidden)
-            if others is not None or forbidden is None:
+            refused, others = group.split((UrlForbidden, LookUpRefused))
+            if others is not None or refused is None:
                 raise
-            raise forbidden.exceptions[0] from None
+            raise refused.exceptions[0] from None
 
-    async def _check_url(self, url: str, place: str) -> None:
+    async def _check_url(self, url: str, place: str, org: str, turns: asyncio.Semaphore) -> None:
         try:
-            await self._scene.guard.check_url(url)
+            async with turns:
+                await self._scene.guard.check_url(url, org)
         except UrlForbidden as error:
             raise UrlForbidden(f"{place}: {error}") from error
 

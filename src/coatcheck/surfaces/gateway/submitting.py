@@ -232,7 +232,7 @@ class Submitting:
         """Who is to be told. What is signed in the organisation's name, strangers cannot order."""
         if aim.principal.kind == "anonymous" and names_webhooks(call):
             raise Unauthenticated
-        return await read_webhook_urls(call, self._scene.receivers)
+        return await read_webhook_urls(call, self._scene.receivers, call.params["org"])
 
     def _voice(self, call: Call, aim: _Aim) -> GatewayVoice:
         service = aim.service

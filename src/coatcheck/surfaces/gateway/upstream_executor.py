@@ -14,10 +14,10 @@ from typing import Final, Self
 
 import httpx2
 
-from coatcheck.domain.errors import UrlForbidden
+from coatcheck.domain.errors import LookUpRefused, UrlForbidden
 from coatcheck.domain.remote_work import RemoteWork
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
-from coatcheck.egress import Guard
+from coatcheck.egress import Guard, charged_to, guard_of
 from coatcheck.egress.urls import read_target
 from coatcheck.job import Job
 from coatcheck.service import Service
@@ -60,7 +60,7 @@ class UpstreamExecutor:
     """
 
     def __init__(self, settings: Settings, guard: Guard | None = None) -> None:
-        self._guard = guard or Guard(settings.egress_allow)
+        self._guard = guard or guard_of(settings)
         self._temp_dir: Path = settings.temp_dir
         self._client: httpx2.AsyncClient | None = None
         self.service = Service(UPSTREAM_SERVICE, _builtin=True)
@@ -125,9 +125,16 @@ class UpstreamExecutor:
                 timeout=httpx2.Timeout(
                     None, connect=min(_CONNECT_SECONDS_MAX, call.timeout_seconds / 2)
                 ),
+                extensions=charged_to(job.org),
             )
             return await self._client.send(request, stream=True)
-        except (httpx2.HTTPError, httpx2.InvalidURL, UrlForbidden, ValueError) as error:
+        except (
+            httpx2.HTTPError,
+            httpx2.InvalidURL,
+            LookUpRefused,
+            UrlForbidden,
+            ValueError,
+        ) as error:
             raise outcomes.no_answer(error) from error
 
     def _open(self) -> httpx2.AsyncClient:

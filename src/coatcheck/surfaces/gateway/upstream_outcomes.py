@@ -12,6 +12,7 @@ import httpx2
 from coatcheck.domain.errors import (
     FailJob,
     JobSignal,
+    LookUpRefused,
     RetryLater,
     TargetUnreachable,
     UrlForbidden,
@@ -27,6 +28,8 @@ def no_answer(error: Exception) -> JobSignal:
     match error:
         case UrlForbidden():
             return FailJob(str(error), code=error.code)
+        case LookUpRefused():
+            return TargetUnreachable(str(error))
         case httpx2.LocalProtocolError() | httpx2.InvalidURL() | ValueError():
             return FailJob("The request cannot be sent as it is.", code="upstream_request_invalid")
         case httpx2.RemoteProtocolError() if _spoke(error):

@@ -81,7 +81,7 @@ class Submitting:
         if known is not None:
             return await self._known(operation, call, known, preferences)
         await scene.gate.check_new_work(principal)
-        webhooks = await read_webhook_urls(call, scene.guard)
+        webhooks = await read_webhook_urls(call, scene.guard, call.principal.org)
         job = new_id()
         ticket: Ticket | None = None
         async with self._room.entered(principal.org) as has_waited:

@@ -86,7 +86,7 @@ class HandIn:
         await self._scene.gate.check_unless_known(
             call.principal, key, partial(self._scene.engine.knows_key, org=call.principal.org)
         )
-        told = await self._told(fields)
+        told = await self._told(fields, principal.org)
         ticket = await self._submit(
             call,
             kind,
@@ -119,7 +119,7 @@ class HandIn:
             **options,
         )
 
-    async def _told(self, fields: request.Fields) -> dict[str, Any]:
+    async def _told(self, fields: request.Fields, org: str) -> dict[str, Any]:
         """Who is to be told of the job. Raises UrlForbidden unless they may be called as things
         are now; whoever posts to them looks again."""
         told: dict[str, Any] = {}
@@ -127,7 +127,7 @@ class HandIn:
             url = request.read_url(fields, name)
             if url is None:
                 continue
-            await check_webhook_url(name, url, self._scene.guard)
+            await check_webhook_url(name, url, self._scene.guard, org)
             told[name] = url
         if request.STATE_WEBHOOK_URL in told:
             told["state_webhook_words"] = "llm"

@@ -19,7 +19,7 @@ import httpx2
 
 from coatcheck.domain.endpoint_names import SCRAPE_SERVICE
 from coatcheck.domain.lanes import Lane
-from coatcheck.egress import Guard
+from coatcheck.egress import Guard, guard_of
 from coatcheck.job import Job
 from coatcheck.service import Service
 from coatcheck.settings import Settings
@@ -72,7 +72,7 @@ class ScrapeExecutor:
         self._temp_dir: Path = settings.temp_dir
         self._gateway = Gateway(
             settings.scrape_gateway,
-            guard or Guard(settings.egress_allow, plain_http=True),
+            guard or guard_of(settings, plain_http=True),
             connections_max=sum(lane.concurrency for lane in settings.lanes.values()),
             tls=tls,
         )
@@ -110,7 +110,7 @@ class ScrapeExecutor:
             limit = asyncio.timeout(order.timeout_seconds)
             try:
                 async with limit:
-                    page, response = await self._follow(order, body)
+                    page, response = await self._follow(job.org, order, body)
             except TimeoutError:
                 if limit.expired():
                     raise outcomes.timed_out(order.timeout_seconds) from None
@@ -136,12 +136,12 @@ class ScrapeExecutor:
                 )
             return fetched
 
-    async def _follow(self, order: Fetch, body: PageBody) -> tuple[str, httpx2.Response]:
+    async def _follow(self, org: str, order: Fetch, body: PageBody) -> tuple[str, httpx2.Response]:
         """The page at the end of the redirects, read into ``body``, and its URL."""
         page, headers = order.url, _request_headers(order)
         connect_seconds = min(_CONNECT_SECONDS_MAX, order.timeout_seconds / 2)
         for _ in range(REDIRECTS_MAX + 1):
-            response = await self._gateway.send(order.method, page, headers, connect_seconds)
+            response = await self._gateway.send(org, order.method, page, headers, connect_seconds)
             try:
                 following = next_page(page, response)
                 refused = outcomes.refusal(response)

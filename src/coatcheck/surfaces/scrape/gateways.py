@@ -15,8 +15,8 @@ from typing import Final
 import httpcore2
 import httpx2
 
-from coatcheck.domain.errors import UrlForbidden
-from coatcheck.egress import Guard
+from coatcheck.domain.errors import LookUpRefused, UrlForbidden
+from coatcheck.egress import Guard, charged_to
 from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.egress.resolver import NameNotFound
 from coatcheck.egress.streams import Connection
@@ -57,27 +57,38 @@ class Gateway:
             await self._transport.aclose()
 
     async def send(
-        self, method: str, page: str, headers: Iterable[tuple[str, str]], connect_seconds: float
+        self,
+        org: str,
+        method: str,
+        page: str,
+        headers: Iterable[tuple[str, str]],
+        connect_seconds: float,
     ) -> httpx2.Response:
         """The answer for a page, up to its headers. Raises what no answer means for the job."""
         if self._transport is None:
             self._transport = self._open()
         try:
-            await self._check(page)
+            await self._check(page, org)
             request = httpx2.Request(
                 method,
                 self._gateway.address_of(page),
                 headers=[(name.encode(), value.encode("latin-1")) for name, value in headers],
                 # The whole fetch has its own limit. Only to connect ends earlier: there may be
                 # other addresses to try.
-                extensions={"timeout": {"connect": connect_seconds}},
+                extensions={"timeout": {"connect": connect_seconds}, **charged_to(org)},
             )
             response = await self._transport.handle_async_request(request)
         except httpx2.ProxyError as error:
             if str(error).startswith(_REFUSES_US):
                 raise outcomes.gateway_away("refuses its credentials") from error
             raise outcomes.gateway_refused() from error
-        except (httpx2.HTTPError, httpx2.InvalidURL, UrlForbidden, ValueError) as error:
+        except (
+            httpx2.HTTPError,
+            httpx2.InvalidURL,
+            LookUpRefused,
+            UrlForbidden,
+            ValueError,
+        ) as error:
             if self._is_away(error):
                 raise outcomes.gateway_away("cannot be connected to") from error
             raise outcomes.no_answer(error) from error
@@ -86,13 +97,13 @@ class Gateway:
             raise outcomes.gateway_away("refuses its credentials")
         return response
 
-    async def _check(self, page: str) -> None:
+    async def _check(self, page: str, org: str) -> None:
         """Raise UrlForbidden for a page that may not be fetched, as far as it can be told here."""
         target = read_target(page, URL_CHARACTERS_MAX)
         if self._gateway.kind == "direct":
             return  # the guard's transport sees to the rest, as it connects
         try:
-            await self._guard.addresses_of(target, _RESOLVE_SECONDS_MAX)
+            await self._guard.addresses_of(target, org, _RESOLVE_SECONDS_MAX)
         except (NameNotFound, TimeoutError):
             # Behind a proxy a worker often can resolve no name of the internet at all.
             return

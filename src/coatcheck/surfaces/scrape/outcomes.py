@@ -13,6 +13,7 @@ import httpx2
 from coatcheck.domain.errors import (
     FailJob,
     JobSignal,
+    LookUpRefused,
     RetryLater,
     TargetUnreachable,
     UrlForbidden,
@@ -34,6 +35,8 @@ def no_answer(error: Exception) -> JobSignal:
     match error:
         case UrlForbidden():
             return FailJob(str(error), code=error.code)
+        case LookUpRefused():
+            return TargetUnreachable(str(error))
         case httpx2.LocalProtocolError() | httpx2.InvalidURL() | ValueError():
             return FailJob("The request cannot be sent as it is.", code="request_invalid")
         case httpx2.ConnectError() if _is_caused_by(error, NameNotFound):

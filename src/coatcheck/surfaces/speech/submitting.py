@@ -98,7 +98,7 @@ class Submitting:
         await self._scene.gate.check_unless_known(
             call.principal, key, partial(self._scene.engine.knows_key, org=call.principal.org)
         )
-        told = await self._told(asked)
+        told = await self._told(asked, principal.org)
         return await scene.engine.speech.submit(
             reader,
             new_id(),
@@ -147,7 +147,7 @@ class Submitting:
         public_url = self._scene.settings.public_url
         return public_url + signed.url if public_url else None
 
-    async def _told(self, asked: words.Generate) -> dict[str, Any]:
+    async def _told(self, asked: words.Generate, org: str) -> dict[str, Any]:
         """Who is to be told of the task. Raises UrlForbidden unless they may be called as things
         are now; whoever posts to them looks again."""
         told: dict[str, Any] = {}
@@ -155,7 +155,7 @@ class Submitting:
             url: str | None = getattr(asked, name)
             if url is None:
                 continue
-            await check_webhook_url(name, url, self._scene.guard)
+            await check_webhook_url(name, url, self._scene.guard, org)
             told[name] = url
         return told
 
