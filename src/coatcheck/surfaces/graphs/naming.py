@@ -18,6 +18,7 @@ import httpx2
 import msgspec
 
 from coatcheck.codegraph.domain_document import DomainEntry
+from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.settings import Settings
 from coatcheck.surfaces.graphs.analysis import DOMAINS, REST
 
@@ -126,7 +127,11 @@ async def _ask(settings: Settings, domains: Sequence[DomainEntry]) -> list[_Name
     ]
     headers = {"authorization": f"Bearer {settings.graphs_llm_key}"}
     async with (
-        httpx2.AsyncClient(trust_env=False, timeout=_ANSWER_SECONDS_MAX) as client,
+        httpx2.AsyncClient(
+            verify=trusted_authorities(trust_env=False),
+            trust_env=False,
+            timeout=_ANSWER_SECONDS_MAX,
+        ) as client,
         client.stream(
             "POST",
             f"{settings.graphs_llm_url}/chat/completions",
