@@ -63,6 +63,7 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "url": (errors.UrlForbidden("a private address"), 422, "url_forbidden"),
     "rate": (errors.RateLimited(7, [(b"ratelimit-limit", b"5")]), 429, "rate_limited"),
     "full": (errors.QueueFull(7), 429, "queue_full"),
+    "held": (errors.TooManyHeldAnswers("of this key", 2), 429, "too_many_held_answers"),
     "away": (errors.DatabaseUnavailable("10.0.0.7 refused"), 503, "database_unavailable"),
     "unknown": (errors.OutcomeUnknown("reset by 10.0.0.7"), 503, "outcome_unknown"),
     "expired": (errors.SignedUrlExpired("Ask for another."), 410, "url_expired"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -74,6 +75,11 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         TEMP_DIR=str(tmp_path),
         HOST="::1",
         PORT="9000",
+        CONNECTIONS="200",
+        CONNECTIONS_PER_ADDRESS="20",
+        PROXIES="10.0.0.0/8, ::1",
+        HELD_ANSWERS_PER_KEY="30",
+        HELD_ANSWERS_PER_ORG="0",
         KEEP_COMPLETED_SECONDS="0",
         KEEP_FAILED_SECONDS="60",
         POLL_SECONDS_MIN="0.25",
@@ -120,6 +126,11 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "temp_dir": tmp_path,
         "host": "::1",
         "port": 9000,
+        "connections": 200,
+        "connections_per_address": 20,
+        "proxies": (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("::1")),
+        "held_answers_per_key": 30,
+        "held_answers_per_org": 0,
         "keep_completed_seconds": 0,
         "keep_failed_seconds": 60,
         "poll_seconds_min": 0.25,
@@ -208,6 +219,12 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("PORT", "0"),
         ("PORT", "65536"),
         ("PORT", "80.5"),
+        ("CONNECTIONS", "0"),
+        ("CONNECTIONS_PER_ADDRESS", "-1"),
+        ("PROXIES", "proxy.example"),
+        ("PROXIES", "10.0.0.1/8"),
+        ("HELD_ANSWERS_PER_KEY", "-1"),
+        ("HELD_ANSWERS_PER_ORG", "many"),
         ("LANE_CONCURRENCY", "urgent"),
         ("LANE_CONCURRENCY", "urgent=-1"),
         ("LANE_CONCURRENCY", "fast=1"),
@@ -514,3 +531,7 @@ def test_what_speaks_is_named_once() -> None:
         "COATCHECK_SPEECH_REMOTE is set, and so is COATCHECK_SPEECH_REMOTE_URL; set one of them"
     )
     assert "COATCHECK_SPEECH_REMOTE_URL is not" in refusal(SPEECH_REMOTE_TOKEN="x")
+
+
+def test_no_proxy_at_all_can_be_said() -> None:
+    assert read(PROXIES="none").proxies == ()

@@ -20,7 +20,9 @@ from coatcheck.cli.process import (
     tracing_as,
 )
 from coatcheck.control.app import create_app
+from coatcheck.control.connections import WhenFull, possible
 from coatcheck.control.parts import open_parts
+from coatcheck.control.protocol import Bounds
 from coatcheck.control.server import Server, listen
 from coatcheck.dashboard import pages
 from coatcheck.engine import Engine
@@ -66,6 +68,14 @@ def _spare_the_collector() -> None:
     gc.set_threshold(_COLLECTED_OBJECTS, *gc.get_threshold()[1:])
 
 
+def _connections(settings: Settings) -> int:
+    wanted = settings.connections
+    most = possible(wanted)
+    if most < wanted:
+        _log.warning("at most %d connections: the system allows no more open files", most)
+    return most
+
+
 async def _serve(settings: Settings, listening: socket.socket, stop: asyncio.Event) -> None:
     async with (
         await Engine.connect(settings) as engine,
@@ -73,10 +83,17 @@ async def _serve(settings: Settings, listening: socket.socket, stop: asyncio.Eve
         keeping_up(settings),
         delivering(settings, notices(parts).body),
     ):
+        app = create_app(parts, SURFACES, pages.operations)
         server = Server(
-            create_app(parts, SURFACES, pages.operations),
+            app,
             drain_seconds=settings.drain_seconds,
             draining=parts.draining,
+            bounds=Bounds(
+                connections=_connections(settings),
+                connections_of_one_address=settings.connections_per_address,
+                proxies=settings.proxies,
+            ),
+            when_full=WhenFull(app, parts.gate),
         )
 
         async def stop_when_told() -> None:

@@ -63,4 +63,10 @@ def create_app(
 
 
 def _dispatcher(operations: list[Operation], parts: Parts) -> Dispatcher:
-    return Dispatcher(operations, parts.gate.admit, parts.gate.watch, lambda: parts.draining.begun)
+    return Dispatcher(
+        operations,
+        parts.gate.admit,
+        parts.gate.watch,
+        lambda: parts.draining.begun,
+        parts.held_answers,
+    )

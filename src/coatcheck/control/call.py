@@ -38,6 +38,24 @@ ARRIVING: Final = "coatcheck.arriving"
 """Where in the scope our server says how far the request has come."""
 
 
+FIELDS: Final = "coatcheck.fields"
+"""Where in the scope our server puts the headers by their names, which it has looked at."""
+
+PLACE: Final = "coatcheck.place"
+"""Where in the scope of a call that a page of ours makes is the place of that page's answer."""
+
+CONNECTION: Final = "coatcheck.connection"
+"""Where in the scope our server puts a connection that has shown no valid credential yet."""
+
+
+class HeldPlace(Protocol):
+    """A place among the answers that are held open."""
+
+    def belongs_to(self, principal: Principal | None, org: str, *, operates: bool) -> None: ...
+
+    def leave(self) -> None: ...
+
+
 class Arriving(Protocol):
     """A request on its way in."""
 
@@ -57,6 +75,7 @@ class Call:
         "method",
         "params",
         "path",
+        "place",
         "problem_style",
         "reply_headers",
         "request_id",
@@ -69,10 +88,12 @@ class Call:
         self.request_id = request_id
         self.method: str = scope["method"]
         self.path: str = scope["path"]
-        self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        self.headers: Mapping[bytes, bytes] = scope.get(FIELDS) or dict(scope["headers"])
         self.params: Mapping[str, str] = {}
         self.reply_headers: RawHeaders = ()
         self.problem_style: ProblemStyle = "plain"
+        self.place: HeldPlace | None = scope.get(PLACE)
+        """Where its answer is held, if it is (``held_answers.py``)."""
         self._query: dict[str, str] | None = None
         self._body: bytes | None = None
         self._principal: Principal | None = None

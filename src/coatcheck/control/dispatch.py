@@ -28,8 +28,9 @@ from typing import Any, Final
 
 from coatcheck.control.asgi import Message, Receive, Scope, Send
 from coatcheck.control.auth.credential_watch import CredentialWatch
-from coatcheck.control.call import ARRIVING, Call
-from coatcheck.control.operations import Access, Operation
+from coatcheck.control.call import ARRIVING, PLACE, Call
+from coatcheck.control.held_answers import HeldAnswers, asks_to_be_held
+from coatcheck.control.operations import Access, Held, Operation
 from coatcheck.control.problems import (
     internal_error,
     method_not_allowed,
@@ -93,12 +94,14 @@ class Dispatcher:
         admit: Admit,
         watch: Watch = _unwatched,
         drains: Callable[[], bool] = _never,
+        held: HeldAnswers | None = None,
     ) -> None:
         self.operations = tuple(operations)
         self._router = Router(operations)
         self._admit = admit
         self._watch = watch
         self._drains = drains
+        self._held = held or HeldAnswers()
         self._ids = _request_ids()
         self._to_be_shown = False
 
@@ -140,6 +143,8 @@ class Dispatcher:
             _log.exception("unexpected error in the answer to %s %s", method, route)
             raise
         finally:
+            if call.place is not None and PLACE not in scope:
+                call.place.leave()
             counted = method if method in _COUNTED_METHODS else "other"
             metrics.record_request(counted, route, status, time.perf_counter() - began)
             if not self._to_be_shown:
@@ -155,6 +160,9 @@ class Dispatcher:
         call.params = match.params
         call.problem_style = operation.problem_style
         try:
+            held = operation.held
+            if held is not Held.NEVER and call.place is None and asks_to_be_held(call, held):
+                call.place = self._held.enter(call)
             if operation.access is not Access.OPEN:
                 if operation.access is not Access.HANDLER:
                     call.reply_headers = await self._admit(call, operation)

@@ -10,7 +10,7 @@ from coatcheck.control.auth import Authenticator
 from coatcheck.control.auth.credential_watch import CredentialWatch
 from coatcheck.control.backlog import Backlog
 from coatcheck.control.billing import Subscriptions
-from coatcheck.control.call import Call
+from coatcheck.control.call import CONNECTION, Call
 from coatcheck.control.operations import Access, Operation
 from coatcheck.control.rates import RateLimiter
 from coatcheck.control.reply import RawHeaders
@@ -81,14 +81,21 @@ class Gate:
         return principal.org == self._operator_org and Scope.ADMIN in principal.scopes
 
     async def caller(self, call: Call) -> Principal | None:
-        """Who calls; None if no credential was given. Raises Unauthenticated for a bad one."""
+        """Who calls; None if no credential was given. Raises Unauthenticated for a bad one, and
+        TooManyHeldAnswers if the answer is to be held and too many of the caller's are."""
         credential = _credential(call)
-        if credential is None:
-            return None
-        principal = self._authenticator.known(credential)
-        if principal is None:
-            principal = await self._authenticator.check(credential)
-        call.credential = credential
+        principal = None
+        if credential is not None:
+            principal = self._authenticator.known(credential)
+            if principal is None:
+                principal = await self._authenticator.check(credential)
+            call.credential = credential
+            connection = call.scope.get(CONNECTION)
+            if connection is not None:
+                connection.is_known()
+        if call.place is not None:
+            operates = principal is not None and self.operates(principal)
+            call.place.belongs_to(principal, call.params.get("org", ""), operates=operates)
         return principal
 
     def watch(

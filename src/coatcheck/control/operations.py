@@ -36,6 +36,20 @@ class Access(Enum):
     """The handler decides: it depends on the endpoint or the job that is asked for."""
 
 
+class Held(Enum):
+    """When the answer of an operation is held open, and counts to the limits on those."""
+
+    NEVER = "never"
+    IF_ASKED = "if asked"
+    """If the caller wants to wait, by ``Prefer`` or the query."""
+    UNLESS_ASYNC = "unless async"
+    """If the caller does not want to be answered at once."""
+    ALWAYS = "always"
+
+
+_STREAMS: Final = frozenset({"text/event-stream", "application/x-ndjson"})
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One status a route may answer with. ``body`` is a msgspec type, or None for plain text."""
@@ -102,6 +116,9 @@ class Operation:
     """Whether nobody else may call it: others lack the scope, whatever theirs are."""
     serves_code: bool = False
     """Whether a browser may load what it answers as a script or a style: files of our own."""
+    held: Held | None = None
+    """When its answer is held open. Not said: what ``answers`` and ``parameters`` make of it, a
+    stream or something that can be waited for."""
     parameter_names: Sequence[str] = field(init=False)
     """Of the path, in its order."""
     query_names: Sequence[str] = field(init=False)
@@ -111,3 +128,13 @@ class Operation:
         object.__setattr__(self, "parameter_names", tuple(_PARAMETER.findall(self.path)))
         query_names = (each.name for each in self.parameters if each.place == "query")
         object.__setattr__(self, "query_names", tuple(query_names))
+        if self.held is None:
+            object.__setattr__(self, "held", _held(self))
+
+
+def _held(operation: Operation) -> Held:
+    media_types = {kind for each in operation.answers for kind in (each.media_type, *each.also)}
+    if media_types & _STREAMS:
+        prefers = any(each.name == "Prefer" for each in operation.parameters)
+        return Held.UNLESS_ASYNC if prefers else Held.ALWAYS
+    return Held.IF_ASKED if "wait" in operation.query_names else Held.NEVER

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from coatcheck.control import connections
 from coatcheck.control.auth import Authenticator
 from coatcheck.control.backlog import Backlog
 from coatcheck.control.billing import Subscriptions
 from coatcheck.control.draining import Draining
 from coatcheck.control.gate import Gate
+from coatcheck.control.held_answers import HeldAnswers, HeldLimits
 from coatcheck.control.job_answers import JobAnswers
 from coatcheck.control.pace import Pace
 from coatcheck.control.rates import RateLimiter
@@ -53,6 +55,7 @@ class Parts:
     draining: Draining
     remote_calls: RemoteCalls
     """Jobs that are done elsewhere."""
+    held_answers: HeldAnswers
     process_metrics: ProcessMetrics
     """What all processes say about themselves."""
 
@@ -140,5 +143,14 @@ async def open_parts(
             tenants=tenants,
             draining=draining,
             remote_calls=remote_calls,
+            held_answers=HeldAnswers(
+                HeldLimits(
+                    of_one_key=settings.held_answers_per_key,
+                    of_one_org=settings.held_answers_per_org,
+                    of_one_address=settings.connections_per_address,
+                    in_all=HeldLimits.in_all_of(connections.possible(settings.connections)),
+                ),
+                settings.proxies,
+            ),
             process_metrics=process_metrics,
         )

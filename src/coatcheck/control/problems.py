@@ -51,6 +51,7 @@ from coatcheck.domain.errors import (
     SignedUrlExpired,
     SpeechNotConfigured,
     SubscriptionInactive,
+    TooManyHeldAnswers,
     TooManyLookUps,
     Unauthenticated,
     UploadAlreadyUsed,
@@ -108,6 +109,7 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     QueueFull: HTTPStatus.TOO_MANY_REQUESTS,
     TooManyLookUps: HTTPStatus.TOO_MANY_REQUESTS,
     ResolverBusy: HTTPStatus.SERVICE_UNAVAILABLE,
+    TooManyHeldAnswers: HTTPStatus.TOO_MANY_REQUESTS,
     DatabaseUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     OutcomeUnknown: HTTPStatus.SERVICE_UNAVAILABLE,
     BlobStoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -291,7 +293,7 @@ def internal_error(call: Call) -> Reply:
 def _headers(error: CoatcheckError, status: HTTPStatus) -> RawHeaders:
     if isinstance(error, RateLimited):
         return [_retry_after(error.retry_after), *error.headers]
-    if isinstance(error, (QueueFull, TooManyLookUps)):
+    if isinstance(error, (QueueFull, TooManyHeldAnswers, TooManyLookUps)):
         return [_retry_after(error.retry_after)]
     if isinstance(error, Unauthenticated):
         return [(b"www-authenticate", b"Bearer")]

@@ -24,7 +24,6 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import httptools
-from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import (
@@ -34,10 +33,20 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from coatcheck.control.call import ARRIVING, Call
+from coatcheck.control.asgi import ASGIApp
+from coatcheck.control.call import ARRIVING, CONNECTION, FIELDS, Call
+from coatcheck.control.connections import (
+    CONNECTIONS,
+    CONNECTIONS_OF_ONE_ADDRESS,
+    LOOPBACK,
+    RETRY_AFTER,
+    Arrival,
+    Connections,
+)
 from coatcheck.control.problems import problem
 from coatcheck.control.reply import RawHeaders
 from coatcheck.domain import ids
+from coatcheck.settings.parsers import Network
 from coatcheck.telemetry import metrics
 
 _log = logging.getLogger(__name__)
@@ -52,9 +61,6 @@ _CHUNK_LINES_BYTES: Final = 16
 _SINGLE_HEADERS: Final = frozenset({b"host", b"authorization", b"x-api-key", b"transfer-encoding"})
 """A second one is refused: those before us may have taken the other for what counts. The parser
 itself refuses a second ``Content-Length``."""
-_REFUSED_AT_A_TIME_MAX: Final = 1_000
-"""Connections over the limit that are told so. Yet more are cut off without a word."""
-_RETRY_AFTER: Final = (b"retry-after", b"2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +81,21 @@ class Bounds:
     """For the caller to read a last answer and hang up."""
     stall_seconds: float = 60.0
     """Without any of the answer being read."""
-    connections: int = 10_000
+    connections: int = CONNECTIONS
+    connections_of_one_address: int = CONNECTIONS_OF_ONE_ADDRESS
+    """Without a credential. 0: as many as there may be."""
+    proxies: tuple[Network, ...] = LOOPBACK
+    """Whose connections are not counted by address."""
+    head_seconds_when_full: float = 2.0
+    """For connections that are read although there are too many."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol, within ``Bounds``. While it ``drains``, every answer is the last."""
+    """Uvicorn's protocol, within ``Bounds``. While it ``drains``, every answer is the last.
+
+    ``when_full`` answers the connections that are more than there may be; without it they are
+    refused at once.
+    """
 
     def __init__(
         self,
@@ -90,10 +106,16 @@ class BoundedProtocol(HttpToolsProtocol):
         *,
         bounds: Bounds,
         drains: Callable[[], bool],
+        others: Connections,
+        when_full: ASGIApp | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._bounds = bounds
         self._drains = drains
+        self._others = others
+        self._when_full = when_full
+        self._is_over = False
+        self._is_stranger = True
         self._wire: asyncio.Transport
         self._answers: _Lingering
         self._in_head = False
@@ -124,25 +146,56 @@ class BoundedProtocol(HttpToolsProtocol):
         self._answers = _Lingering(transport, self)
         super().connection_made(self._answers)  # type: ignore[arg-type]
         self.flow = _PipelineFlow(self._answers, self.pipeline)  # type: ignore[arg-type]
-        over = len(self.connections) - self._bounds.connections
-        if over > _REFUSED_AT_A_TIME_MAX:
-            transport.abort()
-        elif over > 0:
+        host = None if self.client is None else self.client[0]
+        arrival = self._others.arrived(self, host, self.connections, self.loop.time())
+        if arrival is not Arrival.WELCOME:
+            self._restrict(arrival)
+        if not self._deaf:
+            self._start_head_timer()
+
+    def _restrict(self, arrival: Arrival) -> None:
+        """Refuse the connection, or read it only in order to see whether it is to be refused."""
+        is_of_address = arrival is Arrival.ADDRESS_FULL
+        metrics.record_bound_met("connections_of_address" if is_of_address else "connections")
+        if arrival is Arrival.CUT_OFF:
+            self._deaf = True
+            self._wire.abort()
+        elif is_of_address:
+            self._refuse(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "too_many_connections_of_address",
+                "Your address has too many connections that have shown no credential.",
+                [RETRY_AFTER],
+            )
+        elif self._when_full is None:
             self._refuse(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "too_many_connections",
                 "The server has too many connections; try again.",
-                [_RETRY_AFTER],
-                bound="connections",
+                [RETRY_AFTER],
             )
         else:
-            self._start_head_timer()
+            self._is_over = True
+            self.app = self._when_full
+
+    def is_known(self) -> None:
+        """The caller has shown a valid credential: its address is not counted any more."""
+        self._is_stranger = False
+        self._others.is_known(self)
+
+    def idle_until(self) -> float | None:
+        """When it is closed if no request comes; None while one is under way."""
+        timer = self.timeout_keep_alive_task
+        if timer is None or self.hanging_up or self._in_head:
+            return None
+        return timer.when()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
         for timer in (self._head_timer, self._stall_timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
+        self._others.left(self)
         super().connection_lost(exc)
         # Uvicorn tells the request that was heard last. The one before it may be the one that is
         # being answered, and would wait for ever.
@@ -171,6 +224,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _feed(self, data: bytes) -> None:
         """Give the parser what came, in pieces where the framing of the body is counted."""
+        if len(data) <= _PIECE_BYTES and not self._chunked:
+            self.parser.feed_data(data)
+            if self._chunked:
+                self._count_extensions(len(data))
+            return
         start = 0
         while start < len(data) and not self._deaf:
             latest = self._latest
@@ -199,7 +257,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _place(self, data: bytes) -> None:
         """Count the piece to the head that it belongs to, as far as that is known beforehand."""
-        latest = self._latest
+        latest: RequestResponseCycle | None = self.cycle
         self._head_began = latest is not None and latest.more_body
         if self._in_head:
             self._head_bytes_heard += len(data)
@@ -209,7 +267,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _watch_head(self) -> None:
         """Time a head that has begun and is not whole, and bound what was heard of it."""
-        latest = self._latest
+        latest: RequestResponseCycle | None = self.cycle
         if self._in_head or latest is None or latest.response_complete:
             if self._head_bytes_heard > self._bounds.head_bytes and self._in_head:
                 self._refuse_large_head()
@@ -218,8 +276,13 @@ class BoundedProtocol(HttpToolsProtocol):
         elif self._head_timer is not None:
             self._stop_head_timer()
 
+    @property
+    def _head_seconds(self) -> float:
+        bounds = self._bounds
+        return bounds.head_seconds_when_full if self._is_over else bounds.head_seconds
+
     def _start_head_timer(self) -> None:
-        self._head_timer = self.loop.call_later(self._bounds.head_seconds, self._head_is_late)
+        self._head_timer = self.loop.call_later(self._head_seconds, self._head_is_late)
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
@@ -238,7 +301,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(
                 HTTPStatus.REQUEST_TIMEOUT,
                 "headers_too_slow",
-                f"The headers did not arrive within {self._bounds.head_seconds:g} seconds.",
+                f"The headers did not arrive within {self._head_seconds:g} seconds.",
                 bound="head",
             )
 
@@ -282,12 +345,17 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _TooManyWaiting
         super().on_headers_complete()
         self.scope[ARRIVING] = self.cycle  # type: ignore[typeddict-unknown-key]
-        if self._drains():
+        if not self.pipeline:
+            self._answering = self.cycle
+        if self._is_stranger:
+            self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
+        if self._is_over or self._drains():
             self.cycle.keep_alive = False
 
     def _check_headers(self) -> None:
         """What must be there once is; and how the body comes."""
         fields = dict(self.headers)
+        self.scope[FIELDS] = fields  # type: ignore[typeddict-unknown-key]
         if len(fields) < len(self.headers):
             names = [name for name, _ in self.headers]
             for name in _SINGLE_HEADERS:
@@ -301,7 +369,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if coding.strip().lower() != b"chunked" or self.parser.get_http_version() == "1.0":
                 raise _Malformed("The only transfer coding is chunked, in HTTP/1.1.")
             self._extension_bytes = 0
-            self._accounted_bytes += self._head_bytes_parsed
+            self._accounted_bytes = self._head_bytes_parsed
 
     def on_chunk_header(self) -> None:
         self._accounted_bytes += _CHUNK_LINES_BYTES
@@ -333,15 +401,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     # Answers
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._answering = cycle
-        super()._start_asgi_task(cycle, app)
-
     def on_response_complete(self) -> None:
         if self._refusal is not None and not self.pipeline and not self.transport.is_closing():
             self.server_state.total_requests += 1
             self._write_last(self._refusal)
             return
+        if self.pipeline:
+            self._answering = self.pipeline[-1][0]  # the next one
         super().on_response_complete()
         if self.transport.is_closing() or not self.cycle.response_complete:
             return
@@ -385,7 +451,7 @@ class BoundedProtocol(HttpToolsProtocol):
                     "pipeline_too_long",
                     f"At most {self._bounds.pipelined} requests may wait on a connection for the "
                     "answer before theirs. This one and those after it were not done.",
-                    [_RETRY_AFTER],
+                    [RETRY_AFTER],
                     bound="pipeline",
                 )
             case _Malformed(args=[str(detail)]):

@@ -11,6 +11,7 @@ from typing import Final
 import uvicorn
 
 from coatcheck.control.asgi import ASGIApp
+from coatcheck.control.connections import Connections
 from coatcheck.control.draining import Draining
 from coatcheck.control.protocol import BoundedProtocol, Bounds
 from coatcheck.domain.errors import CoatcheckError
@@ -29,6 +30,7 @@ class Server(uvicorn.Server):
     """Uvicorn, stopped by ``stop``: signals are the command's to handle, not the server's.
 
     ``draining`` is told when it stops, so that whoever waits for the sake of a caller answers.
+    ``when_full`` answers in place of ``app`` on connections that are more than there may be.
     """
 
     def __init__(
@@ -38,12 +40,18 @@ class Server(uvicorn.Server):
         drain_seconds: float,
         draining: Draining | None = None,
         bounds: Bounds | None = None,
+        when_full: ASGIApp | None = None,
     ) -> None:
         self._draining = draining or Draining()
+        bounds = bounds or Bounds()
         protocol = functools.partial(
             BoundedProtocol,
-            bounds=bounds or Bounds(),
+            bounds=bounds,
             drains=lambda: self._draining.begun,
+            others=Connections(
+                bounds.connections, bounds.connections_of_one_address, bounds.proxies
+            ),
+            when_full=when_full,
         )
         super().__init__(
             uvicorn.Config(

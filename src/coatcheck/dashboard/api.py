@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlencode
 import msgspec
 
 from coatcheck.control.asgi import ASGIApp, Message, Scope
+from coatcheck.control.call import PLACE, HeldPlace
 from coatcheck.control.reply import RawHeaders
 from coatcheck.domain.errors import CoatcheckError
 
@@ -61,13 +62,23 @@ class Opened:
 
 
 class Api:
-    """The API, with one caller's credential. ``head``: only the head of the page is wanted."""
+    """The API, with one caller's credential. ``head``: only the head of the page is wanted.
+
+    ``place`` is where the page's answer is held open, if it is: calls for it take no other.
+    """
 
     def __init__(
-        self, app: ASGIApp, credential: bytes, request_id: str, *, head: bool = False
+        self,
+        app: ASGIApp,
+        credential: bytes,
+        request_id: str,
+        *,
+        head: bool = False,
+        place: HeldPlace | None = None,
     ) -> None:
         self._app = app
         self._head = head
+        self._place = place
         self._headers: RawHeaders = [
             (b"authorization", b"Bearer " + credential),
             (b"x-request-id", request_id.encode("latin-1")),
@@ -164,7 +175,8 @@ class Api:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         path, _, in_path = path.partition("?")
         query_string = "&".join(filter(None, (in_path, urlencode(given))))
-        return {
+        held = {} if self._place is None else {PLACE: self._place}
+        return held | {
             "type": "http",
             "method": method,
             "path": unquote(path),

@@ -27,7 +27,7 @@ STATUSES: Final = tuple(status.value for status in TaskStatus)
 def operations(site: Site) -> list[Operation]:
     return [
         site.page(PATH, "ui_batch", _show),
-        site.page(f"{PATH}/live", "ui_batch_live", _follow),
+        site.live(f"{PATH}/live", "ui_batch_live", _follow),
         site.page(f"{PATH}/tasks/{{task_id}}", "ui_batch_task", _show_task),
         site.action(f"{PATH}/cancel", "ui_cancel_batch", _cancel, asks="Cancel this batch?"),
         site.action(f"{PATH}/close", "ui_close_batch", _close, asks="Take no more tasks in?"),

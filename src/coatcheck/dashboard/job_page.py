@@ -30,7 +30,7 @@ _HIDDEN: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 def operations(site: Site) -> list[Operation]:
     return [
         site.page(PATH, "ui_job", _show),
-        site.page(f"{PATH}/live", "ui_job_live", _follow),
+        site.live(f"{PATH}/live", "ui_job_live", _follow),
         site.action(f"{PATH}/cancel", "ui_cancel_job", _cancel, asks="Cancel this job?"),
         site.action(f"{PATH}/retry", "ui_retry_job", _retry, asks="Run this job again?"),
     ]

@@ -33,7 +33,7 @@ _PARTS: Final = {
 def operations(site: Site) -> list[Operation]:
     return [
         site.page("/ui/", "ui_overview", _show),
-        site.page("/ui/live", "ui_live", _follow),
+        site.live("/ui/live", "ui_live", _follow),
     ]
 
 

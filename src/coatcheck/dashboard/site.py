@@ -13,7 +13,7 @@ import msgspec
 from coatcheck.control.asgi import ASGIApp
 from coatcheck.control.call import Call
 from coatcheck.control.draining import Draining
-from coatcheck.control.operations import Answer, Method, Operation
+from coatcheck.control.operations import Answer, Held, Method, Operation
 from coatcheck.control.problems import internal_error, problem_of
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply
 from coatcheck.dashboard import assets, csrf, headers, live, navigation, paths
@@ -52,8 +52,18 @@ class Site:
     # Declaring
 
     def page(self, path: str, name: str, handler: Handler) -> Operation:
-        """A page, a part of one, or a stream: it is read, and changes nothing."""
+        """A page, or a part of one: it is read, and changes nothing."""
         return self._operation(["GET"], path, name, handler)
+
+    def live(self, path: str, name: str, handler: Handler) -> Operation:
+        """A stream of events, for a page that stays current."""
+
+        async def follow(visit: Visit) -> Reply | StreamReply:
+            # So that it is known whose stream it is, and refused if they have too many.
+            await visit.api.get("/api/v1/me")
+            return await handler(visit)
+
+        return self._operation(["GET"], path, name, follow, held=Held.ALWAYS)
 
     def action(self, path: str, name: str, handler: Handler, *, asks: str = "") -> Operation:
         """What a form does. It is sent by POST with the session's token, or nothing is done.
@@ -82,7 +92,13 @@ class Site:
         return self._declared(methods, path, name, guarded)
 
     def _operation(
-        self, methods: Sequence[Method], path: str, name: str, handler: Handler
+        self,
+        methods: Sequence[Method],
+        path: str,
+        name: str,
+        handler: Handler,
+        *,
+        held: Held = Held.NEVER,
     ) -> Operation:
         async def answer(call: Call) -> Reply | StreamReply:
             session = self.sessions.read(call)
@@ -101,10 +117,16 @@ class Site:
 
             return await self._guarded(call, visited, session)
 
-        return self._declared(methods, path, name, answer)
+        return self._declared(methods, path, name, answer, held)
 
     @staticmethod
-    def _declared(methods: Sequence[Method], path: str, name: str, answer: _Answer) -> Operation:
+    def _declared(
+        methods: Sequence[Method],
+        path: str,
+        name: str,
+        answer: _Answer,
+        held: Held = Held.NEVER,
+    ) -> Operation:
         return Operation(
             methods=methods,
             path=path,
@@ -113,12 +135,15 @@ class Site:
             handler=answer,
             answers=[Answer(HTTPStatus.OK, "A page.", media_type="text/html")],
             tag="dashboard",
+            held=held,
         )
 
     # Answering
 
     def api_for(self, credential: bytes, call: Call) -> Api:
-        return Api(self._app, credential, call.request_id, head=call.method == "HEAD")
+        return Api(
+            self._app, credential, call.request_id, head=call.method == "HEAD", place=call.place
+        )
 
     def is_secure(self, call: Call) -> bool:
         """Whether the browser speaks https with us, or with what stands before us."""

@@ -21,6 +21,7 @@ CoatcheckError
 ├── SubscriptionInactive      the organisation's plan does not allow new work
 ├── RateLimited               too many requests; says when to come back
 ├── QueueFull                 the organisation has too many jobs waiting
+├── TooManyHeldAnswers        the caller has too many streams and answers that wait open
 ├── LookUpRefused             a host's name is not looked up now: nothing was found out about it
 │   ├── TooManyLookUps        the organisation has too many names being looked up
 │   └── ResolverBusy          all organisations together have
@@ -255,6 +256,19 @@ class ResolverBusy(LookUpRefused):
 
     def __init__(self) -> None:
         super().__init__("too many look-ups of host names are under way")
+
+
+class TooManyHeldAnswers(CoatcheckError):
+    """Too many answers are held open; ``whose`` says of whom."""
+
+    code = "too_many_held_answers"
+    retry_after = 5
+
+    def __init__(self, whose: str, most: int) -> None:
+        super().__init__(
+            f"{most} answers {whose} are held open: streams, long-polls and calls that wait. "
+            "Close some, or ask without waiting; nothing was done."
+        )
 
 
 class ClientGone(CoatcheckError):

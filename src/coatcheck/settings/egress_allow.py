@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from coatcheck.settings.parsers import Refused
+from coatcheck.settings.parsers import Network, Refused
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _PORT_MAX: Final = 65_535

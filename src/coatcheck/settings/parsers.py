@@ -154,6 +154,19 @@ def absolute_path(text: str) -> Path:
     return path
 
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """Addresses and networks with commas between; ``none`` for none."""
+    if text.lower() == "none":
+        return ()
+    try:
+        return tuple(ipaddress.ip_network(each.strip()) for each in text.split(","))
+    except ValueError:
+        raise Refused from None
+
+
 def non_empty(text: str) -> str:
     if not text or any(character.isspace() for character in text):
         raise Refused

@@ -114,6 +114,48 @@ class Settings:
         parse=parsers.whole_number(1, 65_535),
         default="8080",
     )
+    connections: int = setting(
+        "CONNECTIONS",
+        "How many connections one server has at most. It has fewer if the system does not let it "
+        "open as many files. Four fifths of them may be used by answers that are held open.",
+        allowed="a whole number from 1 to 1000000",
+        parse=parsers.whole_number(1, 1_000_000),
+        default="10000",
+    )
+    connections_per_address: int = setting(
+        "CONNECTIONS_PER_ADDRESS",
+        "How many connections of one address that have shown no valid credential a server has at "
+        "most, and how many answers it holds open for one address. An IPv6 address counts as its "
+        "/64. 0: as many as there may be in all.",
+        allowed="a whole number from 0 to 1000000",
+        parse=parsers.whole_number(0, 1_000_000),
+        default="1000",
+    )
+    proxies: tuple[parsers.Network, ...] = setting(
+        "PROXIES",
+        "The addresses of your reverse proxies, as this server sees them. They are not counted by "
+        "COATCHECK_CONNECTIONS_PER_ADDRESS, because everybody's connections come from them: let "
+        "the proxy limit its callers. Headers such as X-Forwarded-For are not looked at.",
+        allowed="addresses or CIDR with commas between, or none",
+        parse=parsers.networks,
+        default="127.0.0.0/8,::1",
+    )
+    held_answers_per_key: int = setting(
+        "HELD_ANSWERS_PER_KEY",
+        "How many answers a server holds open for one API key, or for one user or service with "
+        "tokens: streams, long-polls, calls that wait for their result, live pages of the "
+        "dashboard. 0: no limit.",
+        allowed="a whole number from 0 to 1000000",
+        parse=parsers.whole_number(0, 1_000_000),
+        default="500",
+    )
+    held_answers_per_org: int = setting(
+        "HELD_ANSWERS_PER_ORG",
+        "The same for all keys and tokens of one organisation together. 0: no limit.",
+        allowed="a whole number from 0 to 1000000",
+        parse=parsers.whole_number(0, 1_000_000),
+        default="1000",
+    )
     lane_concurrency: Mapping[Lane, int] = setting(
         "LANE_CONCURRENCY",
         "How many jobs of each lane one worker runs at a time. 0 makes a worker leave a lane to "

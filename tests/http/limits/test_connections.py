@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from ipaddress import ip_network
 
+from coatcheck.control.connections import Addresses
 from coatcheck.control.protocol import Bounds
 from tests.http.limits.wire import GET, Site, assert_problem, connected, site
 from tests.waiting import eventually_async
@@ -17,23 +19,85 @@ async def connections(served: Site, count: int) -> None:
     await eventually_async(counted, f"{count} connections are open")
 
 
+SLOW = b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n"
+COUNTED = Bounds(connections_of_one_address=2, proxies=())
+
+
 async def test_a_connection_over_the_limit_is_told_to_come_again() -> None:
     async with site(Bounds(connections=2)) as served:
         async with connected(served) as first, connected(served) as second:
             for wire in (first, second):
-                await wire.say(GET)
-                assert (await wire.answer()).status == 200
+                await wire.say(SLOW)
+            await connections(served, 2)
+            await served.entered.wait()
             async with connected(served) as third:
                 heard = await third.answer()
                 assert_problem(heard, 503, "too_many_connections")
                 assert int(heard.headers["retry-after"]) > 0
                 assert await third.end() == b""
-            await first.say(GET)
+            served.release.set()
             assert (await first.answer()).status == 200
+            assert (await second.answer()).status == 200
         await connections(served, 0)
         async with connected(served) as wire:
             await wire.say(GET)
             assert (await wire.answer()).status == 200
+
+
+async def test_idle_connections_make_room_the_longest_idle_first() -> None:
+    async with (
+        site(Bounds(connections=3)) as served,
+        connected(served) as busy,
+        connected(served) as first,
+        connected(served) as second,
+    ):
+        await busy.say(SLOW)
+        await served.entered.wait()
+        await first.say(GET)
+        assert (await first.answer()).status == 200
+        await asyncio.sleep(0.05)  # idle for longer than the other: that is what is tested
+        await second.say(GET)
+        assert (await second.answer()).status == 200
+        async with connected(served) as new:
+            await new.say(GET)
+            assert (await new.answer()).status == 200
+            assert await first.end() == b""
+            await second.say(GET)
+            assert (await second.answer()).status == 200
+        served.release.set()
+        assert (await busy.answer()).status == 200
+
+
+async def test_an_address_has_only_so_many_connections_without_a_credential() -> None:
+    async with site(COUNTED) as served:
+        async with connected(served), connected(served), connected(served) as third:
+            heard = await third.answer()
+            assert_problem(heard, 429, "too_many_connections_of_address")
+            assert int(heard.headers["retry-after"]) > 0
+            assert await third.end() == b""
+        await connections(served, 0)
+        async with connected(served) as wire:
+            await wire.say(GET)
+            assert (await wire.answer()).status == 200
+
+
+async def test_connections_of_a_listed_proxy_are_not_counted_by_address() -> None:
+    proxies = (ip_network("127.0.0.0/8"),)
+    bounds = Bounds(connections_of_one_address=1, proxies=proxies)
+    async with site(bounds) as served, connected(served), connected(served) as second:
+        await second.say(GET)
+        assert (await second.answer()).status == 200
+
+
+def test_addresses_are_counted_by_what_one_subscriber_has() -> None:
+    addresses = Addresses([ip_network("10.0.0.0/8"), ip_network("2001:db8:1::/48")])
+    assert addresses.counted("192.0.2.1") != addresses.counted("192.0.2.2")
+    assert addresses.counted("2001:db8::1") == addresses.counted("2001:db8::2:1")
+    assert addresses.counted("2001:db8::1") != addresses.counted("2001:db8:0:1::1")
+    assert addresses.counted("::ffff:192.0.2.1") == addresses.counted("192.0.2.1")
+    assert addresses.counted("10.1.2.3") is None
+    assert addresses.counted("::ffff:10.1.2.3") is None
+    assert addresses.counted("2001:db8:1::7") is None
 
 
 async def test_an_answer_that_nobody_reads_is_given_up() -> None:

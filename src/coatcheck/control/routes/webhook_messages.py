@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from coatcheck.control.call import Call
 from coatcheck.control.draining import Draining
 from coatcheck.control.gate import Gate
-from coatcheck.control.operations import Answer, Operation, RequestBody
+from coatcheck.control.operations import Answer, Held, Operation, RequestBody
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.reply import Reply, json_reply, raw_header
 from coatcheck.control.routes.webhook_deliveries import shown_subject
@@ -230,6 +230,7 @@ def operations(
             access=Scope.ADMIN,
             parameters=[endpoint_parameter()],
             body=RequestBody("How many, and how long to wait.", TakeOrder, required=False),
+            held=Held.ALWAYS,
             answers=[Answer(HTTPStatus.OK, "What was taken.", WebhookMessages), unfit],
             tag=TAG,
         ),

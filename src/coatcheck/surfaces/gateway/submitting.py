@@ -25,6 +25,7 @@ from coatcheck.control.operations import (
     EVERY_METHOD,
     Access,
     Answer,
+    Held,
     Operation,
     Parameter,
     RequestBody,
@@ -394,6 +395,7 @@ def operations(scene: Scene) -> list[Operation]:
                 handler=submitting.call,
                 access=Access.HANDLER,
                 parameters=[*_PARAMETERS, WAIT_PARAMETERS[1]],
+                held=Held.UNLESS_ASYNC,
                 body=_INPUT,
                 any_query=True,
                 answers=[

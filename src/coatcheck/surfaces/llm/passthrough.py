@@ -19,7 +19,7 @@ from coatcheck.control.job_answers import (
     TICKET_HEADERS,
     resume_after,
 )
-from coatcheck.control.operations import Answer, Operation, Parameter, RequestBody
+from coatcheck.control.operations import Answer, Held, Operation, Parameter, RequestBody
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.problems import MEDIA_TYPE, Problem, problem
 from coatcheck.control.reply import JSON, Reply, StreamReply, json_reply
@@ -298,6 +298,7 @@ def _asking(path: str, name: str, summary: str, handler: Any, access: Scope) -> 
         access=access,
         tag="llm",
         body=RequestBody("What Ollama takes.", schema=_WITH_MODEL),
+        held=Held.ALWAYS,
         problem_style="ollama",
         answers=(
             Answer(HTTPStatus.OK, "As Ollama says it.", schema=_ANY),

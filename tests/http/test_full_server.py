@@ -1,0 +1,97 @@
+"""A server with as many connections as it may have: who is answered all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from coatcheck.control.app import create_app
+from coatcheck.control.connections import WhenFull
+from coatcheck.control.protocol import Bounds
+from coatcheck.control.server import Server, listen
+from coatcheck.surfaces.served import SURFACES
+from tests.http.limits.wire import Site, Wire, connected
+from tests.surfaces.house import House, bearer
+from tests.waiting import eventually_async
+
+ME = b"GET /api/v1/me HTTP/1.1\r\nhost: a\r\nauthorization: Bearer %s\r\n\r\n"
+HALF = b"GET /healthz HTTP/1.1\r\nhost: a\r\n"
+
+
+@asynccontextmanager
+async def replica(house: House, bounds: Bounds) -> AsyncIterator[Site]:
+    """One more server of the house, within ``bounds``."""
+    app = create_app(house.parts, SURFACES)
+    gate = house.parts.gate
+    server = Server(app, drain_seconds=5, bounds=bounds, when_full=WhenFull(app, gate))
+    listening = listen("127.0.0.1", 0)
+    served = Site(port=listening.getsockname()[1], server=server)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        yield served
+    finally:
+        server.stop()
+        await serving
+
+
+async def say_half(open_wires: AsyncExitStack, served: Site, count: int) -> list[Wire]:
+    """So many connections, each in the middle of a request."""
+    wires = [await open_wires.enter_async_context(connected(served)) for _ in range(count)]
+    for wire in wires:
+        await wire.say(HALF)
+
+    async def counted() -> bool:
+        assert served.server is not None
+        return len(served.server.server_state.connections) >= count
+
+    await eventually_async(counted, f"{count} connections are open")
+    return wires
+
+
+@pytest.fixture
+async def house(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
+    async with House(dsn, tmp_path, operator_org="operators") as made:
+        await made.org("operators")
+        yield made
+
+
+async def test_health_checks_and_operators_are_answered_by_a_full_server(house: House) -> None:
+    operator = await house.create_key("operators")
+    async with (
+        replica(house, Bounds(connections=2, head_seconds=60)) as served,
+        AsyncExitStack() as open_wires,
+        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{served.port}", trust_env=False) as client,
+    ):
+        first, _ = await say_half(open_wires, served, 2)
+        for path, headers, status in (
+            ("/healthz", {}, 200),
+            ("/readyz", {}, 200),
+            ("/api/v1/me", bearer(operator), 200),
+            ("/api/v1/me", bearer(house.key), 503),
+            ("/api/v1/me", bearer("cck_no_key"), 503),
+            ("/docs", {}, 503),
+        ):
+            answer = await client.get(path, headers=headers)
+            assert (answer.status_code, answer.headers["connection"]) == (status, "close"), path
+            if status == 503:
+                assert answer.json()["code"] == "too_many_connections"
+                assert int(answer.headers["retry-after"]) > 0
+        await first.say(b"\r\n")
+        assert (await first.answer()).status == 200
+
+
+async def test_a_credential_frees_what_its_address_may_have(house: House) -> None:
+    bounds = Bounds(connections_of_one_address=2, proxies=())
+    async with replica(house, bounds) as served, AsyncExitStack() as open_wires:
+        for _ in range(4):
+            wire = await open_wires.enter_async_context(connected(served))
+            await wire.say(ME % house.key.encode())
+            assert (await wire.answer()).status == 200
+        await say_half(open_wires, served, 2)
+        refused = await open_wires.enter_async_context(connected(served))
+        assert (await refused.answer()).json()["code"] == "too_many_connections_of_address"
