@@ -167,6 +167,23 @@ async def test_a_lane_without_a_free_slot_is_full(
     assert blocker.is_shared
 
 
+async def test_slots_that_are_kept_for_others_are_no_reason_to_wait_for_who_holds_none(
+    engine: Engine, connection: Connection, worker: Claimer
+) -> None:
+    policy = DEFAULT_POLICIES[Lane.STANDARD]
+    for _ in range(policy.concurrency - policy.reserved):
+        await put_job(connection, State.PROCESSING, org_id="other")
+    assert (await explained(engine, await put_job(connection))).blockers == []
+
+    mine = await put_job(connection, State.PROCESSING)
+    (blocker,) = (await explained(engine, await put_job(connection, flow="next"))).blockers
+    assert blocker.kind is BlockerKind.LANE_FULL
+    assert "kept for organisations that hold none" in blocker.message
+    assert (blocker.key, blocker.limit, blocker.held) == ("standard", None, 1)
+    assert [each.uuid for each in blocker.holders] == [mine.uuid]
+    assert not blocker.is_shared
+
+
 async def test_a_job_behind_others_says_its_place_and_when_it_may_start_and_end(
     engine: Engine, connection: Connection, worker: Claimer, dsn: str
 ) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from coatcheck.domain.claim_turns import ClaimTurns
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.domain.states import Event, State
 from coatcheck.store import leases
-from coatcheck.store.leases import ClaimOrder, Completion, Settlement
+from coatcheck.store.leases import ClaimOrder, Completion, Cursor, Settlement
 from coatcheck.store.line import PINNED_PLANS, Line
 from tests.store.rows import ENDPOINT
 
@@ -23,9 +24,16 @@ class Claimer:
         self.boot = boot
         self.endpoints = list(endpoints)
         self._claims = 0
-        self._cursors = {lane.value: ("", "") for lane in Lane}
+        self._cursors: dict[str, Cursor] = {}
+        self._turns: dict[str, ClaimTurns] = {}
 
-    def order(self, room: int | Mapping[Lane, int]) -> ClaimOrder:
+    def forget_turns(self) -> None:
+        """As a worker that has just started."""
+        self._turns.clear()
+
+    def order(
+        self, room: int | Mapping[Lane, int], *, holders: Collection[str] | None = None
+    ) -> ClaimOrder:
         """An order under a fresh lease, for ``room`` jobs of the standard lane or of each named."""
         rooms = {Lane.STANDARD: room} if isinstance(room, int) else room
         self._claims += 1
@@ -36,11 +44,19 @@ class Claimer:
             timeouts=[60.0] * len(self.endpoints),
             lease=self.boot << 40 | self._claims,
             cursors=self._cursors,
+            turns=self._turns,
+            holders=[holders] * len(rooms),
         )
 
     async def claim(self, room: int | Mapping[Lane, int]) -> list[ClaimedJob]:
         """Work of flows under no limit."""
         claimed, _ = await leases.exchange(self.line, self.order(room), [], KEEP_COMPLETED_SECONDS)
+        return claimed
+
+    async def claim_for_newcomers(self, room: int, holders: Collection[str]) -> list[ClaimedJob]:
+        """Work of flows under no limit, of organisations that hold nothing."""
+        order = self.order(room, holders=holders)
+        claimed, _ = await leases.exchange(self.line, order, [], KEEP_COMPLETED_SECONDS)
         return claimed
 
     async def claim_limited(self, room: int | Mapping[Lane, int]) -> list[ClaimedJob]:

@@ -1,4 +1,4 @@
-"""Every flow that has work gets its turn, whatever the others have queued."""
+"""Every organisation that has work gets its share, and each of its flows a part of that."""
 
 from __future__ import annotations
 
@@ -37,16 +37,59 @@ async def test_one_job_behind_a_hundred_thousand_is_in_the_next_claim(
     assert "quiet" in {job.org for job in await worker.claim(32)}
 
 
-async def test_flows_share_the_room_equally(connection: Connection, worker: Claimer) -> None:
+async def test_organisations_share_the_room_equally_and_then_their_flows(
+    connection: Connection, worker: Claimer
+) -> None:
     await put_queue(connection, 1_000, org="a")
     await put_queue(connection, 50, org="b")
     await put_queue(connection, 50, org="a", flow="batch")
-    claimed = Counter(map(turn_of, await worker.claim(30)))
+    claimed = Counter(map(turn_of, await worker.claim(40)))
     assert claimed == {
         (ENDPOINT, "a", ""): 10,
         (ENDPOINT, "a", "batch"): 10,
-        (ENDPOINT, "b", ""): 10,
+        (ENDPOINT, "b", ""): 20,
     }
+
+
+async def test_an_organisation_has_one_share_however_many_batches_it_has(
+    connection: Connection, worker: Claimer
+) -> None:
+    await put_flows(connection, 600, jobs_each=3, org="many")
+    await put_queue(connection, 100, org="one")
+    for _ in range(4):
+        claimed = Counter(job.org for job in await worker.claim(10))
+        assert claimed == {"many": 5, "one": 5}
+
+
+async def test_an_organisation_has_one_share_however_many_endpoints_it_uses(
+    dsn: str, connection: Connection
+) -> None:
+    endpoints = [f"demo.post__{name}" for name in ("a", "b", "c", "d")]
+    for endpoint in endpoints:
+        await put_queue(connection, 100, endpoint=endpoint, org="many")
+    await put_queue(connection, 100, endpoint=endpoints[-1], org="one")
+    async with claimer(dsn, endpoints) as worker:
+        claimed = await worker.claim(16)
+    assert Counter(job.org for job in claimed) == {"many": 8, "one": 8}
+    assert Counter(job.endpoint for job in claimed if job.org == "many") == dict.fromkeys(
+        endpoints, 2
+    )
+
+
+async def test_room_that_is_kept_goes_to_organisations_that_hold_none_one_job_each(
+    connection: Connection, worker: Claimer
+) -> None:
+    for org in ("a", "b", "c", "d"):
+        await put_queue(connection, 10, org=org)
+    seen: list[str] = []
+    for _ in range(2):
+        claimed = await worker.claim_for_newcomers(2, holders={"a", "c"})
+        seen += [job.org for job in claimed]
+    assert sorted(seen) == ["b", "b", "d", "d"]
+    await put_queue(connection, 1, org="e")
+    claimed = await worker.claim_for_newcomers(10, holders={"a", "c"})
+    assert sorted(job.org for job in claimed) == ["b", "d", "e"]
+    assert await worker.claim_for_newcomers(10, holders={"a", "b", "c", "d", "e"}) == []
 
 
 @pytest.mark.parametrize(("flows", "room"), [(10, 1), (10, 3), (100, 7), (7, 7), (1_200, 500)])
@@ -72,18 +115,17 @@ async def test_the_endpoints_of_one_flow_take_turns(
 
 
 @pytest.mark.parametrize(("room", "flows"), [(1, 5), (2, 5), (3, 20), (500, 700)])
-async def test_flows_of_many_endpoints_each_have_their_turn_within_a_round(
+async def test_organisations_that_use_two_endpoints_have_both_served_within_two_rounds(
     room: int, flows: int, dsn: str, connection: Connection
 ) -> None:
     """One endpoint has a single flow, which sorts last; it must not keep the others from theirs."""
     endpoints = ["demo.post__a", "demo.post__b", "demo.post__c"]
     await put_flows(connection, flows, jobs_each=4, endpoint=endpoints[0])
-    await put_flows(connection, flows, jobs_each=4, endpoint=endpoints[1], org="one")
+    await put_flows(connection, flows, jobs_each=4, endpoint=endpoints[1])
     await put_queue(connection, 3_000, endpoint=endpoints[2], org="zzz")
-    total = 2 * flows + 1
     async with claimer(dsn, endpoints) as worker:
-        turns = await turns_within(worker, room, math.ceil(total / room) + 1)
-    assert len(turns) == total
+        turns = await turns_within(worker, room, 2 * math.ceil((flows + 1) / room) + 1)
+    assert len(turns) == 2 * flows + 1
 
 
 async def test_a_flow_that_comes_late_waits_one_round_at_most(

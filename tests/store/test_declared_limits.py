@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coatcheck.domain.job import ConcurrencyLimit
-from coatcheck.store.limits import any_limits, clear_limit, declare_limits, list_limits, set_limit
+from coatcheck.store.limits import clear_limit, declare_limits, list_limits, set_limit, sharing
 from tests.store.claimer import Claimer
 from tests.store.rows import ENDPOINT
 
@@ -59,9 +59,9 @@ async def test_an_organisation_sees_its_own_limits_and_those_of_endpoints(worker
 
 
 async def test_a_worker_can_tell_whether_there_are_limits_at_all(worker: Claimer) -> None:
-    assert not await any_limits(worker.line)
+    assert not (await sharing(worker.line)).limited
     await set_limit(worker.line, on(ENDPOINT, 7))
-    assert await any_limits(worker.line)
+    assert (await sharing(worker.line)).limited
     await clear_limit(worker.line, "*", "endpoint", ENDPOINT)
-    assert not await any_limits(worker.line)
+    assert not (await sharing(worker.line)).limited
     assert not await clear_limit(worker.line, "*", "endpoint", ENDPOINT)

@@ -13,7 +13,7 @@ from coatcheck.domain.job import ConcurrencyLimit
 from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import Event
 from coatcheck.store import upkeep
-from coatcheck.store.limits import any_limits, set_limit, set_run_limits, stop_run
+from coatcheck.store.limits import set_limit, set_run_limits, sharing, stop_run
 from coatcheck.store.sql import sql
 from tests.store.claimer import KEEP_FAILED_SECONDS, Claimer, claimer
 from tests.store.edge_guard import Connection
@@ -66,7 +66,7 @@ async def test_a_run_without_limits_is_as_any_flow(connection: Connection, worke
     await set_run_limits(
         connection, ORG, run, concurrency=None, per_second=None, key_per_second=None
     )
-    assert not await any_limits(worker.line)
+    assert not (await sharing(worker.line)).limited
     assert len(await worker.claim(10)) == 5
 
 

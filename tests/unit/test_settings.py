@@ -230,6 +230,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("LANE_CONCURRENCY", "fast=1"),
         ("LANE_CONCURRENCY", "bulk=1,bulk=2"),
         ("LANE_CONCURRENCY", "urgent=0,standard=0,bulk=0"),
+        ("LANE_RESERVED_PERCENT", "urgent=91"),
         ("LANE_RETRIES", "urgent=101"),
         ("LANE_ACK_SECONDS", "urgent=0"),
         ("LANE_ACK_SECONDS", "urgent=nan"),

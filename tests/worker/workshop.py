@@ -173,14 +173,14 @@ class Workshop:
     async def until_state(self, ticket: Ticket, state: State) -> JobView:
         return await self.until(ticket, lambda view: view.state is state, f"the job is {state}")
 
-    async def end_of(self, ticket: Ticket) -> JobView:
+    async def end_of(self, ticket: Ticket, *, org: str = "default") -> JobView:
         """The job once it has ended."""
-        view = await self.engine.wait(ticket.id, timeout=LIMIT_SECONDS)
+        view = await self.engine.wait(ticket.id, org=org, timeout=LIMIT_SECONDS)
         assert view.terminal, f"still {view.state} after {LIMIT_SECONDS:g} s"
         return view
 
-    async def end_of_all(self, tickets: list[Ticket]) -> list[JobView]:
-        return list(await asyncio.gather(*(self.end_of(ticket) for ticket in tickets)))
+    async def end_of_all(self, tickets: list[Ticket], *, org: str = "default") -> list[JobView]:
+        return list(await asyncio.gather(*(self.end_of(ticket, org=org) for ticket in tickets)))
 
     async def make_due(self, ticket: Ticket) -> None:
         """Move the clock, as it were: a job that waits for its next try is due now."""

@@ -173,6 +173,10 @@ class Explainer:
             blockers.append(_no_worker(view, found))
         elif not blockers and serving.number and (serving.of or 0) >= serving.number:
             blockers.append(await self._lane_full(view, serving))
+        elif not blockers:
+            kept = next((each for each in found if each.kind == "share"), None)
+            if kept is not None and not kept.is_fit:
+                blockers.append(await self._share_used_up(view, kept))
         if not blockers and view.endpoint in _LLM:
             blockers += await self._targets_full(view)
         if scene.before is not None and scene.before.jobs:
@@ -220,6 +224,18 @@ class Explainer:
             held=int(serving.of or 0),
             holders=await self._holders(view.org, "lane", view.lane.value),
             is_shared=True,
+        )
+
+    async def _share_used_up(self, view: JobView, kept: Circumstance) -> Blocker:
+        """Only slots are free that are kept for organisations that hold none."""
+        lane, held = view.lane.value, int(kept.number or 0)
+        return Blocker(
+            BlockerKind.LANE_FULL,
+            f"Its organisation holds {counted(held, 'slot', 'slots')} of the lane {lane}, and "
+            "those that are free are kept for organisations that hold none.",
+            key=lane,
+            held=held,
+            holders=await self._holders(view.org, "lane", lane),
         )
 
     async def _holders(self, org: str, scope: str, name: str) -> Sequence[Holder]:

@@ -164,6 +164,15 @@ class Settings:
         parse=parsers.by_lane(parsers.whole_number(0, 10_000), _lane_defaults("concurrency")),
         default=_lane_defaults("concurrency"),
     )
+    lane_reserved_percent: Mapping[Lane, float] = setting(
+        "LANE_RESERVED_PERCENT",
+        "How many of a worker's slots of each lane are kept for organisations that hold none of "
+        "them: at least one of two or more, unless it is 0. Where there is only one organisation, "
+        "none are kept.",
+        allowed="lane=percent pairs with commas between, each 0 to 90",
+        parse=parsers.by_lane(parsers.number(0, 90), _lane_defaults("reserved_percent")),
+        default=_lane_defaults("reserved_percent"),
+    )
     lane_retries: Mapping[Lane, int] = setting(
         "LANE_RETRIES",
         "How often a failed job of each lane is tried again, unless its endpoint says otherwise.",
@@ -534,7 +543,7 @@ class Settings:
         default="3600",
     )
     lanes: Mapping[Lane, LanePolicy] = field(init=False)
-    """The three lane settings as one policy per lane."""
+    """The lane settings as one policy per lane."""
     token_issuers: tuple[TokenIssuer, ...] = field(init=False)
     """Every issuer whose tokens are taken."""
 
@@ -544,6 +553,7 @@ class Settings:
                 retries=self.lane_retries[lane],
                 ack_seconds=self.lane_ack_seconds[lane],
                 concurrency=self.lane_concurrency[lane],
+                reserved_percent=self.lane_reserved_percent[lane],
             )
             for lane in Lane
         }

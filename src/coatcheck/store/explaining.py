@@ -21,7 +21,7 @@ _HOLDERS_LOOKED_AT: Final = 50
 class Circumstance(NamedTuple):
     """One thing that a job stands under; ``jobs/explain.sql`` says what its fields are."""
 
-    kind: Literal["limit", "rate", "server", "threads", "holder", "remote"]
+    kind: Literal["limit", "rate", "server", "threads", "share", "holder", "remote"]
     scope: str | None
     name: str | None
     number: float | None

@@ -6,14 +6,16 @@ names (org, id, lease) in its own statement and changes nothing if the lease has
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from coatcheck.crash import crash_point
+from coatcheck.domain.claim_turns import ClaimTurns, FlowPlace
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane, LanePolicy
@@ -24,13 +26,12 @@ from coatcheck.store.line import Connection, Line
 from coatcheck.store.sql import sql
 
 LIMITED_CLAIM_LOCK: Final = 0x436F_6174_4C69  # "CoatLi"
-_NUL: Final = "\0"
+_encode: Final = msgspec.json.Encoder().encode
 
 Cursor = tuple[str, str]
-"""Where a scan for work ended: an endpoint, and a flow of it as its org and its name, with a NUL
-between, which neither can contain."""
+"""Where a scan of the llm surface for work ended: an endpoint, and a flow of it as its org and its
+name, with a NUL between, which neither can contain."""
 
-_START: Final[Cursor] = ("", "")
 _LANES: Final = {lane.value: lane for lane in Lane}
 
 
@@ -66,9 +67,11 @@ class Settled(NamedTuple):
 class ClaimOrder:
     """What a worker asks for: room in each lane, the endpoints it serves, and a fresh lease.
 
-    ``cursors`` is the worker's memory of where each lane's scan for work ended; the next one goes
-    on from there, and moves it. ``look_again_seconds`` is set by a claim that left work which is
-    waiting only for time to pass, such as for a token of its rate: when to claim again.
+    ``turns`` is the worker's memory of where each lane's claims go on, which a claim moves;
+    ``cursors`` is that of claims that are not the engine's own. ``holders`` has, for a lane whose
+    room is kept for organisations that hold none of its slots, those that do: each of the others is
+    given one job. ``look_again_seconds`` is set by a claim that left work which is waiting only for
+    time to pass, such as for a token of its rate: when to claim again.
     """
 
     lanes: list[str]
@@ -77,25 +80,55 @@ class ClaimOrder:
     timeouts: list[float]
     lease: int
     cursors: dict[str, Cursor]
+    turns: dict[str, ClaimTurns] = field(default_factory=dict)
+    holders: Sequence[Collection[str] | None] = ()
     look_again_seconds: float | None = None
+    _sent: dict[str, dict[str, FlowPlace]] = field(default_factory=dict)
 
     def arguments(self, *, limited: bool) -> list[Any]:
         """The parameters of a claim: $1 to $10, and those of flows under a limit have two more."""
-        starts = [self.cursors.get(_cursor_name(lane, limited), _START) for lane in self.lanes]
-        places = [place.partition(_NUL) for _, place in starts]
+        holders = self.holders or [None] * len(self.lanes)
+        after = []
+        for lane, room, others in zip(self.lanes, self.room, holders, strict=True):
+            turns = self._turns(lane, limited=limited)
+            after.append(turns.after_org)
+            # Of claims under limits, all come to be listed, whatever room there is.
+            listed_max = FLOWS_SCANNED_MAX if limited else room
+            self._sent[lane] = turns.next_places(listed_max) if others is None else {}
         return [
             self.lanes,
             self.room,
             self.endpoints,
             self.timeouts,
             self.lease,
-            [endpoint for endpoint, _ in starts],
-            [org for org, _, _ in places],
-            [flow for _, _, flow in places],
+            after,
+            [_json(self._sent[lane] or None) for lane in self.lanes],
+            [_json(None if each is None else dict.fromkeys(each, 1)) for each in holders],
             FLOWS_SCANNED_MAX,
             limited,
             *([RATE_BURST_SECONDS, RUN_FLOWS_SCANNED_MAX] if limited else []),
         ]
+
+    def move(self, ended: Sequence[asyncpg.Record], *, limited: bool) -> None:
+        """Remember where a claim ended: rows of (org, no id, lane, endpoint, flow)."""
+        after: dict[str, str] = {}
+        places: dict[str, dict[str, FlowPlace]] = {}
+        for row in ended:
+            org, lane, endpoint = row[0], row[2], row[3]
+            if endpoint is None:
+                after[lane] = org
+            else:
+                places.setdefault(lane, {})[org] = FlowPlace(endpoint, row[4])
+        for lane, sent in self._sent.items():
+            self._turns(lane, limited=limited).move(sent, places.get(lane, {}), after.get(lane))
+
+    def _turns(self, lane: str, *, limited: bool) -> ClaimTurns:
+        """Each kind of claim passes over the others' work, and so remembers a place of its own."""
+        at = self.lanes.index(lane)
+        kind = " limited" if limited else ""
+        if self.holders and self.holders[at] is not None:
+            kind += " newcomers"
+        return self.turns.setdefault(f"{lane}{kind}", ClaimTurns())
 
 
 async def exchange(
@@ -210,6 +243,7 @@ async def register(
         list(endpoints),
         [lane.value for lane, policy in lanes.items() if policy.concurrency > 0],
         [policy.concurrency for policy in lanes.values() if policy.concurrency > 0],
+        [policy.reserved for policy in lanes.values() if policy.concurrency > 0],
     )
     boot: int = rows[0]["boot"]
     return boot
@@ -245,8 +279,10 @@ async def deregister(line: Line, boot: int) -> None:
 
 
 def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) -> list[ClaimedJob]:
-    """The jobs of a claim, oldest turn first; moves the order's cursors to where it ended."""
+    """The jobs of a claim, first turn first; the order remembers where it ended."""
     lease = order.lease
+    order.move([row for row in rows if row[1] is None], limited=limited)
+    rows = [row for row in rows if row[1] is not None]
     rows.sort(key=_rank)
     claimed = []
     for row in rows:
@@ -266,9 +302,6 @@ def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) ->
             traceparent,
             waited,
         ) = row
-        if uuid is None:
-            order.cursors[_cursor_name(lane, limited)] = (endpoint, f"{org}{_NUL}{flow}")
-            continue
         claimed.append(
             ClaimedJob(
                 org,
@@ -291,10 +324,9 @@ def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) ->
 
 
 def _rank(row: asyncpg.Record) -> int:
-    rank: int | None = row[11]
-    return rank or 0
+    rank: int = row[11]
+    return rank
 
 
-def _cursor_name(lane: str, limited: bool) -> str:
-    """The two kinds of claim pass over each other's flows, so each remembers its own place."""
-    return f"{lane} limited" if limited else lane
+def _json(value: object) -> str | None:
+    return None if value is None else _encode(value).decode()

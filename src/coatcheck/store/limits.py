@@ -8,6 +8,7 @@ not heard it finds out within the interval of its poll.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 from uuid import UUID
 
 from coatcheck.domain.job import ConcurrencyLimit
@@ -27,9 +28,16 @@ async def list_limits(line: Line, org: str) -> list[ConcurrencyLimit]:
     return [ConcurrencyLimit(*row) for row in await line.fetch(sql("limits/list"), org)]
 
 
-async def any_limits(line: Line) -> bool:
+class Sharing(NamedTuple):
+    """What claims have to look out for: any limit at all, and more than one organisation."""
+
+    limited: bool
+    shared: bool
+
+
+async def sharing(line: Line) -> Sharing:
     rows = await line.fetch(sql("limits/any"))
-    return bool(rows[0][0])
+    return Sharing(*rows[0])
 
 
 async def declare_limits(line: Line, limits: Mapping[str, int | None]) -> None:

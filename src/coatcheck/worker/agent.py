@@ -133,7 +133,7 @@ class Worker:
         )
         self._notifier = Notifier(self._notify_line)
         self._crews = {
-            lane: Crew(policy.concurrency, self._run)
+            lane: Crew(policy.concurrency, self._run, reserved=policy.reserved)
             for lane, policy in settings.lanes.items()
             if policy.concurrency > 0
         }

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from coatcheck.crash import crash_point
 from coatcheck.domain.batches import BATCH_ENDPOINTS
+from coatcheck.domain.claim_turns import ClaimTurns
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import ClaimedJob
@@ -26,8 +27,8 @@ from coatcheck.domain.states import Event, State
 from coatcheck.service import Endpoint
 from coatcheck.store import leases
 from coatcheck.store.channels import CHANGED
-from coatcheck.store.leases import ClaimOrder, Completion, Settlement
-from coatcheck.store.limits import any_limits
+from coatcheck.store.leases import ClaimOrder, Completion, Cursor, Settlement
+from coatcheck.store.limits import sharing
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
 from coatcheck.telemetry import alerts, metrics
@@ -89,7 +90,8 @@ class Counter:
         self._tally = tally_of(line.database_url) if counted else NoTally()
         self._completions: list[Completion] = []
         self._settlements: list[Settlement] = []
-        self._cursors = {lane.value: ("", "") for lane in crews}
+        self._cursors: dict[str, Cursor] = {}
+        self._turns: dict[str, ClaimTurns] = {}
         self._reason = asyncio.Event()
         self._work_may_wait = True
         self._limits_unknown = True
@@ -265,15 +267,23 @@ class Counter:
         self._work_may_wait = True
 
     def _has_room(self) -> bool:
-        return any(self._room())
+        return any(room for room, _ in self._room())
 
-    def _room(self) -> list[int]:
-        """The room in each lane; none in a lane whose lease is not certain to hold."""
+    def _room(self) -> list[tuple[int, set[str] | None]]:
+        """The room in each lane; none in a lane whose lease is not certain to hold. Where the only
+        slots left are kept for organisations that hold none, those that hold some are named."""
         now = time.monotonic()
-        return [
-            max(0, crew.room()) if self._asking and self._keeper.holds(lane, now) else 0
-            for lane, crew in self._crews.items()
-        ]
+        rooms: list[tuple[int, set[str] | None]] = []
+        for lane, crew in self._crews.items():
+            if not self._asking or not self._keeper.holds(lane, now):
+                rooms.append((0, None))
+            elif room := crew.room():
+                rooms.append((room, None))
+            elif room := crew.room_for_newcomers():
+                rooms.append((room, crew.holders()))
+            else:
+                rooms.append((0, None))
+        return rooms
 
     async def _send_settlements(self) -> None:
         batch = self._settlements[:CLAIM_ROWS_MAX]
@@ -308,6 +318,8 @@ class Counter:
 
     async def _exchange(self, *, room: bool = True) -> None:
         order = self._order(room=room)
+        if any(holders is not None for holders in order.holders):
+            metrics.record_bound_met("slots")
         completions = self._completions[: 2 * CLAIM_ROWS_MAX]
         if not completions and not any(order.room):
             return
@@ -351,7 +363,9 @@ class Counter:
         if self._limits_unknown or now - self._limits_seen_at >= self._poll.seconds:
             self._limits_unknown = False
             self._limits_seen_at = now
-            self._limited = await any_limits(self._line)
+            self._limited, shared = await sharing(self._line)
+            for crew in self._crews.values():
+                crew.share(shared)
         if not self._limited:
             self._look_again_at = None
             return
@@ -400,13 +414,16 @@ class Counter:
                 self._tell(given_back)
 
     def _order(self, *, room: bool = True) -> ClaimOrder:
+        rooms = self._room() if room else [(0, None)] * len(self._crews)
         return ClaimOrder(
             lanes=[lane.value for lane in self._crews],
-            room=self._room() if room else [0] * len(self._crews),
+            room=[places for places, _ in rooms],
             endpoints=self._endpoints,
             timeouts=self._timeouts,
             lease=self._keeper.fresh_lease(),
             cursors=self._cursors,
+            turns=self._turns,
+            holders=[holders for _, holders in rooms],
         )
 
     def _take(self, claimed: list[ClaimedJob]) -> None:

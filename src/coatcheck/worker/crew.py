@@ -3,6 +3,10 @@
 A slot is one task that runs job after job. Short handlers thereby cost no task each, and a job
 that never waits is a plain call. Jobs are claimed a little ahead of free slots when they are so
 short that the next round trip would leave the slots idle; long jobs are never claimed ahead.
+
+Where organisations share the worker, the last slots are kept for those that hold none: nobody takes
+back a slot that somebody holds for a day. An organisation that holds one may begin another job only
+while more slots than these are free.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from itertools import takewhile
 from uuid import UUID
 
 from coatcheck.domain.job import ClaimedJob
@@ -26,17 +31,32 @@ _BURST_SECONDS = 0.002
 _SMOOTHING = 0.1
 _STUCK_SECONDS = 1.0
 """Claimed jobs that no slot has begun for this long are better off elsewhere."""
+_LONG_SECONDS = _AHEAD_SECONDS
+"""A job that has been running for this long may run for ever: where organisations share a worker,
+nothing is claimed ahead for its slot."""
 _CLOSE_SECONDS_MAX = 1.0
 """A handler that will not be interrupted does not keep its worker from ending."""
 
 
 class Crew:
-    """Runs the claimed jobs of one lane."""
+    """Runs the claimed jobs of one lane.
 
-    def __init__(self, concurrency: int, run: Callable[[ClaimedJob], Awaitable[None]]) -> None:
+    ``reserved`` slots are kept for organisations that hold none, once ``share`` has said that there
+    are several.
+    """
+
+    def __init__(
+        self, concurrency: int, run: Callable[[ClaimedJob], Awaitable[None]], *, reserved: int = 0
+    ) -> None:
         self._concurrency = concurrency
         self._run = run
+        self._reserved_if_shared = reserved
+        self._reserved = 0
         self._waiting: deque[ClaimedJob] = deque()
+        self._held_back: deque[ClaimedJob] = deque()
+        self._held_back_at = 0.0
+        self._running: dict[int, float] = {}
+        self._running_of: dict[str, int] = {}
         self._idle: list[asyncio.Future[None]] = []
         self._busy = 0
         self._begun = 0
@@ -55,12 +75,36 @@ class Crew:
         begun, self._begun = self._begun, 0
         return begun
 
+    def share(self, shared: bool) -> None:
+        """Say whether several organisations use this worker: only then are slots kept."""
+        reserved = self._reserved_if_shared if shared else 0
+        if reserved < self._reserved:
+            self._waiting.extendleft(reversed(self._held_back))
+            self._held_back.clear()
+            if not self._wake_planned:
+                self._wake_next()
+        self._reserved = reserved
+
     def room(self) -> int:
-        """How many jobs to ask for now."""
-        return min(
-            CLAIM_ROWS_MAX,
-            self._concurrency + self._ahead() - self._busy - len(self._waiting),
+        """How many jobs to ask for now, whoever's they are."""
+        return max(
+            0,
+            min(
+                CLAIM_ROWS_MAX,
+                self._concurrency - self._reserved + self._ahead() - self._busy - self._not_begun(),
+            ),
         )
+
+    def room_for_newcomers(self) -> int:
+        """How many jobs to ask for of organisations that hold none, one of each."""
+        if not self._reserved:
+            return 0
+        return max(0, self._concurrency - self._busy - len(self._waiting))
+
+    def holders(self) -> set[str]:
+        """The organisations that hold a slot, or wait for one here."""
+        held = {job.org for job in self._waiting} | {job.org for job in self._held_back}
+        return held | self._running_of.keys()
 
     def give(self, jobs: list[ClaimedJob]) -> None:
         """Hand jobs to the slots."""
@@ -72,28 +116,35 @@ class Crew:
 
     def take_back(self) -> list[ClaimedJob]:
         """The jobs not begun, which no slot will begin now."""
-        jobs = list(self._waiting)
+        jobs = [*self._held_back, *self._waiting]
+        self._held_back.clear()
         self._waiting.clear()
         return jobs
 
     def take_out(self, job_id: UUID) -> ClaimedJob | None:
         """One job, if it has not begun."""
-        for job in self._waiting:
-            if job.uuid == job_id:
-                self._waiting.remove(job)
-                return job
+        for queue in (self._waiting, self._held_back):
+            for job in queue:
+                if job.uuid == job_id:
+                    queue.remove(job)
+                    return job
         return None
 
     def take_back_stuck(self, now: float) -> list[ClaimedJob]:
-        """The jobs not begun, if none was begun for a while: the running ones are long."""
+        """The jobs not begun, if none was begun for a while: the running ones are long. Of those
+        that are held back, all, if the first of them has been for a while."""
         if not self._waiting or now - self._begun_at < _STUCK_SECONDS:
-            return []
+            if not self._held_back or now - self._held_back_at < _STUCK_SECONDS:
+                return []
+            held_back = list(self._held_back)
+            self._held_back.clear()
+            return held_back
         self._mean_seconds = now - self._begun_at  # so that they are not claimed again at once
         return self.take_back()
 
     def leases(self) -> set[int]:
         """Of the jobs not begun."""
-        return {job.lease for job in self._waiting}
+        return {job.lease for queue in (self._waiting, self._held_back) for job in queue}
 
     async def close(self) -> None:
         slots, self._slots = self._slots, []
@@ -105,8 +156,36 @@ class Crew:
     def _ahead(self) -> int:
         if self._mean_seconds is None:
             return 0
-        jobs = _AHEAD_SECONDS * self._concurrency / max(self._mean_seconds, 1e-6)
-        return min(_AHEAD_JOBS_MAX, int(jobs) if jobs >= self._concurrency else 0)
+        slots = self._concurrency
+        if self._reserved:
+            slots -= self._reserved + self._long_running()
+            if slots <= 0:
+                return 0
+        jobs = _AHEAD_SECONDS * slots / max(self._mean_seconds, 1e-6)
+        return min(_AHEAD_JOBS_MAX, int(jobs) if jobs >= slots else 0)
+
+    def _long_running(self) -> int:
+        since = time.monotonic() - _LONG_SECONDS
+        # In the order in which they began.
+        return sum(1 for _ in takewhile(lambda began: began < since, self._running.values()))
+
+    def _not_begun(self) -> int:
+        return len(self._waiting) + len(self._held_back)
+
+    def _next(self) -> ClaimedJob | None:
+        """The next job that a slot may begin; what may not is held back until a job has ended."""
+        if self._busy < self._concurrency - self._reserved:
+            if self._held_back:
+                return self._held_back.popleft()
+            return self._waiting.popleft() if self._waiting else None
+        while self._waiting:
+            job = self._waiting.popleft()
+            if job.org not in self._running_of:
+                return job
+            if not self._held_back:
+                self._held_back_at = time.monotonic()
+            self._held_back.append(job)
+        return None
 
     def _wake_next(self) -> None:
         """Set one more slot to work, and look again at the loop's next turn.
@@ -149,18 +228,19 @@ class Crew:
 
     async def _slot(self) -> None:
         loop = asyncio.get_running_loop()
-        waiting = self._waiting
         while True:
             burst_began = began = time.monotonic()
-            while waiting:
-                job = waiting.popleft()
+            while job := self._next():
                 self._begun_at = began
                 self._busy += 1
                 self._begun += 1
+                self._running[id(job)] = began
+                self._running_of[job.org] = self._running_of.get(job.org, 0) + 1
                 try:
                     await self._run(job)
                 finally:
                     self._busy -= 1
+                    self._leave(job)
                 ended = time.monotonic()
                 mean = self._mean_seconds
                 self._mean_seconds = (
@@ -173,6 +253,14 @@ class Crew:
             waker: asyncio.Future[None] = loop.create_future()
             self._idle.append(waker)
             await waker
+
+    def _leave(self, job: ClaimedJob) -> None:
+        del self._running[id(job)]
+        others = self._running_of[job.org] - 1
+        if others:
+            self._running_of[job.org] = others
+        else:
+            del self._running_of[job.org]
 
     async def _pause(self) -> None:
         """Let the loop have its turn."""

@@ -126,6 +126,8 @@ class LlmExecutor:
         settings = replace(
             self._settings,
             lane_concurrency={lane: places if lane in _LANES else 0 for lane in Lane},
+            # Its claims share the places of each target out by themselves.
+            lane_reserved_percent=dict.fromkeys(Lane, 0.0),
         )
         name = f"{socket.gethostname()}:{os.getpid()}:{LLM_SERVICE}"
         worker = Worker(settings, [self.service], name=name, claims=self._claim)

@@ -8,13 +8,14 @@
 -- what counts, so a retry takes one as well, and a claim that is given back does not return it.
 --
 -- Limits overlap (two flows of one org share its cap), so candidates are put in order, round robin
--- over lines and within a run over its flows, and numbered within every limit that applies; whoever
--- is over any of them is left. The first in order is number 1 everywhere, so a pass with a free
--- permit always takes a job.
+-- over organisations, within one over its lines and within a run over its flows, and numbered within
+-- every limit that applies; whoever is over any of them is left. The first in order is number 1
+-- everywhere, so a pass with a free permit always takes a job.
 --
--- Which line comes first is drawn by lot, among those that could start something now. A cursor
--- would not be fair here: permits come back in an order of their own, and it may pass over the same
--- line each time.
+-- Which organisation comes first is drawn by lot, among those that could start something now, and so
+-- is which of its lines. A cursor would not be fair here: permits come back in an order of their own,
+-- and it may pass over the same line each time. An organisation's lot is a hash of its name and the
+-- lease, which is fresh for every claim: so it has one, however many lines it has.
 --
 -- A run may have ten thousand flows. Those that have used tokens lately are found by the time of
 -- their next one: `due`, longest waiting first. The others by a look into the index from where the
@@ -24,11 +25,12 @@
 -- no work is forgotten.
 --
 -- $1 lanes, $2 room in each   $3 endpoints, $4 timeout of each   $5 lease
--- $6, $7, $8 endpoint, org and flow that each lane's scan starts after
--- $9 lines to look at in a lane, at most   $10 true
+-- $6 the organisation that each lane's scan starts after   $7 where those with several lines go on
+-- $8 organisations that hold a slot, for a lane that has room for others only
+-- $9 organisations, and lines, to look at in a lane, at most   $10 true
 -- $11 seconds that a rate may be ahead   $12 waiting flows to pass in a run, at most
 --
--- Answers rows of three kinds: claimed jobs, (no id) where each lane's scan ended, and (no lane) in
+-- Answers rows of three kinds: claimed jobs, (no id) where the next claim goes on, and (no lane) in
 -- how many seconds, as timeout_seconds, there will be a token or a reason to look on.
 WITH RECURSIVE /* include jobs/ready_flows.sql */,
 held AS MATERIALIZED (
@@ -45,7 +47,7 @@ held_flows AS MATERIALIZED (
 ),
 lines AS MATERIALIZED (
     SELECT DISTINCT ON (l.lane, l.endpoint, l.org_id, name)
-           l.lane, l.room, l.endpoint, l.org_id, name AS line, l.of_run,
+           l.lane, l.room, l.newcomers, l.endpoint, l.org_id, name AS line, l.of_run,
            r.per_second, r.key_per_second, t.in_step_at, coalesce(t.looked_to, '') AS looked_to,
            coalesce(t.next_look_at, '-infinity') AS next_look_at,
            (
@@ -99,7 +101,7 @@ unheld_lines AS MATERIALIZED (
     WHERE least(l.org_free, l.endpoint_free, l.shared_free, l.run_free, l.flow_free, 1) > 0
 ),
 open_lines AS MATERIALIZED (
-    SELECT l.*, random() AS draw,
+    SELECT l.*, random() AS draw, hashtextextended(l.org_id, $5::bigint) AS org_draw,
            least(
                l.room, l.org_free, l.endpoint_free, l.shared_free, l.run_free, l.flow_free,
                CASE WHEN l.per_second IS NOT NULL THEN l.run_tokens END
@@ -108,12 +110,22 @@ open_lines AS MATERIALIZED (
     WHERE l.per_second IS NULL OR l.run_tokens > 0
 ),
 runs AS MATERIALIZED (
-    SELECT o.*, least(o.free, (o.room + o.line_count - 1) / o.line_count) AS share
+    SELECT s.*, least(
+               s.free, (s.org_share - 1) / least(s.org_share, s.line_count) + 1
+           )::integer AS share
     FROM (
-        SELECT l.*, least(l.room, count(*) OVER (PARTITION BY l.lane)) AS line_count
-        FROM open_lines AS l
-    ) AS o
-    WHERE o.of_run
+        SELECT c.*, CASE WHEN c.newcomers THEN 1 ELSE
+                   (c.room - 1) / least(c.room, max(c.org_lot) OVER (PARTITION BY c.lane)) + 1
+               END AS org_share
+        FROM (
+            SELECT l.*, dense_rank() OVER (
+                       PARTITION BY l.lane ORDER BY l.org_draw, l.org_id
+                   ) AS org_lot,
+                   count(*) OVER (PARTITION BY l.lane, l.org_id) AS line_count
+            FROM open_lines AS l
+        ) AS c
+    ) AS s
+    WHERE s.of_run
 ),
 due AS MATERIALIZED (
     SELECT r.*, t.flow, t.in_step_at AS key_in_step_at, (
@@ -187,15 +199,15 @@ looked AS (
     ) AS k
 ),
 flows_at_hand AS MATERIALIZED (
-    SELECT o.lane, o.room, o.endpoint, o.org_id, o.line, o.line AS flow, o.of_run, o.draw, o.free,
-           o.per_second, o.key_per_second, o.in_step_at, o.looked_to, o.next_look_at,
+    SELECT o.lane, o.room, o.newcomers, o.endpoint, o.org_id, o.line, o.line AS flow, o.of_run,
+           o.org_draw, o.draw, o.free, o.per_second, o.key_per_second, o.in_step_at, o.looked_to, o.next_look_at,
            NULL::timestamptz AS key_in_step_at, o.org_free, o.endpoint_free, o.shared_free,
            o.run_free, o.run_tokens, o.flow_free
     FROM open_lines AS o
     WHERE NOT o.of_run
     UNION ALL
-    SELECT f.lane, f.room, f.endpoint, f.org_id, f.line, f.flow, true, f.draw, f.free,
-           f.per_second, f.key_per_second, f.in_step_at, f.looked_to, f.next_look_at,
+    SELECT f.lane, f.room, f.newcomers, f.endpoint, f.org_id, f.line, f.flow, true, f.org_draw,
+           f.draw, f.free, f.per_second, f.key_per_second, f.in_step_at, f.looked_to, f.next_look_at,
            f.key_in_step_at, f.org_free, f.endpoint_free, f.shared_free, f.run_free, f.run_tokens,
            CASE WHEN EXISTS (SELECT FROM concurrency_limits AS c WHERE c.scope = 'flow') THEN (
                SELECT c.held_max - (
@@ -206,14 +218,16 @@ flows_at_hand AS MATERIALIZED (
                WHERE c.org_id = f.org_id AND c.scope = 'flow' AND c.name = f.flow
            ) END::integer
     FROM (
-        SELECT d.lane, d.room, d.endpoint, d.org_id, d.line, d.flow, d.draw, d.free,
+        SELECT d.lane, d.room, d.newcomers, d.endpoint, d.org_id, d.line, d.flow, d.org_draw,
+               d.draw, d.free,
                d.per_second, d.key_per_second, d.in_step_at, d.looked_to, d.next_look_at,
                d.key_in_step_at, d.org_free, d.endpoint_free, d.shared_free, d.run_free,
                d.run_tokens
         FROM due AS d
         WHERE d.has_work
         UNION ALL
-        SELECT k.lane, k.room, k.endpoint, k.org_id, k.line, k.flow, k.draw, k.free,
+        SELECT k.lane, k.room, k.newcomers, k.endpoint, k.org_id, k.line, k.flow, k.org_draw,
+               k.draw, k.free,
                k.per_second, k.key_per_second, k.in_step_at, k.looked_to, k.next_look_at,
                NULL, k.org_free, k.endpoint_free, k.shared_free, k.run_free, k.run_tokens
         FROM looks AS k
@@ -229,17 +243,21 @@ open_flows AS MATERIALIZED (
                ))))::integer
            END AS key_tokens,
            count(*) OVER (PARTITION BY f.lane, f.endpoint, f.org_id, f.line) AS flow_count,
-           dense_rank() OVER (PARTITION BY f.lane ORDER BY f.draw) AS lot
+           dense_rank() OVER (PARTITION BY f.lane ORDER BY f.org_draw, f.org_id) AS org_lot,
+           dense_rank() OVER (PARTITION BY f.lane, f.org_id ORDER BY f.draw) AS lot
     FROM flows_at_hand AS f
     WHERE least(f.flow_free, 1) > 0
 ),
 shared_out AS MATERIALIZED (
-    SELECT f.*, least(f.free, (f.room + f.line_count - 1) / f.line_count) AS share
+    SELECT f.*, least(f.free, (f.org_share - 1) / least(f.org_share, f.line_count) + 1) AS share
     FROM (
-        SELECT o.*, least(o.room, max(o.lot) OVER (PARTITION BY o.lane)) AS line_count
+        SELECT o.*, max(o.lot) OVER (PARTITION BY o.lane, o.org_id) AS line_count,
+               CASE WHEN o.newcomers THEN 1 ELSE
+                   (o.room - 1) / least(o.room, max(o.org_lot) OVER (PARTITION BY o.lane)) + 1
+               END AS org_share
         FROM open_flows AS o
     ) AS f
-    WHERE f.lot <= f.room
+    WHERE f.org_lot <= f.room AND f.lot <= f.org_share
 ),
 candidates AS MATERIALIZED (
     SELECT f.*, ready.tid, ready.run_at, ready.id
@@ -267,11 +285,19 @@ in_line AS (
     ) AS position
     FROM in_flow AS i
 ),
+in_organisation AS (
+    SELECT i.*, row_number() OVER (
+        PARTITION BY i.lane, i.org_id ORDER BY i.position, i.lot
+    ) AS position_in_org
+    FROM in_line AS i
+),
 in_order AS (
     SELECT i.*,
-           row_number() OVER (ORDER BY i.lane, i.position, i.lot) AS turn,
-           row_number() OVER (PARTITION BY i.lane ORDER BY i.position, i.lot) AS turn_in_lane
-    FROM in_line AS i
+           row_number() OVER (ORDER BY i.lane, i.position_in_org, i.org_lot) AS turn,
+           row_number() OVER (PARTITION BY i.lane ORDER BY i.position_in_org, i.org_lot)
+               AS turn_in_lane
+    FROM in_organisation AS i
+    WHERE i.position_in_org <= i.org_share
 ),
 permits AS (
     SELECT o.*,

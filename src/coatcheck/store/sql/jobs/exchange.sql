@@ -6,23 +6,24 @@
 -- Complete. Fenced by the lease alone: it is NULL unless the job is held, and fresh for every
 -- claim. Naming the state as well would make the planner leave the primary key.
 --
--- Claim. Each flow that was found gets an equal share of its lane's room; the rows are locked in
--- one MATERIALIZED CTE, because a LIMIT inside an IN subquery may be re-run and claim too many.
+-- Claim. Each flow gives as many as ready_flows.sql allots to it; the rows are locked in one
+-- MATERIALIZED CTE, because a LIMIT inside an IN subquery may be re-run and claim too many.
 -- Flows under a concurrency limit are left to claim_limited.sql. The update finds the rows by ctid:
 -- they are locked by this very statement, so it cannot move. A claim that began, and was planned,
 -- while a job was being created sees it, yet has the earlier now().
 --
 -- $1 lanes, $2 room in each   $3 endpoints, $4 timeout of each   $5 lease
--- $6, $7, $8 endpoint, org and flow that each lane's scan starts after
--- $9 flows to look at in a lane, at most   $10 false
+-- $6 the organisation that each lane's scan starts after   $7 where those with several flows go on
+-- $8 organisations that hold a slot, for a lane that has room for others only
+-- $9 organisations, and flows, to look at in a lane, at most   $10 false
 -- $11-$16 completed: org, id, lease, result, seconds since start, bytes of its payload
 -- $17 seconds to keep by default
 --
 -- Answers rows of three kinds: claimed jobs, accepted completions (only org_id and id set), and
--- where each lane's scan ended (no id).
+-- where the next claim goes on (no id).
 WITH RECURSIVE /* include jobs/ready_flows.sql */,
 picked AS MATERIALIZED (
-    SELECT ready.tid, l.found AS rank
+    SELECT ready.tid, l.org_rank::integer AS rank
     FROM listed AS l
     CROSS JOIN LATERAL (
         SELECT j.ctid AS tid
@@ -30,10 +31,10 @@ picked AS MATERIALIZED (
         WHERE j.state = 'queued' AND j.lane = l.lane AND j.endpoint = l.endpoint
           AND j.org_id = l.org_id AND j.flow = l.flow
         ORDER BY j.run_at, j.id
-        LIMIT l.room / l.flow_count + (l.found <= l.room % l.flow_count)::integer
+        LIMIT l.quota
         FOR UPDATE SKIP LOCKED
     ) AS ready
-    WHERE l.wanted
+    WHERE l.quota > 0
 ),
 changed AS (
     UPDATE jobs AS j

@@ -6,12 +6,14 @@
 --   rate     a flow, or ''   starts a second                                    when it is back in step
 --   server                   slots             jobs in them      last heard of
 --   threads                  how many are held
+--   share                    slots it holds    slots that are kept for others
 --   holder   the worker      its lease seconds                   last heard of
 --   remote                   faults in a row   looks             spawned        the next look
 --
 -- `scope` is what a limit is on; `is_shared`: other organisations' jobs count as well. `is_fit`: a server
--- was heard of in time, a holder lately. Servers are taken together: those that are fit, and those that
--- are not. Threads are told of only if no server is left that has any for the job.
+-- was heard of in time, a holder lately; of a share, one of them has a slot that its organisation may
+-- have. Servers are taken together: those that are fit, and those that are not. Threads are told of
+-- only if no server is left that has any for the job.
 --
 -- $1 org   $2 id
 WITH asked AS MATERIALIZED (
@@ -20,8 +22,9 @@ WITH asked AS MATERIALIZED (
     WHERE j.org_id = $1 AND j.id = $2
 ),
 serving AS MATERIALIZED (
-    SELECT w.boot, w.name, w.endpoints, w.lanes, w.slots, now() - w.last_seen_at AS silent_for,
-           w.urgent_seconds, w.standard_seconds, w.bulk_seconds, w.threads_held
+    SELECT w.boot, w.name, w.endpoints, w.lanes, w.slots, w.reserved, w.threads_held,
+           now() - w.last_seen_at AS silent_for,
+           w.urgent_seconds, w.standard_seconds, w.bulk_seconds
     FROM workers AS w
 ),
 held AS MATERIALIZED (
@@ -58,6 +61,18 @@ FROM asked AS a
 CROSS JOIN LATERAL (/* include jobs/served_by.sql */) AS s
 WHERE a.lease IS NULL AND s.is_alive
 HAVING count(*) > 0 AND count(*) = count(s.threads_held)
+UNION ALL
+SELECT 'share', NULL, NULL, sum(u.own), sum(s.reserved), NULL, NULL, true,
+       bool_or(u.held < s.slots - CASE WHEN u.own > 0 THEN s.reserved ELSE 0 END)
+FROM asked AS a
+CROSS JOIN LATERAL (/* include jobs/served_by.sql */) AS s
+CROSS JOIN LATERAL (
+    SELECT count(*) AS held, count(*) FILTER (WHERE j.org_id = a.org_id) AS own
+    FROM jobs AS j
+    WHERE j.lease IS NOT NULL AND j.lease >> 40 = s.boot AND j.lane = a.lane
+) AS u
+WHERE a.lease IS NULL AND s.is_alive AND (/* include limits/shared.sql */)
+HAVING sum(s.reserved) > 0
 UNION ALL
 SELECT 'holder', NULL, h.name, h.lease_seconds, NULL, now() - h.silent_for, NULL, true, h.is_heard
 FROM asked AS a

@@ -2,6 +2,7 @@
 -- promised itself for the job's lane: included by stall.sql and explain.sql, which give `serving`.
 -- `threads_held`: how many threads that handlers do not give back keep it from claiming the job.
 SELECT w.boot, w.silent_for, w.slots[array_position(w.lanes, a.lane::text)] AS slots,
+       w.reserved[array_position(w.lanes, a.lane::text)] AS reserved,
        w.silent_for <= interval '1 second' * CASE a.lane
            WHEN 'urgent' THEN w.urgent_seconds
            WHEN 'standard' THEN w.standard_seconds

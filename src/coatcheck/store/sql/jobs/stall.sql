@@ -25,8 +25,9 @@ WITH asked AS MATERIALIZED (
     JOIN unnest($3::text[], $4::double precision[]) AS l (lane, seconds) ON l.lane = j.lane::text
 ),
 serving AS MATERIALIZED (
-    SELECT w.boot, w.name, w.endpoints, w.lanes, w.slots, now() - w.last_seen_at AS silent_for,
-           w.urgent_seconds, w.standard_seconds, w.bulk_seconds, w.threads_held
+    SELECT w.boot, w.name, w.endpoints, w.lanes, w.slots, w.reserved, w.threads_held,
+           now() - w.last_seen_at AS silent_for,
+           w.urgent_seconds, w.standard_seconds, w.bulk_seconds
     FROM workers AS w
 ),
 held AS MATERIALIZED (
