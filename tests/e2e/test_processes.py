@@ -129,11 +129,12 @@ def test_a_worker_is_registered_for_anything_else_only_once_its_services_can_be_
             whole = log.read_text().rpartition("\n")[0].splitlines()
             lines = [json.loads(line) for line in whole if line.startswith("{")]
             told = [line["endpoints"] for line in lines if line["message"] == "worker ready"]
-            return told if len(told) == 3 else None
+            return told if len(told) == 4 else None
 
         services, *others = eventually(all_ready, "every worker of the process is ready")
         assert "demo.post__echo" in services
         assert {name for other in others for name in other} >= {
+            "gateway.post__http",
             "graphs.post__call",
             "batches.post__ingest",
         }

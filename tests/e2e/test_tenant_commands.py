@@ -107,13 +107,14 @@ async def test_the_list_of_keys_has_a_line_for_each_in_a_pipe(command: Command) 
 
 async def test_limits_are_set_and_taken_away(command: Command) -> None:
     answer(command("orgs", "create", "acme", "--json"))
-    set_to = answer(command("orgs", "limit", "acme", "--rate", "5/1", "--backlog", "100", "--json"))
+    limits = ("--rate", "5/1", "--backlog", "100", "--timeout-max", "7200")
+    set_to = answer(command("orgs", "limit", "acme", *limits, "--json"))
     assert set_to["rate_limit"] == {"requests": 5, "seconds": 1}
-    assert set_to["backlog_max"] == 100
+    assert (set_to["backlog_max"], set_to["timeout_max"]) == (100, 7200)
     assert answer(command("orgs", "list", "--json")) == set_to
     assert "5/1" in command("orgs", "list").stdout
     taken = answer(command("orgs", "limit", "acme", "--json"))
-    assert (taken["rate_limit"], taken["backlog_max"]) == (None, None)
+    assert [taken[name] for name in ("rate_limit", "backlog_max", "timeout_max")] == [None] * 3
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,21 @@ class House:
     async def org(self, org: str, **limits: Any) -> None:
         assert await tenants.create_org(self._line, org, org, OrgLimits(**limits))
 
+    async def limit(self, org: str, **limits: Any) -> None:
+        """Set what an organisation may use anew."""
+        assert await tenants.limit_org(self._line, org, OrgLimits(**limits))
+
+    async def timeouts(self, org: str) -> list[float]:
+        """How many seconds the call of each job of an organisation may take: of a batch's task its
+        payload alone says it."""
+        rows = await self._line.fetch(
+            "SELECT coalesce(timeout_seconds, (convert_from(payload, 'UTF8')::jsonb"
+            " #>> '{call,timeout_seconds}')::real) AS seconds"
+            " FROM jobs WHERE org_id = $1 ORDER BY id",
+            org,
+        )
+        return [row["seconds"] for row in rows]
+
     async def create_key(
         self,
         org: str = "default",

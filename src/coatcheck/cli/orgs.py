@@ -17,6 +17,7 @@ from coatcheck.cli.database import on_database
 from coatcheck.cli.errors import Misconfigured, reporting_errors
 from coatcheck.domain.errors import NotFound
 from coatcheck.domain.identity import RateLimit
+from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
 from coatcheck.domain.tenants import ORG_ID_ALLOWED, Org, OrgLimits, is_org_id
 from coatcheck.store import tenants
 
@@ -37,6 +38,17 @@ BacklogOption = Annotated[
     int | None, typer.Option(min=0, help="At most so many jobs that have not begun.")
 ]
 
+TimeoutOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=TIMEOUT_SECONDS_MAX,
+        metavar="SECONDS",
+        help="The right to timeouts of up to so many seconds in services that it registers; "
+        "left out: COATCHECK_CALL_TIMEOUT_SECONDS_MAX.",
+    ),
+]
+
 
 @app.command()
 @reporting_errors
@@ -47,13 +59,14 @@ def create(
     ] = None,
     rate: RateOption = None,
     backlog: BacklogOption = None,
+    timeout_max: TimeoutOption = None,
     json_wanted: JsonOption = False,
     data: DataOption = None,
 ) -> None:
     """Create an organisation, with the workspace `default`."""
     if not is_org_id(org):
         raise Misconfigured(f"{org!r} cannot be an organisation's id\nAllowed: {ORG_ID_ALLOWED}.")
-    limits = OrgLimits(rate, backlog)
+    limits = OrgLimits(rate, backlog, timeout_max)
     created = on_database(
         settings_for(data), lambda line: tenants.create_org(line, org, name or org, limits)
     )
@@ -71,11 +84,13 @@ def limit(
     org: OrgArgument,
     rate: RateOption = None,
     backlog: BacklogOption = None,
+    timeout_max: TimeoutOption = None,
     json_wanted: JsonOption = False,
     data: DataOption = None,
 ) -> None:
-    """Set an organisation's limits, on every server. What is left out is not limited."""
-    limits = OrgLimits(rate, backlog)
+    """Set an organisation's limits, on every server. What is left out is not limited, or as the
+    deployment's settings say."""
+    limits = OrgLimits(rate, backlog, timeout_max)
     changed = on_database(settings_for(data), lambda line: tenants.limit_org(line, org, limits))
     if changed is None:
         raise NotFound(f"there is no organisation {org!r}\n`coatcheck orgs list` shows them all.")
@@ -94,7 +109,9 @@ def list_all(json_wanted: JsonOption = False, data: DataOption = None) -> None:
         for org in orgs:
             typer.echo(json.dumps(_described(org)))
         return
-    table = Table("org", "name", "subscription", "rate", "backlog", "created", show_edge=False)
+    table = Table(
+        "org", "name", "subscription", "rate", "backlog", "timeout", "created", show_edge=False
+    )
     for org in orgs:
         cells = (
             org.org_id,
@@ -102,6 +119,7 @@ def list_all(json_wanted: JsonOption = False, data: DataOption = None) -> None:
             org.subscription,
             quantities.shown(org.limits.rate),
             "-" if org.limits.backlog_max is None else str(org.limits.backlog_max),
+            "-" if org.limits.timeout_max is None else f"{org.limits.timeout_max} s",
             f"{org.created_at:%Y-%m-%d %H:%M}",
         )
         table.add_row(*map(Text, cells))
@@ -116,5 +134,6 @@ def _described(org: Org) -> dict[str, Any]:
         "subscription": org.subscription,
         "rate_limit": rate and {"requests": rate.requests, "seconds": rate.seconds},
         "backlog_max": org.limits.backlog_max,
+        "timeout_max": org.limits.timeout_max,
         "created_at": org.created_at.isoformat(),
     }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 from contextlib import AsyncExitStack
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Final
 
 import typer
 
@@ -22,6 +25,8 @@ from coatcheck.cli.process import (
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.service import Service, load_services
 from coatcheck.settings import Settings
+from coatcheck.store.line import Line
+from coatcheck.store.notify import Notifier
 from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
 from coatcheck.surfaces.remote_executor import RemoteExecutor
@@ -29,6 +34,8 @@ from coatcheck.surfaces.scrape.executor import ScrapeExecutor
 from coatcheck.worker.agent import Worker
 
 _log = logging.getLogger(__name__)
+_CALLS: Final = "calls"
+"""What the worker of calls is named, after its machine and process."""
 
 
 @reporting_errors
@@ -45,10 +52,11 @@ def worker(
     """Run jobs from the database named by COATCHECK_DATABASE_URL.
 
     Beside those of your services, it makes the calls of services that were
-    registered over HTTP with an upstream, fetches the pages of the service
-    `scrape`, takes in the lists and writes the exports of batches, analyses the
-    archives of the graphs API, COATCHECK_GRAPHS_CONCURRENCY at a time, and sends
-    chats to the targets of COATCHECK_LLM_URL or COATCHECK_LLM_TARGETS.
+    registered over HTTP with an upstream and fetches the pages of the service
+    `scrape`, COATCHECK_CALLS_CONCURRENCY in each lane at a time. It takes in the
+    lists and writes the exports of batches, analyses the archives of the graphs
+    API, COATCHECK_GRAPHS_CONCURRENCY at a time, and sends chats to the targets of
+    COATCHECK_LLM_URL or COATCHECK_LLM_TARGETS.
 
     SIGTERM or Ctrl-C: claims no more, gives running jobs COATCHECK_DRAIN_SECONDS
     to end, puts the rest back without spending an attempt, stops. A second
@@ -81,26 +89,44 @@ def _load(targets: list[str]) -> list[Service]:
 async def _work(settings: Settings, services: list[Service], stop: asyncio.Event) -> None:
     await require_schema(settings)
     async with AsyncExitStack() as closing:
-        upstreams = await closing.enter_async_context(UpstreamExecutor(settings))
-        scrape = await closing.enter_async_context(ScrapeExecutor(settings))
+        notify_line = Line(settings.database_url, name="worker notify")
+        closing.push_async_callback(notify_line.close)
+        notifier = Notifier(notify_line)
+        # Calls wait for others, some for an hour: they have slots of their own, so that none of
+        # them takes one from a handler.
+        calling = _calling(settings)
+        upstreams = await closing.enter_async_context(UpstreamExecutor(calling))
+        scrape = await closing.enter_async_context(ScrapeExecutor(calling))
         remote = await closing.enter_async_context(RemoteExecutor(settings))
-        first = Worker(
-            settings,
-            [*services, upstreams.service, scrape.service, *remote.services],
+        calls = Worker(
+            calling,
+            [upstreams.service, scrape.service, *remote.services],
+            name=f"{socket.gethostname()}:{os.getpid()}:{_CALLS}",
             remote_calls=remote.calls,
+            notifier=notifier,
         )
-        batches = await closing.enter_async_context(BatchExecutor(settings))
-        agents = [first, batches.worker()]
+        batches = await closing.enter_async_context(BatchExecutor(settings, notifier))
+        agents = [calls, batches.worker()]
+        if services:
+            handlers = Worker(
+                settings,
+                services,
+                remote_calls=remote.calls,
+                also_published=[scrape.service],
+                notifier=notifier,
+            )
+            agents.insert(0, handlers)
+        first = agents[0]
         if settings.graphs_concurrency:
             from coatcheck.surfaces.graphs.executor import GraphExecutor
 
             graphs = await closing.enter_async_context(GraphExecutor(settings))
-            agents.append(graphs.worker())
+            agents.append(graphs.worker(notifier))
         if settings.llm_targets:
             from coatcheck.surfaces.llm.executor import LlmExecutor
 
             models = await closing.enter_async_context(LlmExecutor(settings))
-            agents.append(models.worker())
+            agents.append(models.worker(notifier))
 
         async def stop_when_told() -> None:
             await stop.wait()
@@ -121,6 +147,15 @@ async def _work(settings: Settings, services: list[Service], stop: asyncio.Event
                     working.create_task(agent.run())
         finally:
             stopper.cancel()
+
+
+def _calling(settings: Settings) -> Settings:
+    """The settings of the worker that makes calls: with slots for them in the lanes it works on."""
+    slots = {
+        lane: settings.calls_concurrency if concurrency else 0
+        for lane, concurrency in settings.lane_concurrency.items()
+    }
+    return replace(settings, lane_concurrency=slots)
 
 
 async def _ready_or_stopped(agent: Worker, stop: asyncio.Event) -> None:

@@ -35,13 +35,16 @@ class Gate:
         subscriptions: Subscriptions,
         backlog: Backlog,
         *,
+        timeout_seconds_max: float,
         operator_org: str = "",
     ) -> None:
-        """The admins of ``operator_org`` operate the deployment; if it is empty nobody does."""
+        """The admins of ``operator_org`` operate the deployment; if it is empty nobody does.
+        ``timeout_seconds_max`` is for organisations that have no bound of their own."""
         self._authenticator = authenticator
         self._limiter = limiter
         self._subscriptions = subscriptions
         self._backlog = backlog
+        self._timeout_seconds_max = timeout_seconds_max
         self._operator_org = operator_org
 
     async def admit(self, call: Call, operation: Operation) -> RawHeaders:
@@ -66,7 +69,14 @@ class Gate:
                     raise NotFound
                 own = org == principal.org
                 most = principal.org_backlog_max if own else None
-                return replace(principal, org=org, org_backlog_max=most, is_operator=True)
+                longest = principal.org_timeout_max if own else None
+                return replace(
+                    principal,
+                    org=org,
+                    org_backlog_max=most,
+                    org_timeout_max=longest,
+                    is_operator=True,
+                )
             if operation.operators_only:
                 raise MissingScope(
                     "Only the deployment's operators may call this: the admins of the organisation "
@@ -113,6 +123,11 @@ class Gate:
         """Count a request against its limits. Raises RateLimited."""
         headers = self._limiter.admit_now(principal)
         return headers if headers is not None else await self._limiter.admit(principal)
+
+    def timeout_seconds_max(self, principal: Principal) -> float:
+        """How long a call of a service that the caller's organisation registered may take."""
+        own = principal.org_timeout_max
+        return self._timeout_seconds_max if own is None else own
 
     async def check_plan(self, principal: Principal) -> None:
         """Raises SubscriptionInactive."""

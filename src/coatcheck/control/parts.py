@@ -126,6 +126,7 @@ async def open_parts(
             limiter,
             subscriptions,
             Backlog(waiting),
+            timeout_seconds_max=settings.call_timeout_seconds_max,
             operator_org=settings.operator_org,
         )
         yield Parts(

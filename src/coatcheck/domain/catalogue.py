@@ -7,7 +7,7 @@ organisation registered an http upstream, or a function that runs elsewhere).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -128,6 +128,15 @@ class EndpointSpec:
     def is_registered(self) -> bool:
         """Whether a document says who does the work, and no worker's code."""
         return self.target is not None or self.remote is not None
+
+    def within(self, seconds_max: float) -> EndpointSpec:
+        """The endpoint as it may be called: what a document says takes no longer than this."""
+        if not self.is_registered or self.timeout_seconds <= seconds_max:
+            return self
+        target = self.target
+        if target is not None:
+            target = replace(target, timeout_seconds=min(target.timeout_seconds, seconds_max))
+        return replace(self, timeout_seconds=seconds_max, target=target)
 
 
 class Matched(NamedTuple):

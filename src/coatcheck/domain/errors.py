@@ -193,6 +193,18 @@ class NotServedAsCode(CoatcheckError):
     code = "not_served_as_code"
 
 
+class TimeoutNotAllowed(CoatcheckError):
+    """A service is to be registered with a longer timeout than its organisation may have."""
+
+    code = "timeout_not_allowed"
+
+    def __init__(self, field: str, seconds: float, seconds_max: float) -> None:
+        super().__init__(
+            f"{field}: {seconds:g} s is longer than the organisation's calls may take, which is "
+            f"{seconds_max:g} s. Whoever operates this deployment can allow more."
+        )
+
+
 class UserRequired(CoatcheckError):
     """What is asked for is each user's own, and the credential names no user."""
 

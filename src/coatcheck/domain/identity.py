@@ -51,6 +51,7 @@ class Principal:
     key_rate: RateLimit | None = None
     org_rate: RateLimit | None = None
     org_backlog_max: int | None = None
+    org_timeout_max: int | None = None
     is_operator: bool = False
     """Whether they operate the deployment, and asked for what operators may look after: ``org`` is
     then the organisation that they look after just now."""

@@ -33,10 +33,15 @@ def is_user_id(text: object) -> TypeGuard[str]:
 
 @dataclass(frozen=True, slots=True)
 class OrgLimits:
-    """What an organisation may use; None: as much as it likes."""
+    """What an organisation may use; None: as much as it likes.
+
+    ``timeout_max`` is how many seconds the calls of its registered services may take; None: what
+    the deployment allows everybody.
+    """
 
     rate: RateLimit | None = None
     backlog_max: int | None = None
+    timeout_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

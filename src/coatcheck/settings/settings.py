@@ -173,6 +173,26 @@ class Settings:
         parse=parsers.by_lane(parsers.number(0, 90), _lane_defaults("reserved_percent")),
         default=_lane_defaults("reserved_percent"),
     )
+    calls_concurrency: int = setting(
+        "CALLS_CONCURRENCY",
+        "How many calls of http upstreams, starts of remote work and fetches of pages one worker "
+        "has under way at a time, in each lane. They use none of the slots of "
+        "COATCHECK_LANE_CONCURRENCY, but a worker that leaves a lane to others makes no calls of "
+        "that lane either. Each holds its input, a MiB at most, in memory.",
+        allowed="a whole number from 1 to 10000",
+        parse=parsers.whole_number(1, 10_000),
+        default="100",
+    )
+    call_timeout_seconds_max: int = setting(
+        "CALL_TIMEOUT_SECONDS_MAX",
+        "The longest timeout of endpoints that organisations register with an http upstream or a "
+        "remote. A longer one is a right that `coatcheck orgs limit --timeout-max` gives. What was "
+        "registered with a longer one before is called with this. Services of your workers' own "
+        "code are not bounded by it.",
+        allowed="a whole number from 1 to 86400",
+        parse=parsers.whole_number(1, _DAY_SECONDS),
+        default="3600",
+    )
     lane_retries: Mapping[Lane, int] = setting(
         "LANE_RETRIES",
         "How often a failed job of each lane is tried again, unless its endpoint says otherwise.",

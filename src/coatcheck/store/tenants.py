@@ -40,7 +40,11 @@ async def find_keys(line: Line, key_ids: Iterable[str]) -> list[UsableKey]:
             row["user_id"],
             _scopes(row["scopes"]),
             _rate(row["key_requests"], row["key_seconds"]),
-            OrgLimits(_rate(row["org_requests"], row["org_seconds"]), row["backlog_max"]),
+            OrgLimits(
+                _rate(row["org_requests"], row["org_seconds"]),
+                row["backlog_max"],
+                row["timeout_max"],
+            ),
             row["seconds_left"],
         )
         for row in rows
@@ -56,14 +60,21 @@ async def find_orgs(line: Line, org_ids: Iterable[str]) -> dict[str, Org]:
 async def create_org(line: Line, org: str, name: str, limits: OrgLimits) -> Org | None:
     """A new organisation with the workspace ``default``; None if there is one of that id."""
     rows = await line.fetch(
-        sql("tenants/create_org"), org, name, DEFAULT_WORKSPACE, *_limits(limits)
+        sql("tenants/create_org"),
+        org,
+        name,
+        DEFAULT_WORKSPACE,
+        *_rate_and_backlog(limits),
+        limits.timeout_max,
     )
     return _org(rows[0]) if rows else None
 
 
 async def limit_org(line: Line, org: str, limits: OrgLimits) -> Org | None:
     """Set what an organisation may use, from now on and on every replica. None: no such one."""
-    rows = await line.fetch(sql("tenants/limit_org"), org, *_limits(limits), KEYS)
+    rows = await line.fetch(
+        sql("tenants/limit_org"), org, *_rate_and_backlog(limits), KEYS, limits.timeout_max
+    )
     return _org(rows[0]) if rows else None
 
 
@@ -126,7 +137,7 @@ def _org(row: asyncpg.Record) -> Org:
         row["org_id"],
         row["name"],
         row["subscription"],
-        OrgLimits(rate, row["backlog_max"]),
+        OrgLimits(rate, row["backlog_max"], row["timeout_max"]),
         row["created_at"],
     )
 
@@ -145,7 +156,7 @@ def _key(row: asyncpg.Record) -> ApiKey:
     )
 
 
-def _limits(limits: OrgLimits) -> tuple[int | None, int | None, int | None]:
+def _rate_and_backlog(limits: OrgLimits) -> tuple[int | None, int | None, int | None]:
     if limits.rate is None:
         return None, None, limits.backlog_max
     return limits.rate.requests, limits.rate.seconds, limits.backlog_max

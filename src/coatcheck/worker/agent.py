@@ -87,7 +87,9 @@ class Worker:
 
     ``on_ended`` names, by endpoint, who is told of each job whose end this worker has committed.
     ``claims`` takes work out in place of the engine's own claims. ``remote_calls`` is where
-    handlers hand their work over to.
+    handlers hand their work over to. ``also_published`` are services that another worker of the
+    process serves, to be known as soon as this one is. ``notifier`` is one that all workers of a
+    process share, with its connection; the caller closes it.
     """
 
     def __init__(
@@ -99,13 +101,16 @@ class Worker:
         on_ended: Mapping[str, Callable[[ClaimedJob], None]] = MappingProxyType({}),
         claims: Claims | None = None,
         remote_calls: RemoteCalls | None = None,
+        also_published: Iterable[Service] = (),
+        notifier: Notifier | None = None,
     ) -> None:
         self._settings = settings
         self._remote_calls = remote_calls
         services = list(services)
+        known = [*services, *also_published]
         self._published = {
-            name: [service.spec for service in services if service.name == name]
-            for name in {service.name for service in services if service.published}
+            name: [service.spec for service in known if service.name == name]
+            for name in {service.name for service in known if service.published}
         }
         self._endpoints: dict[str, Endpoint] = {
             endpoint.name: endpoint
@@ -123,15 +128,17 @@ class Worker:
             dsn, name="worker heartbeat", server_settings={**PINNED_PLANS, **_UNHURRIED}
         )
         self._report_line = Line(dsn, name="worker reports", server_settings=PINNED_PLANS)
-        self._notify_line = Line(dsn, name="worker notify")
-        self._lines = (
+        self._lines = [
             self._exchange_line,
             self._claim_line,
             self._heartbeat_line,
             self._report_line,
-            self._notify_line,
-        )
-        self._notifier = Notifier(self._notify_line)
+        ]
+        if notifier is None:
+            notify_line = Line(dsn, name="worker notify")
+            notifier = Notifier(notify_line)
+            self._lines.append(notify_line)
+        self._notifier = notifier
         self._crews = {
             lane: Crew(policy.concurrency, self._run, reserved=policy.reserved)
             for lane, policy in settings.lanes.items()

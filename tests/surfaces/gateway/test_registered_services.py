@@ -14,6 +14,7 @@ from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.surfaces.gateway import paths
 from tests.surfaces.gateway.asking import end_of, problem
 from tests.surfaces.house import House
+from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -229,6 +230,62 @@ async def test_an_open_endpoint_of_a_registered_service(
         answer = await anyone.post(paths.call("/ask/x", "public"), json={})
         assert (answer.status_code, answer.json()) == (200, {"answer": 42})
         assert (await anyone.get(answer.links["job"]["url"])).json()["status"] == "completed"
+
+
+@pytest.mark.parametrize("kind", ["http", "remote"])
+async def test_a_long_timeout_is_a_right(
+    calling: House, upstream: UpstreamServer, kind: str
+) -> None:
+    plain_org, allowed_org, strict_org = (f"{each}-{kind}" for each in ("plain", "given", "strict"))
+    await calling.org(plain_org)
+    await calling.org(allowed_org, timeout_max=86_400)
+    await calling.org(strict_org, timeout_max=60)
+    for org, most in ((plain_org, 3_600), (allowed_org, 86_400), (strict_org, 60)):
+        key = {"Authorization": f"Bearer {await calling.create_key(org)}"}
+        path = paths.hosted("long", org=org)
+        for seconds in (most, most + 1):
+            document = definition(upstream)
+            (endpoint,) = document["versions"]["1"]["endpoints"]
+            endpoint["timeout"] = seconds
+            if kind == "remote":
+                url = upstream.url("/base")
+                endpoint["target"] = {"type": "remote", "adapter": "http", "url": url}
+            answer = await calling.http.put(path, json=document, headers=key)
+            if seconds > 86_400:
+                problem(answer, 422, "invalid_input")
+            elif seconds > most:
+                found = problem(answer, 403, "timeout_not_allowed")
+                assert "versions.1.endpoints[0].timeout" in found["detail"]
+                assert f"{most} s" in found["detail"]
+            else:
+                assert answer.status_code == 200, answer.text
+
+
+async def test_a_service_from_before_a_right_was_taken_away_is_called_for_no_longer(
+    calling: House, upstream: UpstreamServer
+) -> None:
+    await calling.org("demoted", timeout_max=86_400)
+    key = {"Authorization": f"Bearer {await calling.create_key('demoted')}"}
+    document = definition(upstream)
+    (endpoint,) = document["versions"]["1"]["endpoints"]
+    endpoint["timeout"] = 86_400
+    endpoint["path"] = "/ask"
+    path = paths.hosted("long", org="demoted")
+    assert (await calling.http.put(path, json=document, headers=key)).status_code == 200
+    await calling.limit("demoted", timeout_max=120)
+
+    async def refused() -> bool:
+        return (await calling.http.put(path, json=document, headers=key)).status_code == 403
+
+    await eventually_async(refused, "the servers know of it")
+    answer = await calling.http.post(
+        paths.submit("/ask", "long", org="demoted"), json={}, headers=key
+    )
+    assert answer.status_code == 202
+    body = {"service": "long", "endpoint": "/ask", "tasks": [{"input": {}}]}
+    batch = await calling.http.post("/v1/jobs", json=body, headers=key)
+    assert batch.status_code == 201, batch.text
+    assert await calling.timeouts("demoted") == [120, 120]
 
 
 async def test_what_an_upstream_answers_is_not_served_as_a_script(

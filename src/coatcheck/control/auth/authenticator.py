@@ -138,4 +138,9 @@ class Authenticator:
 
 
 def _limited(principal: Principal, limits: OrgLimits) -> Principal:
-    return replace(principal, org_rate=limits.rate, org_backlog_max=limits.backlog_max)
+    return replace(
+        principal,
+        org_rate=limits.rate,
+        org_backlog_max=limits.backlog_max,
+        org_timeout_max=limits.timeout_max,
+    )

@@ -61,4 +61,5 @@ def _principal(key: UsableKey) -> Principal:
         key_rate=key.rate,
         org_rate=key.org_limits.rate,
         org_backlog_max=key.org_limits.backlog_max,
+        org_timeout_max=key.org_limits.timeout_max,
     )

@@ -35,15 +35,17 @@ _CHUNK_SECONDS_MAX: Final = 120.0
 class BatchExecutor:
     """Takes lists in, and writes exports. A context manager, around the worker's whole run.
 
+    ``notifier`` is one that the workers of a process share.
+
     >>> async with BatchExecutor(settings) as batches:
     ...     await batches.worker().run()
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, notifier: Notifier | None = None) -> None:
         self._settings = settings
         self._blobs = BlobContainer.open(settings.blob_url)
         self._notify_line = Line(settings.database_url, name="ingest notify")
-        self._notifier = Notifier(self._notify_line)
+        self._notifier = notifier or Notifier(self._notify_line)
         self._exporter = Exporter(settings, self._blobs)
         self.service = Service(BATCHES_SERVICE, _builtin=True)
 
@@ -77,7 +79,7 @@ class BatchExecutor:
             lane_concurrency={lane: _AT_A_TIME.get(lane, 0) for lane in Lane},
         )
         name = f"{socket.gethostname()}:{os.getpid()}:{BATCHES_SERVICE}"
-        return Worker(settings, [self.service], name=name)
+        return Worker(settings, [self.service], name=name, notifier=self._notifier)
 
     @asynccontextmanager
     async def _line(self) -> AsyncIterator[Line]:

@@ -74,6 +74,7 @@ class Submitting:
             order.version,
             order.endpoint,
             retries=order.retries,
+            timeout_seconds_max=scene.gate.timeout_seconds_max(principal),
         )
         batch = new_id()
         taken = await self._take(call, order, target, batch, preferences, is_list=is_list)

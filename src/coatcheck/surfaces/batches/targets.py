@@ -40,8 +40,10 @@ async def find_target(
     endpoint: str,
     *,
     retries: int | None = None,
+    timeout_seconds_max: float,
 ) -> Target:
-    """The endpoint that a caller may run tasks on, with as many ``retries`` if they say so.
+    """The endpoint that a caller may run tasks on, with as many ``retries`` if they say so. What
+    was registered is called for no longer than ``timeout_seconds_max``.
 
     Raises EndpointNotFound, which says what there is; NotAsyncEligible; Unauthenticated where only
     service tokens may call; InvalidInput where a batch cannot.
@@ -51,6 +53,7 @@ async def find_target(
         raise Unauthenticated
     if not spec.async_eligible:
         raise NotAsyncEligible("This endpoint takes synchronous calls only.")
+    spec = spec.within(timeout_seconds_max)
     if spec.remote is not None:
         return Target(spec, *work_frame(spec, retries))
     if spec.target is None:

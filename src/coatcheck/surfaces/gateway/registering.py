@@ -23,13 +23,20 @@ from coatcheck.domain.catalogue import (
     ServiceSpec,
 )
 from coatcheck.domain.endpoint_names import SERVICE_NAME_PATTERN, is_service_name
-from coatcheck.domain.errors import InvalidParameter, LookUpRefused, NotFound, UrlForbidden
+from coatcheck.domain.errors import (
+    InvalidParameter,
+    LookUpRefused,
+    NotFound,
+    TimeoutNotAllowed,
+    UrlForbidden,
+)
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.patterns import whole
 from coatcheck.egress.look_ups import LOOK_UPS_PER_ORG_MAX
 from coatcheck.surfaces.gateway.reading import HOSTED, PAGE_ROWS, PAGE_ROWS_MAX
 from coatcheck.surfaces.gateway.remote_targets import check_remotes, endpoints_of
 from coatcheck.surfaces.gateway.scene import Scene
+from coatcheck.telemetry import metrics
 
 SERVICES: Final = "/api/v1/orgs/{org}/services"
 CHECK_SECONDS_MAX: Final = 15.0
@@ -93,6 +100,7 @@ class Registering:
         if not _WORKSPACE.fullmatch(workspace):
             raise InvalidParameter("ws", "must be letters, digits, '.', '_' or '-'", "path")
         definition = await read_body(call, ServiceDefinition, DEFINITION_BYTES_MAX)
+        self._check_timeouts(definition, self._scene.gate.timeout_seconds_max(call.principal))
         check_remotes(definition, self._scene.settings.remotes)
         await self._check_urls(definition, call.principal.org)
         service = await self._scene.catalogue.put(
@@ -107,6 +115,13 @@ class Registering:
         if not deleted:
             raise NotFound
         return Reply(HTTPStatus.NO_CONTENT)
+
+    @staticmethod
+    def _check_timeouts(definition: ServiceDefinition, seconds_max: float) -> None:
+        for place, endpoint in endpoints_of(definition):
+            if endpoint.timeout_seconds > seconds_max:
+                metrics.record_bound_met("timeout")
+                raise TimeoutNotAllowed(f"{place}.timeout", endpoint.timeout_seconds, seconds_max)
 
     async def _check_urls(self, definition: ServiceDefinition, org: str) -> None:
         urls = {
@@ -194,6 +209,13 @@ def operations(scene: Scene) -> list[Operation]:
             body=RequestBody("The whole service.", ServiceDefinition),
             answers=[
                 Answer(HTTPStatus.OK, "The service is registered.", HostedService),
+                Answer(
+                    HTTPStatus.FORBIDDEN,
+                    "A timeout is longer than the organisation's may be (`timeout_not_allowed`), "
+                    "or the credential lacks the scope.",
+                    Problem,
+                    MEDIA_TYPE,
+                ),
                 Answer(
                     HTTPStatus.CONFLICT,
                     "Code, or another workspace, has a service of that name.",

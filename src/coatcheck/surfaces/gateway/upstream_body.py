@@ -28,12 +28,15 @@ _TEXT_TYPES: Final = frozenset(
         "application/yaml",
     }
 )
+HELD_BYTES_MAX: Final = 64 * 1024
+"""What of an answer is in memory while it comes in: many may come in at once, and slowly."""
 _JSON_BLANKS: Final = b" \t\r\n"
 _UTF8_NAMES: Final = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii"})
 
 
 class AnswerBody:
-    """A body as it comes in: in memory up to its bound, then in a file without a name.
+    """A body as it comes in: in memory up to a bound, then in a file without a name; back in memory
+    once it is whole, if it is short enough for a result.
 
     Such a file is gone when it is closed, and when the process is killed. A context manager.
     """
@@ -62,18 +65,22 @@ class AnswerBody:
         if self.size > ANSWER_BYTES_MAX:
             raise too_large(ANSWER_BYTES_MAX)
         self._held += piece
-        if len(self._held) > ANSWER_INLINE_BYTES_MAX:
+        if len(self._held) > HELD_BYTES_MAX:
             await asyncio.to_thread(self._write)
 
     async def end(self) -> BinaryIO | None:
-        """The file, to be read from its beginning, if there is one."""
-        if self._file is not None:
-            await asyncio.to_thread(self._write)
-            self._file.seek(0)
-        return self._file
+        """The file, to be read from its beginning, of a body that is too long for a result."""
+        if self._file is None:
+            return None
+        await asyncio.to_thread(self._write)
+        self._file.seek(0)
+        if self.size > ANSWER_INLINE_BYTES_MAX:
+            return self._file
+        self._held += await asyncio.to_thread(self._file.read)
+        return None
 
     def held(self) -> bytes:
-        """All of a body that needed no file."""
+        """All of a body that has ended, and for which there is no file."""
         return bytes(self._held)
 
     def _write(self) -> None:

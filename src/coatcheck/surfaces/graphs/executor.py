@@ -43,6 +43,7 @@ from coatcheck.settings import Settings
 from coatcheck.store import inputs
 from coatcheck.store.faults import retried
 from coatcheck.store.line import Line
+from coatcheck.store.notify import Notifier
 from coatcheck.surfaces.graphs import naming
 from coatcheck.surfaces.graphs.analysis import AnalysisOrder, analyse, disk_unavailable
 from coatcheck.surfaces.graphs.request import AnalysisRequest
@@ -120,7 +121,7 @@ class GraphExecutor:
         await self._disposal.__aexit__(kind, error, trace)
         await self._line.close()
 
-    def worker(self) -> Worker:
+    def worker(self, notifier: Notifier | None = None) -> Worker:
         """A worker of its own for archives, so that it takes as many as it can analyse at a time
         and leaves the others to its siblings."""
         lanes = {Lane.STANDARD: self._settings.graphs_concurrency}
@@ -129,7 +130,7 @@ class GraphExecutor:
         )
         ended = dict.fromkeys(GRAPH_ENDPOINTS, self._disposal.ended)
         name = f"{socket.gethostname()}:{os.getpid()}:{GRAPHS_SERVICE}"
-        return Worker(settings, [self.service], name=name, on_ended=ended)
+        return Worker(settings, [self.service], name=name, on_ended=ended, notifier=notifier)
 
     def _handler(self, operation: str) -> Handler:
         async def handler(job: Job, request: AnalysisRequest) -> StoredResult:

@@ -44,6 +44,7 @@ from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.store import llm
 from coatcheck.store.leases import ClaimOrder
 from coatcheck.store.line import Line
+from coatcheck.store.notify import Notifier
 from coatcheck.surfaces.cancellation import unless_cancelled
 from coatcheck.surfaces.llm import outcomes, upstream
 from coatcheck.surfaces.llm.answers import (
@@ -120,7 +121,7 @@ class LlmExecutor:
         await self._upstream.__aexit__(kind, error, trace)
         await self._line.close()
 
-    def worker(self) -> Worker:
+    def worker(self, notifier: Notifier | None = None) -> Worker:
         """A worker of its own for chats, which takes what its targets have places for."""
         places = sum(target.concurrency for target in self._settings.llm_targets)
         settings = replace(
@@ -130,7 +131,7 @@ class LlmExecutor:
             lane_reserved_percent=dict.fromkeys(Lane, 0.0),
         )
         name = f"{socket.gethostname()}:{os.getpid()}:{LLM_SERVICE}"
-        worker = Worker(settings, [self.service], name=name, claims=self._claim)
+        worker = Worker(settings, [self.service], name=name, claims=self._claim, notifier=notifier)
         self._workers.append(worker)
         return worker
 

@@ -4,6 +4,7 @@
 SELECT k.key_id, k.digest, k.org_id, k.user_id, k.scopes,
        k.rate_requests AS key_requests, k.rate_seconds AS key_seconds,
        o.rate_requests AS org_requests, o.rate_seconds AS org_seconds, o.backlog_max,
+       o.timeout_max,
        extract(epoch FROM k.expires_at - now())::float8 AS seconds_left
 FROM unnest($1::text[]) AS wanted (key_id)
 JOIN api_keys AS k ON k.key_id = wanted.key_id
