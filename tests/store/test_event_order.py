@@ -24,7 +24,7 @@ async def add_without_commit(connection: Connection, job: ClaimedJob, data: byte
 
 
 async def read(connection: Connection, job: ClaimedJob) -> list[tuple[str, bytes]]:
-    rows = await connection.fetch(sql("events/read"), job.org, job.uuid, 0, 100)
+    rows = await connection.fetch(sql("events/read"), job.org, job.uuid, 0, 100, 2**62)
     return [(row["kind"], row["data"]) for row in rows]
 
 

@@ -220,5 +220,6 @@ def view(
         error_code=None,
         error_message=None,
         execution_id=None,
+        result_bytes=None,
         result=None,
     )

@@ -35,13 +35,20 @@ export class Job<Output = unknown> extends JobHandle<JobBody, Output> {
     return job;
   }
 
-  /** What the handler returned; null until the job has completed, or while only its ticket is known. */
+  /**
+   * What the handler returned; null until the job has completed, or while only its ticket is known. Also null
+   * of a job from a list or a stream whose result was left out (`body.result_omitted`): `wait` and `status` fetch it.
+   */
   get result(): Output | null {
     return (this.body?.result_summary ?? null) as Output | null;
   }
 
   protected override stateOf(body: JobBody): string {
     return body.status;
+  }
+
+  protected override isWhole(body: JobBody): boolean {
+    return !body.result_omitted;
   }
 
   protected override outcome(body: JobBody): Output {

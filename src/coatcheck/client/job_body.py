@@ -45,10 +45,11 @@ class JobBody:
     """A job as it was when the server was last asked.
 
     A fresh ticket knows little more than ``id``, ``status`` and ``urls``; fields that were not said
-    yet are None. ``is_whole`` is false for a ticket, and for a job of a listing: their result is
-    still to be asked for, even if they have ended. ``raw`` is the server's own JSON. ``etag``
-    stands for this state of the job. ``replayed``: the idempotency key was known, and this is the
-    job that it made. ``mismatch``: the key came with another payload then.
+    yet are None. ``is_whole`` is false for a ticket, for a job of a listing, and for one whose
+    result was too long for an event or a batch status: their result is still to be asked for, even
+    if they have ended (``get``, ``wait`` and ``result`` do). ``raw`` is the server's own JSON.
+    ``etag`` stands for this state of the job. ``replayed``: the idempotency key was known, and this
+    is the job that it made. ``mismatch``: the key came with another payload then.
     """
 
     __slots__ = ("etag", "is_whole", "mismatch", "raw", "replayed", "urls")
@@ -63,8 +64,9 @@ class JobBody:
     ) -> None:
         self.raw: Mapping[str, Any] = {}
         self.etag: str | None = None
+        self.is_whole: bool = False
         self.learn(raw, headers.get("etag"))
-        self.is_whole = "id" in raw and not is_listed
+        self.is_whole = self.is_whole and "id" in raw and not is_listed
         self.urls = self._urls(addresses)
         self.replayed = headers.get("idempotent-replayed") == "true"
         self.mismatch = headers.get("idempotency-mismatch") == "true"
@@ -75,7 +77,7 @@ class JobBody:
             raise UnexpectedAnswer("the answer does not show a job")
         self.raw = raw
         self.etag = etag
-        self.is_whole = True
+        self.is_whole = not raw.get("result_omitted", False)
         self._text("status")
 
     def __repr__(self) -> str:
@@ -99,7 +101,7 @@ class JobBody:
 
     @property
     def result(self) -> Any:
-        """What the handler returned; None until the job has completed."""
+        """What the handler returned; None until the job has completed, or if it was left out."""
         return self.raw.get("result_summary")
 
     @property

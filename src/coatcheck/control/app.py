@@ -69,4 +69,6 @@ def _dispatcher(operations: list[Operation], parts: Parts) -> Dispatcher:
         parts.gate.watch,
         lambda: parts.draining.begun,
         parts.held_answers,
+        bodies=parts.bodies,
+        large_answers=parts.large_answers,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 from urllib.parse import parse_qsl
 
 from coatcheck.control.asgi import Receive, Scope
@@ -18,8 +18,13 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.identity import Principal
 
+if TYPE_CHECKING:
+    from coatcheck.control.memory_budget import BodyBudget, Reservation
+
 BODY_SECONDS_MAX: Final = 30.0
 """A body that has not arrived by then is not waited for."""
+UNKNOWN_CALLER_BODY_SECONDS_MAX: Final = 10.0
+"""The same for a caller that has shown no credential."""
 UPLOAD_SECONDS_MAX: Final = 15 * 60.0
 """The same for an upload, which is taken in piece by piece."""
 LIST_SECONDS_MAX: Final = 6 * 3600.0
@@ -66,15 +71,18 @@ class Call:
     """One request: what was asked, by whom, and under which id."""
 
     __slots__ = (
+        "_bodies",
         "_body",
         "_principal",
         "_query",
         "_receive",
+        "_reservation",
         "credential",
         "headers",
         "method",
         "params",
         "path",
+        "payer",
         "place",
         "problem_style",
         "reply_headers",
@@ -82,8 +90,18 @@ class Call:
         "scope",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, request_id: str) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        request_id: str,
+        bodies: BodyBudget | None = None,
+    ) -> None:
+        """``bodies`` has the room for what is still to arrive; None: there is no bound."""
         self.scope = scope
+        self._bodies = bodies
+        self._reservation: Reservation | None = None
+        self.payer: str | None = None
         self._receive = receive
         self.request_id = request_id
         self.method: str = scope["method"]
@@ -127,6 +145,22 @@ class Call:
         return self._principal
 
     @property
+    def address(self) -> str:
+        """Where the connection comes from; empty for a call from within this process."""
+        client = self.scope.get("client")
+        return "" if client is None else str(client[0])
+
+    def _paying_org(self) -> str | None:
+        """The organisation whose share of the memory a body takes; None if none is known.
+
+        ``payer`` says it for a caller whose credential is not looked at before its body is.
+        """
+        principal = self._principal
+        if principal is None or principal.kind == "anonymous":
+            return self.payer
+        return principal.org
+
+    @property
     def query(self) -> Mapping[str, str]:
         """The query's fields. One that comes twice is refused: which one was meant?"""
         if self._query is None:
@@ -134,11 +168,27 @@ class Call:
         return self._query
 
     async def body(self, bytes_max: int) -> bytes:
-        """The whole body. Raises before reading it if it says that it is too large."""
+        """The whole body. Raises before reading it if it says that it is too large, and if there
+        is no room for it."""
         if self._body is None:
             self._check_before_reading(bytes_max)
             self._body = await self._read(bytes_max)
         return self._body
+
+    async def long_body(self, bytes_max: int) -> bytes:
+        """The same for one that may take as long as an upload."""
+        if self._body is None:
+            self._check_before_reading(bytes_max)
+            await self._reserve(bytes_max)
+            self._body = b"".join([piece async for piece in self.pieces(bytes_max)])
+        return self._body
+
+    def forget_body(self) -> None:
+        """Let go of the body, once nobody needs it: the answer may take a while."""
+        self._body = b""
+        if self._reservation is not None:
+            self._reservation.end()
+            self._reservation = None
 
     async def pieces(
         self, bytes_max: int, seconds_max: float | None = None
@@ -189,11 +239,28 @@ class Call:
         if arriving is not None and not arriving.more_body:
             # It came with its head, as most do: there is nothing to wait for, nor to time.
             return await self._receive_all(bytes_max)
+        await self._reserve(bytes_max)
+        known = arriving is None or self._paying_org() is not None
+        seconds = BODY_SECONDS_MAX
+        if not known:
+            seconds = min(seconds, UNKNOWN_CALLER_BODY_SECONDS_MAX)
         try:
-            async with asyncio.timeout(BODY_SECONDS_MAX):
-                return await self._receive_all(bytes_max)
+            async with asyncio.timeout(seconds):
+                body = await self._receive_all(bytes_max)
         except TimeoutError:
-            raise BodyTooSlow(BODY_SECONDS_MAX) from None
+            raise BodyTooSlow(seconds) from None
+        if self._reservation is not None:
+            self._reservation.resize(len(body))
+        return body
+
+    async def _reserve(self, bytes_max: int) -> None:
+        """Have room for what is to come, before it is read: as much as the head says, or as much
+        as it may be."""
+        if self._bodies is None or ARRIVING not in self.scope:
+            return  # it does not come over a connection of ours
+        length = self.headers.get(b"content-length")
+        size = bytes_max if length is None else int(length)
+        self._reservation = await self._bodies.reserve(self._paying_org(), self.address, size)
 
     async def _receive_all(self, bytes_max: int) -> bytes:
         pieces: list[bytes] = []

@@ -30,6 +30,7 @@ from coatcheck.control.asgi import Message, Receive, Scope, Send
 from coatcheck.control.auth.credential_watch import CredentialWatch
 from coatcheck.control.call import ARRIVING, PLACE, Call
 from coatcheck.control.held_answers import HeldAnswers, asks_to_be_held
+from coatcheck.control.memory_budget import BodyBudget, ByteBudget
 from coatcheck.control.operations import Access, Held, Operation
 from coatcheck.control.problems import (
     internal_error,
@@ -39,7 +40,7 @@ from coatcheck.control.problems import (
     stopped,
 )
 from coatcheck.control.queries import refuse_unknown
-from coatcheck.control.reply import RawHeaders, Reply, StreamReply
+from coatcheck.control.reply import SLICE_BYTES_MAX, RawHeaders, Reply, StreamReply
 from coatcheck.control.router import Match, Router
 from coatcheck.control.whole_answers import write_whole
 from coatcheck.domain import ids
@@ -95,13 +96,19 @@ class Dispatcher:
         watch: Watch = _unwatched,
         drains: Callable[[], bool] = _never,
         held: HeldAnswers | None = None,
+        *,
+        bodies: BodyBudget | None = None,
+        large_answers: ByteBudget | None = None,
     ) -> None:
+        """``bodies`` and ``large_answers`` bound what all requests hold; None: nothing does."""
         self.operations = tuple(operations)
         self._router = Router(operations)
         self._admit = admit
         self._watch = watch
         self._drains = drains
         self._held = held or HeldAnswers()
+        self._bodies = bodies
+        self._large_answers = large_answers
         self._ids = _request_ids()
         self._to_be_shown = False
 
@@ -116,12 +123,12 @@ class Dispatcher:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         request_id, traceparent, destination = self._named(scope)
-        call = Call(scope, receive, request_id)
+        call = Call(scope, receive, request_id, self._bodies)
         token = context.request_id.set(request_id)
         method = call.method
         route = _NO_ROUTE
         status = 0
-        reply: Reply | StreamReply
+        reply: Reply | StreamReply | None = None
         try:
             found = self._router.find(method, call.raw_path)
             if isinstance(found, Match):
@@ -134,6 +141,8 @@ class Dispatcher:
                     reply = await self._run_traced(call, found, traceparent)
             else:
                 reply = _not_served(call, found)
+            if isinstance(reply, Reply) and len(reply.body) > SLICE_BYTES_MAX:
+                reply = self._bounded(reply, call)
             status = reply.status
             await self._send(reply, call, send)
         except ClientGone:
@@ -145,6 +154,9 @@ class Dispatcher:
         finally:
             if call.place is not None and PLACE not in scope:
                 call.place.leave()
+            call.forget_body()
+            if reply is not None and reply.reservation is not None:
+                reply.reservation.end()
             counted = method if method in _COUNTED_METHODS else "other"
             metrics.record_request(counted, route, status, time.perf_counter() - began)
             if not self._to_be_shown:
@@ -208,9 +220,23 @@ class Dispatcher:
                 part.failed(str(int(reply.status)))
             return reply
 
+    def _bounded(self, reply: Reply, call: Call) -> Reply:
+        """A large answer, if there is room for it while it is read; else the refusal.
+
+        One that all callers are sent alike is held once, however many read it.
+        """
+        if self._large_answers is None or reply.is_shared:
+            return reply
+        owner = call.address if call.caller is None else call.caller.org
+        try:
+            reply.reservation = self._large_answers.reserve_now(owner, len(reply.body))
+        except CoatcheckError as error:
+            return problem_of(call, error)
+        return reply
+
     async def _send(self, reply: Reply | StreamReply, call: Call, send: Send) -> None:
         extra = [(REQUEST_ID_HEADER, call.request_id.encode("latin-1")), *call.reply_headers]
-        if isinstance(reply, Reply) and reply.is_our_own:
+        if isinstance(reply, Reply) and reply.is_our_own and len(reply.body) <= SLICE_BYTES_MAX:
             cycle = call.scope.get(ARRIVING)
             if cycle is not None and write_whole(cycle, reply, extra):
                 return

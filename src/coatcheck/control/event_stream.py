@@ -18,6 +18,7 @@ import msgspec
 from coatcheck.control.draining import Draining
 from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound, OutcomeUnknown
 from coatcheck.domain.job import JobEvent, JobView
+from coatcheck.domain.limits import EVENT_RESULT_BYTES_MAX, EVENTS_PAGE_BYTES_MAX
 from coatcheck.engine import Engine
 
 KEEP_ALIVE_SECONDS: Final = 15.0
@@ -55,7 +56,7 @@ class EventStream:
         with self._engine.watch(view.id) as watch:
             while True:
                 # The job first: what it said before its end is then there to be read.
-                view = await self._engine.get(view.id, org=view.org)
+                view = await self._engine.look(view.id, org=view.org)
                 pieces = []
                 if _moved(shown, view) and not view.terminal:
                     pieces.append(event("state", await show(view)))
@@ -65,7 +66,7 @@ class EventStream:
                     yield b"".join([*pieces, *map(_event_of, page)])
                     said_at = time.monotonic()
                     pieces.clear()
-                    if len(page) < _PAGE_EVENTS:
+                    if len(page) < _PAGE_EVENTS and _size(page) < EVENTS_PAGE_BYTES_MAX:
                         break
                 if _advanced(shown, view):
                     data = {"fraction": _shown(view.progress), "note": view.progress_note}
@@ -73,7 +74,7 @@ class EventStream:
                 shown = view
                 drained = self._draining.begun
                 if view.terminal:
-                    pieces.append(event("end", await show(view)))
+                    pieces.append(event("end", await show(await self._with_result(view))))
                 elif drained:
                     pieces.append(RECONNECT)
                 elif not pieces and time.monotonic() - said_at >= KEEP_ALIVE_SECONDS:
@@ -86,8 +87,25 @@ class EventStream:
                 async with self._draining.cut_short():
                     await watch.changed(KEEP_ALIVE_SECONDS)
 
+    async def _with_result(self, view: JobView) -> JobView:
+        """The job with its result, unless that is too long for an event: it is then found by URL,
+        where all who read it share it."""
+        if (view.result_bytes or 0) > EVENT_RESULT_BYTES_MAX:
+            return view
+        return await self._engine.with_result(view)
+
     async def _page(self, view: JobView, after: int) -> Sequence[JobEvent]:
-        return await self._engine.events(view.id, org=view.org, after=after, limit=_PAGE_EVENTS)
+        return await self._engine.events(
+            view.id,
+            org=view.org,
+            after=after,
+            limit=_PAGE_EVENTS,
+            bytes_max=EVENTS_PAGE_BYTES_MAX,
+        )
+
+
+def _size(page: Sequence[JobEvent]) -> int:
+    return sum(len(each.data) for each in page)
 
 
 def _shown(progress: float | None) -> float | None:

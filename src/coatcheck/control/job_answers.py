@@ -18,10 +18,11 @@ from coatcheck.control.draining import Draining
 from coatcheck.control.event_stream import RECONNECT, EventStream
 from coatcheck.control.explanations import shown
 from coatcheck.control.gate import Gate
+from coatcheck.control.large_answers import LargeAnswers, Stored
 from coatcheck.control.operations import Answer, Parameter
 from coatcheck.control.pace import Pace, kind_of
 from coatcheck.control.preferences import Preferences, read_preferences
-from coatcheck.control.reply import RawHeaders, Reply, StreamReply, json_reply
+from coatcheck.control.reply import RawHeaders, Reply, StreamReply, encoded, json_reply
 from coatcheck.domain.errors import IdempotencyMismatch, InvalidParameter, Unauthenticated
 from coatcheck.domain.explanation import Explanation, Holder
 from coatcheck.domain.identity import ANYONE, Principal, Scope
@@ -77,7 +78,13 @@ class Look(NamedTuple):
 
 
 class JobShow(Protocol):
-    """What a surface's jobs look like to those who read them."""
+    """What a surface's jobs look like to those who read them.
+
+    ``shows_long_results``: a job is shown with its result, also with one that ``Engine.look``
+    leaves out. Without it such a surface says where the result is.
+    """
+
+    shows_long_results: bool
 
     def job(self, view: JobView) -> Awaitable[Any]:
         """The body that shows a job."""
@@ -95,7 +102,10 @@ class JobVoice(JobShow, Protocol):
 class JobAnswers:
     """Answers about jobs."""
 
-    def __init__(self, engine: Engine, pace: Pace, draining: Draining, gate: Gate) -> None:
+    def __init__(
+        self, engine: Engine, pace: Pace, draining: Draining, gate: Gate, large: LargeAnswers
+    ) -> None:
+        self.large = large
         self._engine = engine
         self._pace = pace
         self._draining = draining
@@ -111,7 +121,7 @@ class JobAnswers:
         lane: Lane,
         preferences: Preferences,
         view: JobView | None = None,
-    ) -> Reply:
+    ) -> Reply | StreamReply:
         """202 with the ticket; or 200 with the job, if it was waited for and has ended in time.
 
         ``kind`` is what jobs like it are known by (``pace.kind_of``); ``view`` the job after the
@@ -122,7 +132,7 @@ class JobAnswers:
         urls = voice.urls(job_id)
         if view is not None and view.terminal:
             headers += [*urls.headers(), (b"etag", etag(view))]
-            return json_reply(await voice.job(view), HTTPStatus.OK, headers)
+            return await self.shown(view, voice, HTTPStatus.OK, headers)
         state = ticket.state if view is None else view.state
         # One that has ended need not be waited for.
         seconds = 0 if state.terminal else self._pace.retry_after(kind, lane, view)
@@ -130,13 +140,28 @@ class JobAnswers:
         body = voice.ticket(job_id, state, urls)
         return json_reply(body, HTTPStatus.ACCEPTED, headers)
 
-    async def status(self, call: Call, view: JobView, voice: JobShow) -> Reply:
+    async def status(self, call: Call, view: JobView, voice: JobShow) -> Reply | StreamReply:
         """The job as it is, or as it is once the caller's conditions are met."""
-        look = await self.look(call, view)
+        look = await self._look(call, view)
         headers = self.paced_headers(look)
         if look.is_known:
             return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
-        return json_reply(await voice.job(look.view), look.status, headers)
+        return await self.shown(look.view, voice, look.status, headers)
+
+    async def shown(
+        self, view: JobView, voice: JobShow, status: HTTPStatus, headers: RawHeaders
+    ) -> Reply | StreamReply:
+        """A job as a surface shows it, with its result however long that is, if the surface shows
+        results at all."""
+        if not view.result_is_left_out or not voice.shows_long_results:
+            return json_reply(await voice.job(view), status, headers)
+
+        async def body(result: bytes) -> bytes:
+            return encoded(await voice.job(replace(view, result=result)))
+
+        return await self.large.reply(
+            stored(view), (type(voice), etag(view)), body, status, headers
+        )
 
     def paced_headers(self, look: Look) -> RawHeaders:
         """The headers of an answer that shows it; with when to ask again, unless it has ended."""
@@ -148,12 +173,19 @@ class JobAnswers:
         return [*look.headers, (b"retry-after", b"%d" % seconds)]
 
     async def look(self, call: Call, view: JobView) -> Look:
-        """The job once the caller's conditions are met, for a surface that answers in its way."""
+        """The job once the caller's conditions are met, for a surface that answers in its way: with
+        its result, unless the caller knows it."""
+        look = await self._look(call, view)
+        if look.is_known:
+            return look
+        return look._replace(view=await self._engine.with_result(look.view))
+
+    async def _look(self, call: Call, view: JobView) -> Look:
         preferences = read_preferences(call)
         known = call.headers.get(b"if-none-match")
         unchanged = known is None or _matches(known, view)
         if preferences.wait is not None and not view.terminal and unchanged:
-            view = await self.held(call, view.id, view.org, preferences.wait, since=known)
+            view = await self.held_look(call, view.id, view.org, preferences.wait, since=known)
         if view.terminal:
             self._pace.learn(view)
         return Look(
@@ -218,10 +250,18 @@ class JobAnswers:
         ]
         return StreamReply(HTTPStatus.OK, pieces, headers, RECONNECT)
 
-    async def held(
+    async def held(self, call: Call, job_id: str, org: str, seconds: float) -> JobView:
+        """The job once it has ended, or the time is up; with its result.
+
+        Raises Unauthenticated as ``held_look`` does.
+        """
+        return await self._engine.with_result(await self.held_look(call, job_id, org, seconds))
+
+    async def held_look(
         self, call: Call, job_id: str, org: str, seconds: float, *, since: bytes | None = None
     ) -> JobView:
-        """The job once it has ended, or changed since that ETag, or the time is up.
+        """The job once it has ended, or changed since that ETag, or the time is up. A long result
+        is left out.
 
         Raises Unauthenticated once what the call was let in with does not count any more.
         """
@@ -231,7 +271,7 @@ class JobAnswers:
             self._gate.watch(call, watch.wake) as credential,
         ):
             while True:
-                view = await self._engine.get(job_id, org=org)
+                view = await self._engine.look(job_id, org=org)
                 if not await credential.counts():
                     raise Unauthenticated
                 remaining = deadline - time.monotonic()
@@ -273,6 +313,12 @@ def may_see(principal: Principal | None, job: Owned, org: str) -> bool:
     if principal is None or principal.org != org:
         return job.owner == ANYONE
     return principal.may_see(job.owner)
+
+
+def stored(view: JobView) -> Stored:
+    """The result that was left out of a job."""
+    assert view.result_bytes is not None
+    return Stored(view.org, view.uuid, view.result_bytes)
 
 
 def etag(view: JobView) -> bytes:

@@ -16,6 +16,8 @@ from coatcheck.control.draining import Draining
 from coatcheck.control.gate import Gate
 from coatcheck.control.held_answers import HeldAnswers, HeldLimits
 from coatcheck.control.job_answers import JobAnswers
+from coatcheck.control.large_answers import LargeAnswers
+from coatcheck.control.memory_budget import BodyBudget, ByteBudget
 from coatcheck.control.pace import Pace
 from coatcheck.control.rates import RateLimiter
 from coatcheck.control.readiness import Readiness
@@ -32,6 +34,7 @@ from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.listen import Listener
 from coatcheck.telemetry import metrics
 
+_MIB: Final = 1024 * 1024
 _PING_SECONDS: Final = 0.4
 """If nothing was heard of the database for twice this, no cache is trusted: a revoked key is
 refused within a second even when the connection that would have told of it has gone silent."""
@@ -46,6 +49,10 @@ class Parts:
     catalogue: Catalogue
     gate: Gate
     answers: JobAnswers
+    bodies: BodyBudget
+    """Room for the bodies that arrive."""
+    large_answers: ByteBudget
+    """Room for the large answers that are sent."""
     guard: Guard
     receivers: Guard
     """Of webhooks."""
@@ -129,14 +136,21 @@ async def open_parts(
             timeout_seconds_max=settings.call_timeout_seconds_max,
             operator_org=settings.operator_org,
         )
+        large_answers = ByteBudget("answers", settings.answer_memory_mb * _MIB, is_of_bodies=False)
         yield Parts(
             settings=settings,
             engine=engine,
             catalogue=catalogue,
             gate=gate,
             answers=JobAnswers(
-                engine, Pace(engine.explainer.forecasts.eta_in_queue), draining, gate
+                engine,
+                Pace(engine.explainer.forecasts.eta_in_queue),
+                draining,
+                gate,
+                LargeAnswers(engine, large_answers),
             ),
+            bodies=BodyBudget(settings.body_memory_mb * _MIB),
+            large_answers=large_answers,
             guard=guard_of(settings),
             receivers=receiver_guard(settings),
             readiness=readiness,

@@ -47,11 +47,13 @@ from coatcheck.domain.errors import (
     RateLimited,
     ResolverBusy,
     SchemaMismatch,
+    ServerBusy,
     ServiceNameTaken,
     SignedUrlExpired,
     SpeechNotConfigured,
     SubscriptionInactive,
     TimeoutNotAllowed,
+    TooManyBytesInFlight,
     TooManyHeldAnswers,
     TooManyLookUps,
     Unauthenticated,
@@ -112,6 +114,8 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     TooManyLookUps: HTTPStatus.TOO_MANY_REQUESTS,
     ResolverBusy: HTTPStatus.SERVICE_UNAVAILABLE,
     TooManyHeldAnswers: HTTPStatus.TOO_MANY_REQUESTS,
+    TooManyBytesInFlight: HTTPStatus.TOO_MANY_REQUESTS,
+    ServerBusy: HTTPStatus.SERVICE_UNAVAILABLE,
     DatabaseUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     OutcomeUnknown: HTTPStatus.SERVICE_UNAVAILABLE,
     BlobStoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -297,6 +301,9 @@ def _headers(error: CoatcheckError, status: HTTPStatus) -> RawHeaders:
         return [_retry_after(error.retry_after), *error.headers]
     if isinstance(error, (QueueFull, TooManyHeldAnswers, TooManyLookUps)):
         return [_retry_after(error.retry_after)]
+    if isinstance(error, (TooManyBytesInFlight, ServerBusy)):
+        close = [_CLOSE] if error.body_is_unread else []
+        return [_retry_after(error.retry_after), *close]
     if isinstance(error, Unauthenticated):
         return [(b"www-authenticate", b"Bearer")]
     if isinstance(error, (BodyTooLarge, BodyTooSlow, CompressedBody)):

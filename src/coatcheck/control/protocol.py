@@ -3,8 +3,9 @@
 Uvicorn parses and answers; added here is what it leaves open. A request's head (its first line and
 its headers) must be whole in time and in size, and name what must be named exactly once. While
 requests wait for the answer before theirs, the connection is not read, and only so many may wait. A
-body that nobody wants is thrown away only so long. An answer that nobody reads is given up. Bodies
-that are wanted are bounded where they are read, in ``call.py``.
+body that nobody wants is thrown away only so long. An answer that nobody reads, or that is read too
+slowly, is given up. Bodies that are wanted are bounded where they are read, in ``call.py``; until
+somebody does, no more than the beginning of one is taken in.
 
 What is refused here never became a request, so the application cannot answer it: the refusal is
 written by this protocol, after the answers to the requests that came before it.
@@ -79,8 +80,15 @@ class Bounds:
     """Of a body that came after its request was answered."""
     linger_seconds: float = 2.0
     """For the caller to read a last answer and hang up."""
+    unread_body_bytes: int = 16 * 1024
+    """Of a body that nobody has asked for yet: no more is received until somebody does."""
+    unread_bodies_bytes: int = 32 * 1024 * 1024
+    """Of all such bodies that are longer, on all connections: one read takes in what has arrived,
+    and that may be more than the bound of one body."""
     stall_seconds: float = 60.0
-    """Without any of the answer being read."""
+    """Of waiting for the reader of an answer, in which it must have read"""
+    read_bytes_per_second_min: int = 8 * 1024
+    """so much a second: one that reads byte by byte would hold the answer for days."""
     connections: int = CONNECTIONS
     connections_of_one_address: int = CONNECTIONS_OF_ONE_ADDRESS
     """Without a credential. 0: as many as there may be."""
@@ -128,8 +136,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._accounted_bytes = 0
         self._extension_bytes = 0
         self._answering: RequestResponseCycle | None = None
+        self._unread_body_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
+        self._reader = _ReaderPace()
         self._linger_timer: asyncio.TimerHandle | None = None
         self._deaf = False
         self._refusal: bytes | None = None
@@ -192,6 +202,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
+        self.body_is_asked_for()
         for timer in (self._head_timer, self._stall_timer, self._linger_timer):
             if timer is not None:
                 timer.cancel()
@@ -382,6 +393,30 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.hang_up()
             return
         super().on_body(body)
+        if len(self.cycle.body) > self._bounds.unread_body_bytes:
+            self._wait_until_asked_for(len(self.cycle.body))
+
+    def _wait_until_asked_for(self, size: int) -> None:
+        """Receive no more of a body before somebody asks for it; or refuse it, if what others were
+        sent in this way is too much already."""
+        self.flow.pause_reading()
+        _unread_bodies.bytes += size - self._unread_body_bytes
+        self._unread_body_bytes = size
+        if _unread_bodies.bytes > self._bounds.unread_bodies_bytes:
+            metrics.record_bound_met("bodies")
+            self.body_is_asked_for()
+            self.cycle.body = bytearray()
+            self._refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "server_busy",
+                "Too many bodies arrive at once; see Retry-After.",
+                [RETRY_AFTER],
+            )
+
+    def body_is_asked_for(self) -> None:
+        """What was received of the body is no longer in the way."""
+        _unread_bodies.bytes -= self._unread_body_bytes
+        self._unread_body_bytes = 0
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -409,7 +444,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.pipeline:
             self._answering = self.pipeline[-1][0]  # the next one
         super().on_response_complete()
-        if self.transport.is_closing() or not self.cycle.response_complete:
+        if not self.cycle.response_complete:
+            return
+        if self.cycle.body:
+            self.cycle.body = bytearray()  # it was not wanted, and the connection may stay for long
+        if self.transport.is_closing():
             return
         if self.cycle.more_body:
             if self.expect_100_continue:
@@ -419,25 +458,31 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_reader(self._wire.get_write_buffer_size())
+        self._reader.begin(self.loop.time(), self._wire.get_write_buffer_size())
+        self._watch_reader()
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._reader.end(self.loop.time(), self._wire.get_write_buffer_size())
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
 
-    def _watch_reader(self, unread_bytes: int) -> None:
-        self._stall_timer = self.loop.call_later(
-            self._bounds.stall_seconds, self._check_reader, unread_bytes
-        )
+    def _watch_reader(self) -> None:
+        """Look again when it will have been waited for the reader for a while, in all."""
+        remaining = self._bounds.stall_seconds - self._reader.waited_seconds
+        self._stall_timer = self.loop.call_later(max(0.0, remaining), self._check_reader)
 
-    def _check_reader(self, unread_bytes_before: int) -> None:
-        unread_bytes = self._wire.get_write_buffer_size()
-        if unread_bytes >= unread_bytes_before:
+    def _check_reader(self) -> None:
+        now, unread_bytes = self.loop.time(), self._wire.get_write_buffer_size()
+        self._reader.end(now, unread_bytes)
+        if self._reader.bytes_per_second < self._bounds.read_bytes_per_second_min:
+            metrics.record_bound_met("reader")
             self._wire.abort()
         else:
-            self._watch_reader(unread_bytes)
+            self._reader = _ReaderPace()
+            self._reader.begin(now, unread_bytes)
+            self._watch_reader()
 
     # Refusals
 
@@ -572,7 +617,6 @@ class _Lingering:
         self._wire = wire
         self._held: bytes | None = None
         self.pause_reading = wire.pause_reading
-        self.resume_reading = wire.resume_reading
         self.get_extra_info = wire.get_extra_info
         self.close = protocol.hang_up
         self._protocol = protocol
@@ -595,6 +639,10 @@ class _Lingering:
         if not self._wire.is_closing():
             self._wire.write(data)
 
+    def resume_reading(self) -> None:
+        self._protocol.body_is_asked_for()
+        self._wire.resume_reading()
+
     def is_closing(self) -> bool:
         return self._protocol.hanging_up
 
@@ -614,6 +662,45 @@ class _PipelineFlow(FlowControl):
     def resume_reading(self) -> None:
         if not self._pipeline:
             super().resume_reading()
+
+
+class _UnreadBodies:
+    """What all connections of this process hold of long bodies that nobody has asked for yet."""
+
+    bytes = 0
+
+
+_unread_bodies: Final = _UnreadBodies()
+
+
+class _ReaderPace:
+    """How much a caller reads while an answer waits for it, over all the times that it does.
+
+    An answer that is sent in slices waits for a moment at each of them. A stream that has nothing
+    to send waits for nobody.
+    """
+
+    __slots__ = ("_began", "_unread_bytes", "read_bytes", "waited_seconds")
+
+    def __init__(self) -> None:
+        self.waited_seconds = 0.0
+        self.read_bytes = 0
+        self._began = 0.0
+        self._unread_bytes = 0
+
+    def begin(self, now: float, unread_bytes: int) -> None:
+        """The answer waits: so much of what was written is still to be read."""
+        self._began = now
+        self._unread_bytes = unread_bytes
+
+    def end(self, now: float, unread_bytes: int) -> None:
+        """It goes on."""
+        self.waited_seconds += now - self._began
+        self.read_bytes += self._unread_bytes - unread_bytes
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self.read_bytes / max(self.waited_seconds, 0.001)
 
 
 class _Malformed(Exception):

@@ -18,7 +18,7 @@ from typing import Final
 
 from coatcheck.control.call import Call
 from coatcheck.control.operations import Answer, Operation
-from coatcheck.control.reply import Reply
+from coatcheck.control.reply import Reply, shared_reply
 from coatcheck.domain.errors import NotFound
 
 _MEDIA_TYPES: Final = {
@@ -60,10 +60,8 @@ def operation() -> Operation:
             (b"cross-origin-resource-policy", b"same-origin"),
         ]
         if "gzip" in (call.header(b"accept-encoding") or ""):
-            return Reply(
-                HTTPStatus.OK, asset.compressed, [*headers, (b"content-encoding", b"gzip")]
-            )
-        return Reply(HTTPStatus.OK, asset.plain, headers)
+            return shared_reply(asset.compressed, [*headers, (b"content-encoding", b"gzip")])
+        return shared_reply(asset.plain, headers)
 
     return Operation(
         methods=["GET"],

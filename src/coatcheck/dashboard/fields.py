@@ -41,10 +41,10 @@ def read_query(call: Call) -> Fields:
         raise InvalidParameter("query", "is not a query of UTF-8 text") from None
 
 
-async def read_form(call: Call) -> Fields:
+async def read_form(call: Call, bytes_max: int = FORM_BYTES_MAX) -> Fields:
     """The fields of a form that was sent. Raises WrongMediaType, InvalidBody, BodyTooLarge."""
     media_type = (call.header(b"content-type") or "").partition(";")[0].strip().lower()
-    body = await call.body(FORM_BYTES_MAX)
+    body = await call.body(bytes_max)
     if body and media_type != _MEDIA_TYPE:
         raise WrongMediaType(f"A form is sent as {_MEDIA_TYPE}.")
     try:

@@ -26,6 +26,8 @@ _VISITOR: Final = Cookie("coatcheck_visitor", paths.SIGN_IN, 3600)
 """Names a visitor before there is a session, so that its form has a token, too: nobody shall be
 signed in by another site as somebody else."""
 _VISITOR_BYTES: Final = 16
+_FORM_BYTES_MAX: Final = 8 * 1024
+"""Of the form to sign in, which needs no credential: an API key or a token, and little besides."""
 _FIT: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 _REFUSED: Final = "That is no API key or token that counts. It may be mistyped, expired or revoked."
@@ -52,7 +54,7 @@ class _Door:
         return self._form(call, back)
 
     async def enter(self, call: Call) -> Reply | StreamReply:
-        form = await read_form(call)
+        form = await read_form(call, _FORM_BYTES_MAX)
         visitor = _VISITOR.read(call) or ""
         csrf.check(call, form, self._site.seal, visitor.encode(), self._site.public_url)
         back = paths.own_page(form.get("next"))

@@ -109,6 +109,7 @@ class Site:
             async def visited(call: Call) -> Reply | StreamReply:
                 form = Fields([])
                 if call.method not in ("GET", "HEAD"):
+                    call.payer = session.org
                     form = await read_form(call)
                     csrf.check(call, form, self.seal, session.pages, self.public_url)
                 elif csrf.is_of_other_pages(call, self.seal, session.pages):

@@ -296,7 +296,11 @@ class TaskView:
     finished_at: datetime | None
     run: UUID
     result_bytes: int | None
-    """Its length, also where a page leaves the result itself out."""
+    """Its length, also where the result itself is left out."""
+
+    @property
+    def result_is_left_out(self) -> bool:
+        return self.result is None and self.result_bytes is not None
 
     @property
     def id(self) -> str:

@@ -39,7 +39,7 @@ class Task:
 class ConsoleJob:
     """A job, and what there is besides: its input while it is kept, and its retries.
 
-    ``view.result`` is there if it was asked for and is short; ``result_bytes`` says how long it is.
+    ``view.result`` is there if it was asked for and is short.
     """
 
     view: JobView
@@ -47,7 +47,6 @@ class ConsoleJob:
     input_kept: bool
     retry_of: UUID | None
     retried_as: UUID | None
-    result_bytes: int | None
     traceparent: str | None
 
     @property

@@ -21,6 +21,8 @@ CoatcheckError
 ├── SubscriptionInactive      the organisation's plan does not allow new work
 ├── RateLimited               too many requests; says when to come back
 ├── QueueFull                 the organisation has too many jobs waiting
+├── TooManyBytesInFlight      one caller's bodies or large answers hold as much as they may
+├── ServerBusy                everybody's do; nothing was done
 ├── TooManyHeldAnswers        the caller has too many streams and answers that wait open
 ├── LookUpRefused             a host's name is not looked up now: nothing was found out about it
 │   ├── TooManyLookUps        the organisation has too many names being looked up
@@ -229,6 +231,28 @@ class RateLimited(CoatcheckError):
         super().__init__(message)
         self.retry_after = retry_after
         self.headers = headers
+
+
+class TooManyBytesInFlight(CoatcheckError):
+    """One caller's bodies or answers under way hold as many bytes as one caller's may."""
+
+    code = "too_many_bytes_in_flight"
+
+    def __init__(self, retry_after: int, message: str, *, body_is_unread: bool) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.body_is_unread = body_is_unread
+
+
+class ServerBusy(CoatcheckError):
+    """All callers' bodies or answers under way hold as many bytes as there is room for."""
+
+    code = "server_busy"
+
+    def __init__(self, retry_after: int, message: str, *, body_is_unread: bool) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.body_is_unread = body_is_unread
 
 
 class QueueFull(CoatcheckError):

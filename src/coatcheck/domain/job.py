@@ -87,7 +87,8 @@ class ClaimedJob:
 
 @dataclass(slots=True, frozen=True)
 class JobView:
-    """A job as a reader sees it. ``result`` is JSON, there once the job has completed.
+    """A job as a reader sees it. ``result`` is JSON, there once the job has completed; or None
+    although ``result_bytes`` says how long it is, where a reader leaves out what is long.
 
     ``owner`` is empty if anyone of the organisation may read it. ``read_at`` is the database's time
     when it was read: ages are counted up to then.
@@ -122,7 +123,12 @@ class JobView:
     error_message: str | None
     execution_id: str | None
     """What a remote calls the work, if it is done elsewhere and was spawned."""
+    result_bytes: int | None
     result: bytes | None
+
+    @property
+    def result_is_left_out(self) -> bool:
+        return self.result is None and self.result_bytes is not None
 
     @property
     def id(self) -> str:

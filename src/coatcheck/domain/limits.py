@@ -36,8 +36,15 @@ RUN_TASKS_MAX: Final = 10_000_000
 CUSTOM_ID_CHARACTERS_MAX: Final = 255
 BAD_LINES_KEPT_MAX: Final = 1_000
 """Of one list: so many are told one by one; the rest are counted."""
-TASK_PAGE_RESULT_BYTES_MAX: Final = 64 * 1024
-"""A longer result is left out of pages of tasks, and read with its task."""
+RESULT_INLINE_BYTES_MAX: Final = 64 * 1024
+"""A longer result is left out of pages and events, and read by its URL; there it is held once for
+all who read it."""
+PAGE_RESULTS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of all results in a page: the more rows it may have, the sooner a result is left out."""
+EVENT_RESULT_BYTES_MAX: Final = OUTPUT_CHUNK_BYTES_MAX + 4 * 1024
+"""Of a result in the event that tells of a job's end: a chunk's, and what is put around it."""
+EVENTS_PAGE_BYTES_MAX: Final = 256 * 1024
+"""Of a job's events that are read at a time; one is always read."""
 EXPORT_SECONDS: Final = 86_400
 """How long an export is kept."""
 SIGNED_URL_SECONDS_MAX: Final = 7 * 86_400
@@ -81,3 +88,8 @@ KEY_LIFE_SECONDS_MAX: Final = 10 * 365 * 86_400
 RATE_REQUESTS_MAX: Final = 1_000_000_000
 RATE_SECONDS_MAX: Final = 86_400
 STRIPE_EVENT_BYTES_MAX: Final = 256 * 1024
+
+
+def page_result_bytes_max(rows: int) -> int:
+    """How long a result may be in a page of at most so many rows; a longer one is left out."""
+    return min(RESULT_INLINE_BYTES_MAX, PAGE_RESULTS_BYTES_MAX // max(1, rows))

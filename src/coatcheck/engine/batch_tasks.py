@@ -122,7 +122,8 @@ class BatchTasks:
         )
 
     async def get(self, view: BatchView, task_id: str) -> TaskView:
-        """A task of any run of the batch, with its whole result, and its payload as ``input``.
+        """A task of any run of the batch, with its result unless that is long, and its payload as
+        ``input``. A long result is read with ``Engine.result``.
 
         Raises JobNotFound, the same for a foreign id as for an absent.
         """

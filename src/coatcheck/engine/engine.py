@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 from uuid import UUID
@@ -25,6 +25,7 @@ from coatcheck.domain.ids import InvalidId, from_text, new_ids
 from coatcheck.domain.inputs import InputRecord, StoredInput
 from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView, Page
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.limits import page_result_bytes_max
 from coatcheck.domain.states import State
 from coatcheck.domain.usage import UsageRow
 from coatcheck.engine.artifacts import ArtifactDesk
@@ -272,10 +273,30 @@ class Engine:
 
     async def get(self, job_id: str, *, org: str = "default") -> JobView:
         """A job as it is now. Raises JobNotFound, the same for a foreign id as for an absent."""
+        return await self.with_result(await self.look(job_id, org=org))
+
+    async def look(self, job_id: str, *, org: str = "default") -> JobView:
+        """The same, without a result that is long: ``result_is_left_out`` says so.
+
+        For who asks often, or for many: however large results are, this stays small.
+        """
         view = await self._reader.ask((org, _uuid(job_id)))
         if view is None:
             raise JobNotFound("there is no such job")
         return view
+
+    async def with_result(self, view: JobView) -> JobView:
+        """The job with its result, if that was left out. Raises JobNotFound if it is gone."""
+        if not view.result_is_left_out:
+            return view
+        return replace(view, result=await self.result(view.uuid, org=view.org))
+
+    async def result(self, job: UUID, *, org: str = "default") -> bytes:
+        """The whole result of a job or a task. Raises JobNotFound if there is none."""
+        result = await retried(lambda: job_store.result(self._input_line, org, job))
+        if result is None:
+            raise JobNotFound("there is no such job")
+        return result
 
     async def find(self, idempotency_key: str, *, org: str = "default") -> JobView | None:
         """The job that holds the key, as it is now."""
@@ -284,15 +305,15 @@ class Engine:
     async def get_many(
         self, job_ids: Sequence[str], *, org: str = "default"
     ) -> builtins.list[JobView | None]:
-        """Jobs as they are now, in the order asked; None for a foreign, absent or malformed id."""
+        """Jobs as they are now, in the order asked; None for a foreign, absent or malformed id.
 
-        async def one(job_id: str) -> JobView | None:
-            try:
-                return await self.get(job_id, org=org)
-            except JobNotFound:
-                return None
-
-        return await asyncio.gather(*map(one, job_ids))
+        Long results are left out, the sooner the more jobs are asked for: as a page does.
+        """
+        uuids = [_uuid_or_none(job_id) for job_id in job_ids]
+        keys = {(org, uuid) for uuid in uuids if uuid is not None}
+        bytes_max = page_result_bytes_max(len(job_ids))
+        found = await retried(lambda: job_store.get(self._read_line, [*keys], bytes_max))
+        return [None if uuid is None else found.get((org, uuid)) for uuid in uuids]
 
     def watch(self, job_id: str) -> Watch:
         """A context manager: inside it, ``await watch.changed(seconds)`` returns when the job, its
@@ -439,11 +460,21 @@ class Engine:
         return await retried(lambda: job_store.backlog(self._count_line, org, endpoints, most))
 
     async def events(
-        self, job_id: str, *, org: str = "default", after: int = 0, limit: int = 200
+        self,
+        job_id: str,
+        *,
+        org: str = "default",
+        after: int = 0,
+        limit: int = 200,
+        bytes_max: int = 2**62,
     ) -> Sequence[JobEvent]:
-        """Log lines, output chunks and alerts after the one numbered ``after``."""
+        """Log lines, output chunks and alerts after the one numbered ``after``.
+
+        At most ``limit`` of them, and none behind the one with which there are ``bytes_max`` bytes.
+        """
+        uuid = _uuid(job_id)
         return await retried(
-            lambda: report_store.read_events(self._page_line, org, _uuid(job_id), after, limit)
+            lambda: report_store.read_events(self._page_line, org, uuid, after, limit, bytes_max)
         )
 
     async def stall_reason(self, view: JobView) -> str | None:
@@ -566,6 +597,13 @@ class Engine:
         metrics.record_read_flush(len(keys))
         found = await retried(lambda: job_store.get(self._read_line, [*set(keys)]))
         return [found.get(key) for key in keys]
+
+
+def _uuid_or_none(job_id: str) -> UUID | None:
+    try:
+        return from_text(job_id)
+    except InvalidId:
+        return None
 
 
 def _uuid(job_id: str) -> UUID:

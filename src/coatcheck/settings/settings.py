@@ -237,6 +237,24 @@ class Settings:
         parse=parsers.number(0.05, 3600),
         default="30",
     )
+    body_memory_mb: int = setting(
+        "BODY_MEMORY_MB",
+        "What the bodies of all requests that one server receives may hold in memory, in MiB. One "
+        "organisation may take a quarter of it. Callers without a credential have another "
+        "sixteenth, of which one address may take a quarter.",
+        allowed="a whole number from 128 to 1048576",
+        parse=parsers.whole_number(128, 1024 * 1024),
+        default="128",
+    )
+    answer_memory_mb: int = setting(
+        "ANSWER_MEMORY_MB",
+        "What the answers that are larger than 64 KiB may hold in memory while they are read, in "
+        "MiB. One organisation may take a quarter of it. A result is held once, however many "
+        "read it.",
+        allowed="a whole number from 128 to 1048576",
+        parse=parsers.whole_number(128, 1024 * 1024),
+        default="256",
+    )
     drain_seconds: float = setting(
         "DRAIN_SECONDS",
         "The grace at SIGTERM: running jobs and open requests get this long to end. What is "

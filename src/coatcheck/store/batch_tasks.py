@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from coatcheck.domain.batches import TaskView, run_flow, task_id
-from coatcheck.domain.limits import TASK_PAGE_RESULT_BYTES_MAX
+from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX, page_result_bytes_max
 from coatcheck.domain.states import State
 from coatcheck.store.line import Line
 from coatcheck.store.sql import sql
@@ -36,7 +36,7 @@ class QueuePlace(NamedTuple):
 async def by_index(line: Line, org: str, run: UUID, first: int, limit: int) -> list[TaskView]:
     """Tasks numbered ``first`` and on."""
     ids = [UUID(bytes=task_id(run, index)) for index in range(first, first + limit)]
-    rows = await line.fetch(sql("batch_tasks/by_ids"), org, run, TASK_PAGE_RESULT_BYTES_MAX, ids)
+    rows = await line.fetch(sql("batch_tasks/by_ids"), org, run, page_result_bytes_max(limit), ids)
     return [_view(row) for row in rows]
 
 
@@ -44,8 +44,9 @@ async def ended(
     line: Line, org: str, run: UUID, state: State, *, after: int, limit: int
 ) -> list[TaskView]:
     """Tasks that ended in ``state``, by number, those after the one numbered ``after``."""
+    shown_bytes_max = page_result_bytes_max(limit)
     rows = await line.fetch(
-        sql("batch_tasks/ended"), org, run, TASK_PAGE_RESULT_BYTES_MAX, state.value, after, limit
+        sql("batch_tasks/ended"), org, run, shown_bytes_max, state.value, after, limit
     )
     return [_view(row) for row in rows]
 
@@ -53,7 +54,7 @@ async def ended(
 async def held(line: Line, org: str, run: UUID, *, after: int, limit: int) -> list[TaskView]:
     """Tasks that run now, by number."""
     rows = await line.fetch(
-        sql("batch_tasks/held"), org, run, TASK_PAGE_RESULT_BYTES_MAX, after, limit
+        sql("batch_tasks/held"), org, run, page_result_bytes_max(limit), after, limit
     )
     return [_view(row) for row in rows]
 
@@ -64,7 +65,7 @@ async def queued(
     """Tasks in the queue, in its order, each with its place."""
     start = after or QueuePlace(run_flow(run), _LONG_AGO, UUID(int=0))
     rows = await line.fetch(
-        sql("batch_tasks/queued"), org, run, TASK_PAGE_RESULT_BYTES_MAX, batch, *start, limit
+        sql("batch_tasks/queued"), org, run, page_result_bytes_max(limit), batch, *start, limit
     )
     return [(_view(row[:-2]), QueuePlace(row["flow"], row["run_at"], row["id"])) for row in rows]
 
@@ -72,7 +73,7 @@ async def queued(
 async def postponed(line: Line, org: str, run: UUID, *, after: int, limit: int) -> list[TaskView]:
     """Tasks that wait for their time, by number."""
     rows = await line.fetch(
-        sql("batch_tasks/postponed"), org, run, TASK_PAGE_RESULT_BYTES_MAX, after, limit
+        sql("batch_tasks/postponed"), org, run, page_result_bytes_max(limit), after, limit
     )
     return [_view(row) for row in rows]
 
@@ -86,8 +87,8 @@ async def failures(line: Line, org: str, run: UUID, *, tasks_max: int, codes_max
 
 
 async def get(line: Line, org: str, batch: UUID, task: UUID) -> TaskView | None:
-    """A task of any run of the batch, with its whole result and its payload."""
-    rows = await line.fetch(sql("batch_tasks/get"), org, batch, task)
+    """A task of any run of the batch, with its result unless that is long, and its payload."""
+    rows = await line.fetch(sql("batch_tasks/get"), org, batch, task, RESULT_INLINE_BYTES_MAX)
     return _view(rows[0]) if rows else None
 
 

@@ -15,6 +15,7 @@ from coatcheck.domain.errors import OutcomeUnknown
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import Existing, JobKind, JobView, NewJob, PlainJob
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX
 from coatcheck.domain.states import State
 from coatcheck.store import copy_format
 from coatcheck.store.crashing import fetch_or_die
@@ -147,13 +148,27 @@ async def find_existing(line: Line, jobs: Sequence[NewJob]) -> dict[int, Existin
     }
 
 
-async def get(line: Line, keys: Sequence[tuple[str, UUID]]) -> dict[tuple[str, UUID], JobView]:
-    """The jobs under these (org, id) pairs; those that are not there are left out."""
+async def get(
+    line: Line,
+    keys: Sequence[tuple[str, UUID]],
+    result_bytes_max: int = RESULT_INLINE_BYTES_MAX,
+) -> dict[tuple[str, UUID], JobView]:
+    """The jobs under these (org, id) pairs; those that are not there are left out, and so are
+    longer results."""
     rows = await line.fetch(
-        sql("jobs/get"), [org for org, _ in keys], [job_id for _, job_id in keys]
+        sql("jobs/get"),
+        [org for org, _ in keys],
+        [job_id for _, job_id in keys],
+        result_bytes_max,
     )
     views = [read_view(row) for row in rows]
     return {(view.org, view.uuid): view for view in views}
+
+
+async def result(line: Line, org: str, job_id: UUID) -> bytes | None:
+    """The whole result of a job; None if it has none, or is gone."""
+    rows = await line.fetch(sql("jobs/result"), org, job_id)
+    return rows[0]["result"] if rows else None
 
 
 async def list_page(

@@ -52,8 +52,10 @@ async def events_added(line: Line, job: ClaimedJob, batch: int) -> bool:
     return await line.run(look)
 
 
-async def read_events(line: Line, org: str, job_id: UUID, after: int, limit: int) -> list[JobEvent]:
-    rows = await line.fetch(sql("events/read"), org, job_id, after, limit)
+async def read_events(
+    line: Line, org: str, job_id: UUID, after: int, limit: int, bytes_max: int = 2**62
+) -> list[JobEvent]:
+    rows = await line.fetch(sql("events/read"), org, job_id, after, limit, bytes_max)
     return [JobEvent(*row) for row in rows]
 
 

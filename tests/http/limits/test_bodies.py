@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
-from coatcheck.control import call
+from coatcheck.control import call, memory_budget
+from coatcheck.control.memory_budget import BodyBudget
 from coatcheck.control.protocol import Bounds
 from tests.http.limits.wire import BODY_BYTES_MAX, GET, Wire, assert_problem, connected, site
+from tests.waiting import eventually_async
 
 POST = b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
@@ -23,6 +25,13 @@ async def kept(wire: Wire) -> bool:
     """Whether the connection takes another request."""
     await wire.say(GET)
     return (await wire.answer()).status == 200
+
+
+async def held(bodies: BodyBudget, size: int) -> None:
+    async def counted() -> bool:
+        return bodies.held_bytes == size
+
+    await eventually_async(counted, f"{size} bytes of bodies are reserved")
 
 
 async def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,3 +240,73 @@ async def test_a_caller_that_waits_for_leave_to_send_is_refused_without_it() -> 
         await wire.say(POST + b"expect: 100-continue\r\ncontent-length: 9999\r\n\r\n")
         assert_problem(await wire.answer(), 413, "body_too_large")
         assert await wire.end() == b""
+
+
+async def test_bodies_that_are_not_sent_whole_take_no_more_than_their_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a credential, from one address: a quarter of a sixteenth."""
+    monkeypatch.setattr(memory_budget, "BODY_WAIT_SECONDS_MAX", 0.05)
+    half_sent = POST + b"content-length: 1000\r\n\r\n["
+    bodies = BodyBudget(16 * 4 * 2_500)
+    async with (
+        site(LINGERING_BRIEFLY, bodies=bodies) as served,
+        connected(served) as first,
+        connected(served) as second,
+    ):
+        await first.say(half_sent)
+        await second.say(half_sent)
+        await held(bodies, 2_000)
+        async with connected(served) as third:
+            await third.say(half_sent)
+            answer = await third.answer()
+            assert_problem(answer, 429, "too_many_bytes_in_flight")
+            assert answer.headers["retry-after"] == "5"
+        async with connected(served) as whole:
+            await whole.say(sized(b"[" + b" " * 900 + b"]"))
+            assert (await whole.answer()).json() == []
+        await first.say(b" " * 998 + b"]")
+        assert (await first.answer()).json() == []
+        async with connected(served) as fourth:
+            await fourth.say(half_sent)
+            await fourth.say(b" " * 998 + b"]")
+            assert (await fourth.answer()).json() == []
+
+
+async def test_a_body_of_unknown_length_takes_room_for_the_longest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory_budget, "BODY_WAIT_SECONDS_MAX", 0.05)
+    bodies = BodyBudget(16 * 4 * BODY_BYTES_MAX)
+    async with (
+        site(LINGERING_BRIEFLY, bodies=bodies) as served,
+        connected(served) as first,
+        connected(served) as second,
+    ):
+        await first.say(CHUNKED + b"1\r\n[\r\n")
+        await held(bodies, BODY_BYTES_MAX)
+        await second.say(CHUNKED + b"1\r\n[\r\n")
+        assert_problem(await second.answer(), 429, "too_many_bytes_in_flight")
+        await first.say(b"1\r\n]\r\n0\r\n\r\n")
+        assert (await first.answer()).json() == []
+
+
+async def test_bodies_that_nobody_asks_for_are_bounded_in_all() -> None:
+    slow = b"POST /slow HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n" + b"x" * 20_000
+    bounds = Bounds(linger_seconds=0.3, unread_bodies_bytes=50_000)
+    async with site(bounds) as served:
+        async with connected(served) as first, connected(served) as second:
+            await first.say(slow)
+            await served.entered.wait()
+            served.entered.clear()
+            await second.say(slow)
+            await served.entered.wait()
+            async with connected(served) as third:
+                await third.say(slow)
+                assert_problem(await third.answer(), 503, "server_busy")
+            served.release.set()
+            assert (await first.answer()).json() == {"slow": "done"}
+            assert (await second.answer()).json() == {"slow": "done"}
+        async with connected(served) as wire:
+            await wire.say(slow)
+            assert (await wire.answer()).status == 200

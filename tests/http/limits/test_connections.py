@@ -6,8 +6,9 @@ import asyncio
 from ipaddress import ip_network
 
 from coatcheck.control.connections import Addresses
+from coatcheck.control.memory_budget import ByteBudget
 from coatcheck.control.protocol import Bounds
-from tests.http.limits.wire import GET, Site, assert_problem, connected, site
+from tests.http.limits.wire import GET, Site, Wire, assert_problem, connected, site
 from tests.waiting import eventually_async
 
 
@@ -137,3 +138,49 @@ async def test_a_caller_that_never_hangs_up_is_cut_off() -> None:
         await wire.say(b"garbage\r\n\r\n")
         assert_problem(await wire.answer(), 400, "malformed_request")
         await connections(served, 0)
+
+
+async def test_a_reader_that_is_too_slow_is_cut_off_although_it_reads() -> None:
+    bounds = Bounds(stall_seconds=0.3, read_bytes_per_second_min=2**40)
+    async with site(bounds) as served, connected(served) as wire:
+        await wire.say(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
+        reading = asyncio.create_task(wire.keep_reading())
+        await connections(served, 1)
+        await connections(served, 0)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def test_large_answers_take_no_more_than_their_share() -> None:
+    """The caller's address pays for them here: a quarter of what there is."""
+    room = ByteBudget("answers", 4 * 9_000_000, is_of_bodies=False)
+    async with site(large_answers=room) as served:
+        async with connected(served) as first:
+            await first.say(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
+            head = await first.exactly(15)
+            assert head.startswith(b"HTTP/1.1 200")
+            async with connected(served) as second:
+                await second.say(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
+                refused = await second.answer()
+                assert refused.status == 429
+                assert refused.json()["code"] == "too_many_bytes_in_flight"
+                assert refused.headers["retry-after"] == "5"
+                assert await answered(second)
+        await connections(served, 0)
+        await nothing_held(room)
+        async with connected(served) as third:
+            await third.say(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert len((await third.answer()).body) == 8_000_000
+
+
+async def answered(wire: Wire) -> bool:
+    """Whether the connection takes another request."""
+    await wire.say(GET)
+    return (await wire.answer()).status == 200
+
+
+async def nothing_held(room: ByteBudget) -> None:
+    async def counted() -> bool:
+        return room.held_bytes == 0
+
+    await eventually_async(counted, "the answer's bytes are given back")

@@ -15,6 +15,7 @@ from coatcheck.control.call import Call
 from coatcheck.control.dispatch import Dispatcher
 from coatcheck.control.draining import Draining
 from coatcheck.control.json_bodies import check_content_type, read_json
+from coatcheck.control.memory_budget import BodyBudget, ByteBudget
 from coatcheck.control.operations import Answer, Operation
 from coatcheck.control.protocol import Bounds
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply, json_reply
@@ -74,11 +75,16 @@ class Site:
 
 
 @asynccontextmanager
-async def site(bounds: Bounds | None = None) -> AsyncIterator[Site]:
+async def site(
+    bounds: Bounds | None = None,
+    *,
+    bodies: BodyBudget | None = None,
+    large_answers: ByteBudget | None = None,
+) -> AsyncIterator[Site]:
     """Serve it, until the test is over."""
     served = Site()
     served.server = Server(
-        Dispatcher(_operations(served), _admit),
+        Dispatcher(_operations(served), _admit, bodies=bodies, large_answers=large_answers),
         drain_seconds=GUARD_SECONDS,
         draining=served.draining,
         bounds=bounds,
@@ -161,6 +167,13 @@ class Wire:
             with suppress(ConnectionError):
                 while True:
                     await self.say(data)
+                    await asyncio.sleep(0.005)
+
+    async def keep_reading(self) -> None:
+        """Read a little at a time, until the connection breaks."""
+        async with asyncio.timeout(GUARD_SECONDS):
+            with suppress(ConnectionError):
+                while await self._reader.read(100):
                     await asyncio.sleep(0.005)
 
 

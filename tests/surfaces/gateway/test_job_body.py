@@ -39,6 +39,8 @@ FIELDS = [
     "updated_at",
     "terminal",
     "progress",
+    "result_omitted",
+    "result_url",
 ]
 
 

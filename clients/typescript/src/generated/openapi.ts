@@ -165,6 +165,9 @@ export interface components {
         /**
          * BatchStatus
          * @description The jobs that were asked for, in that order, and the ids that name none.
+         *
+         *         A result longer than 64 KiB is left out; of more than 64 jobs also one that is longer than
+         *         4 MiB divided by their number.
          */
         BatchStatus: {
             items: components["schemas"]["coatcheck.surfaces.gateway.words.Job"][];
@@ -317,6 +320,9 @@ export interface components {
          * Job
          * @description A job. ``result_summary`` is there once it has completed; ``terminal`` says that it ended.
          *
+         *         A page leaves results out, and an event leaves out one that is long: ``result_omitted`` is then
+         *         true, and ``result_url`` is where the job is found with its whole result.
+         *
          *         ``execution_mode`` is ``persistent`` if a remote does the work; ``execution_id`` is what the
          *         remote calls it, once it was spawned.
          */
@@ -337,7 +343,9 @@ export interface components {
             org_id: string;
             pre_dispatch_age_seconds: number;
             progress: components["schemas"]["coatcheck.surfaces.gateway.words.Progress"] | null;
+            result_omitted: boolean;
             result_summary: unknown;
+            result_url: string | null;
             service_id: string;
             stalled: boolean;
             stalled_reason: string | null;

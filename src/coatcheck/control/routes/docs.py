@@ -15,7 +15,7 @@ from typing import Final
 from coatcheck.control.call import Call
 from coatcheck.control.operations import Answer, Operation, Parameter
 from coatcheck.control.problems import MEDIA_TYPE, Problem
-from coatcheck.control.reply import Reply
+from coatcheck.control.reply import Reply, shared_reply
 from coatcheck.domain.errors import NotFound
 
 _FILES: Final = {
@@ -76,7 +76,7 @@ def operations() -> list[Operation]:
         headers = [(b"etag", tag), (b"cache-control", b"no-cache")]
         if call.headers.get(b"if-none-match") == tag:
             return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
-        return Reply(HTTPStatus.OK, body, [(b"content-type", media_type), *headers])
+        return shared_reply(body, [(b"content-type", media_type), *headers])
 
     return [
         Operation(

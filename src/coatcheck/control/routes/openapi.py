@@ -11,7 +11,7 @@ import msgspec
 from coatcheck.control.call import Call
 from coatcheck.control.openapi import build_document
 from coatcheck.control.operations import Answer, Operation
-from coatcheck.control.reply import JSON, Reply
+from coatcheck.control.reply import JSON, Reply, shared_reply
 
 
 def operation(others: Sequence[Operation], *, version: str) -> Operation:
@@ -23,7 +23,7 @@ def operation(others: Sequence[Operation], *, version: str) -> Operation:
         nonlocal body
         if body is None:  # few ask, and every start would take longer for it
             body = await asyncio.to_thread(document)
-        return Reply(HTTPStatus.OK, body, [JSON])
+        return shared_reply(body, [JSON])
 
     def document() -> bytes:
         return msgspec.json.encode(build_document(described, version=version))

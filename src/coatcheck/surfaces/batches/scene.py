@@ -9,6 +9,7 @@ from typing import Final
 from coatcheck.control.call import Call
 from coatcheck.control.draining import Draining
 from coatcheck.control.gate import Gate
+from coatcheck.control.large_answers import LargeAnswers
 from coatcheck.domain.batches import BatchView, RunView
 from coatcheck.domain.errors import InvalidParameter, JobNotFound
 from coatcheck.domain.identity import Principal, Scope
@@ -36,6 +37,7 @@ class Scene:
     gate: Gate
     guard: Guard
     draining: Draining
+    large: LargeAnswers
 
     @property
     def batches(self) -> Batches:

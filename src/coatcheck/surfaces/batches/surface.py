@@ -36,6 +36,7 @@ def operations(parts: Parts) -> list[Operation]:
         gate=parts.gate,
         guard=parts.receivers,
         draining=parts.draining,
+        large=parts.answers.large,
     )
     answers = Answers(parts.engine, parts.draining, parts.gate)
     taking = Lists(parts.engine, parts.settings.batch_small_tasks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -10,11 +11,12 @@ from coatcheck.control.call import Call
 from coatcheck.control.idempotency import read_idempotency_key
 from coatcheck.control.job_answers import IDEMPOTENCY_PARAMETERS, TICKET_HEADERS
 from coatcheck.control.json_bodies import check_content_type
+from coatcheck.control.large_answers import Encode, Stored
 from coatcheck.control.operations import Answer, Operation, Parameter, RequestBody
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.queries import read_choice
-from coatcheck.control.reply import JSON, Reply, json_reply
+from coatcheck.control.reply import JSON, Reply, StreamReply, encoded, json_reply
 from coatcheck.control.struct_bodies import read_as_written
 from coatcheck.domain.batches import BatchView, Created, TaskStatus, TaskView
 from coatcheck.domain.errors import BatchNotOpen, CoatcheckError, JobNotFound, OutcomeUnknown
@@ -66,18 +68,38 @@ class Tasks:
         items = [words.FailureCount(code, count) for code, count in found.by_code]
         return json_reply(words.TaskFailures(run.id, found.counted, items))
 
-    async def show(self, call: Call) -> Reply:
+    async def show(self, call: Call) -> Reply | StreamReply:
         """A task with its input, its whole result, and URLs of what it has left."""
         view, task = await self._task(call)
-        return json_reply(showing.whole_task(view, task, await self._artifacts(view, task)))
+        artifacts = await self._artifacts(view, task)
+        if not task.result_is_left_out:
+            return json_reply(showing.whole_task(view, task, artifacts))
 
-    async def result(self, call: Call) -> Reply:
+        async def body(result: bytes) -> bytes:
+            return encoded(showing.whole_task(view, replace(task, result=result), artifacts))
+
+        return await self._large(view, task, "task", body)
+
+    async def result(self, call: Call) -> Reply | StreamReply:
         """What the task came to, and nothing else."""
         view, task = await self._task(call)
+        if task.result_is_left_out:
+
+            async def body(result: bytes) -> bytes:
+                return showing.task_result(view, replace(task, result=result)) or b"null"
+
+            return await self._large(view, task, "result", body)
         result = showing.task_result(view, task)
         if result is None:
             raise JobNotFound("the task has no result")
         return Reply(HTTPStatus.OK, result, [JSON])
+
+    async def _large(self, view: BatchView, task: TaskView, form: str, body: Encode) -> StreamReply:
+        assert task.result_bytes is not None
+        stored = Stored(view.org, task.uuid, task.result_bytes)
+        return await self._scene.large.reply(
+            stored, (form, task.finished_at), body, HTTPStatus.OK, []
+        )
 
     async def _task(self, call: Call) -> tuple[BatchView, TaskView]:
         view = await self._scene.job(call)

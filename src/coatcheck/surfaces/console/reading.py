@@ -38,7 +38,7 @@ class Reading:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
 
-    async def status(self, call: Call) -> Reply:
+    async def status(self, call: Call) -> Reply | StreamReply:
         scene = self._scene
         return await scene.answers.status(call, (await scene.job(call)).view, scene.voice)
 

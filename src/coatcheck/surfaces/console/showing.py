@@ -22,6 +22,8 @@ _NO_RESULT: Final = msgspec.Raw(b"null")
 class ConsoleVoice:
     """What jobs look like to who looks after them: a ``JobShow`` of ``control/job_answers``."""
 
+    shows_long_results = False
+
     def __init__(self, engine: Engine, desks: JobDesks) -> None:
         self._engine = engine
         self._desks = desks
@@ -36,7 +38,7 @@ class ConsoleVoice:
         return words.WholeOrgJob(
             **await _fields(job, desk),
             result=_NO_RESULT if result is None else msgspec.Raw(result),
-            result_truncated=result is None and job.result_bytes is not None,
+            result_truncated=result is None and job.view.result_bytes is not None,
         )
 
     async def item(self, job: ConsoleJob) -> words.OrgJob:
@@ -89,7 +91,7 @@ async def _fields(job: ConsoleJob, desk: JobDesk) -> dict[str, Any]:
         "input_kept": job.input_kept,
         "retry_of": None if job.retry_of is None else to_text(job.retry_of),
         "retried_as": None if job.retried_as is None else to_text(job.retried_as),
-        "result_bytes": job.result_bytes,
+        "result_bytes": job.view.result_bytes,
         "urls": _urls(job, desk, desk.places(job)),
     }
 

@@ -43,7 +43,7 @@ class Reading:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
 
-    async def status(self, call: Call) -> Reply:
+    async def status(self, call: Call) -> Reply | StreamReply:
         view = await self._scene.job(call, Scope.READ)
         voice = await self._scene.voice(view.org, call.params["service"])
         return await self._scene.answers.status(call, view, voice)

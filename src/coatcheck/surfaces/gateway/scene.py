@@ -66,7 +66,7 @@ class Scene:
         try:
             if not is_name(org):
                 raise JobNotFound("there is no such job")
-            view = await self.engine.get(call.params["id"], org=org)
+            view = await self.engine.look(call.params["id"], org=org)
             named = name_of(view)
             if named is None or named.service != service or not may_see(principal, view, org):
                 raise JobNotFound("there is no such job")

@@ -19,6 +19,7 @@ from coatcheck.control.job_answers import (
     check_mismatch,
     may_see,
     replay_headers,
+    stored,
 )
 from coatcheck.control.json_bodies import check_content_type
 from coatcheck.control.operations import (
@@ -103,7 +104,7 @@ class Submitting:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
 
-    async def submit(self, call: Call) -> Reply:
+    async def submit(self, call: Call) -> Reply | StreamReply:
         """POST .../async/{path}: answered as soon as the job is safe."""
         given = call.header(b"x-hsl-target-method")
         method = "POST" if given is None else given
@@ -174,6 +175,7 @@ class Submitting:
         elif not own:
             raise NotFound
         assert principal is not None
+        call.principal = principal
         check_scope(principal, Scope.SUBMIT)
         call.reply_headers = await scene.gate.count(principal)
         if service is None or matched is None:
@@ -230,6 +232,7 @@ class Submitting:
             fingerprint_of=fingerprint_of,
             **webhooks._asdict(),
         )
+        call.forget_body()  # the job has it, and its result may be waited for
         return ticket, lane
 
     async def _webhooks(self, call: Call, aim: _Aim) -> WebhookUrls:
@@ -253,7 +256,7 @@ class Submitting:
         if ticket.created:
             return None
         org = call.params["org"]
-        known = await self._scene.engine.get(ticket.id, org=org)
+        known = await self._scene.engine.look(ticket.id, org=org)
         if not may_see(aim.principal, known, org):
             raise IdempotencyKeyTaken
         return known
@@ -279,16 +282,20 @@ class Submitting:
                 voice = await scene.voice(org, named.service)
         if seconds is None:
             return voice, None
-        return voice, await scene.answers.held(call, ticket.id, org, seconds)
+        return voice, await scene.answers.held_look(call, ticket.id, org, seconds)
 
     async def _result(
         self, call: Call, view: JobView, urls: JobUrls, headers: RawHeaders
     ) -> Reply | StreamReply:
         if view.state is State.COMPLETED:
-            assert view.result is not None
             headers = [urls.link(), *headers]
             if view.endpoint == UPSTREAM_ENDPOINT:
+                view = await self._scene.engine.with_result(view)
                 return await reproduced(self._scene.engine, view, headers)
+            if view.result_is_left_out:
+                large = self._scene.answers.large
+                return await large.reply(stored(view), "result", _as_it_is, HTTPStatus.OK, headers)
+            assert view.result is not None
             return Reply(HTTPStatus.OK, view.result, [JSON, *headers])
         code = view.error_code or "job_failed"
         return problem(
@@ -298,6 +305,10 @@ class Submitting:
             view.error_message or "The job failed.",
             headers=[*urls.headers(), *headers],
         )
+
+
+async def _as_it_is(result: bytes) -> bytes:
+    return result
 
 
 _FAILURES: Final = {

@@ -16,12 +16,6 @@ from coatcheck.surfaces.gateway.scene import Scene
 _NO_RESULT: Final = msgspec.Raw(b"null")
 
 
-class ToldJob(words.Job, frozen=True):
-    """A job. A result that is too long to be told is found at ``result_url``."""
-
-    result_url: str | None = None
-
-
 class UnnamedJob(msgspec.Struct, frozen=True):
     """A job that was handed in under a name that is no service's."""
 
@@ -45,11 +39,12 @@ def renderer(scene: Scene) -> JobRenderer:
             return _unnamed(view)
         voice = await scene.voice(view.org, named.service)
         job: words.Job = await voice.job(view)
-        told = ToldJob(**{name: getattr(job, name) for name in job.__struct_fields__})
-        if memoryview(told.result_summary).nbytes <= RESULT_BYTES_MAX:
-            return told
+        if memoryview(job.result_summary).nbytes <= RESULT_BYTES_MAX:
+            return job
         url = voice.urls(view.id).poll
-        return msgspec.structs.replace(told, result_summary=_NO_RESULT, result_url=url)
+        return msgspec.structs.replace(
+            job, result_summary=_NO_RESULT, result_omitted=True, result_url=url
+        )
 
     return told
 

@@ -29,6 +29,8 @@ class GatewayVoice:
 
     __slots__ = ("_base", "_spec", "_stall_reason")
 
+    shows_long_results = True
+
     def __init__(
         self, org: str, service: str, spec: ServiceSpec | None, stall_reason: StallReason
     ) -> None:
@@ -66,6 +68,8 @@ class GatewayVoice:
             execution_id=view.execution_id,
             attempt_count=view.attempts,
             result_summary=_result(view),
+            result_omitted=view.result_is_left_out,
+            result_url=self.urls(view.id).poll if view.result_is_left_out else None,
             last_error=_last_error(view),
             pre_dispatch_age_seconds=_pre_dispatch_age(view),
             stalled=stalled_reason is not None,

@@ -48,6 +48,9 @@ class Progress(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True):
     """A job. ``result_summary`` is there once it has completed; ``terminal`` says that it ended.
 
+    A page leaves results out, and an event leaves out one that is long: ``result_omitted`` is then
+    true, and ``result_url`` is where the job is found with its whole result.
+
     ``execution_mode`` is ``persistent`` if a remote does the work; ``execution_id`` is what the
     remote calls it, once it was spawned.
     """
@@ -77,6 +80,8 @@ class Job(msgspec.Struct, frozen=True):
     updated_at: datetime
     terminal: bool
     progress: Progress | None
+    result_omitted: bool
+    result_url: str | None
 
 
 class JobPage(msgspec.Struct, frozen=True):
@@ -93,7 +98,11 @@ class JobPage(msgspec.Struct, frozen=True):
 
 
 class BatchStatus(msgspec.Struct, frozen=True):
-    """The jobs that were asked for, in that order, and the ids that name none."""
+    """The jobs that were asked for, in that order, and the ids that name none.
+
+    A result longer than 64 KiB is left out; of more than 64 jobs also one that is longer than
+    4 MiB divided by their number.
+    """
 
     items: list[Job]
     not_found: list[str]

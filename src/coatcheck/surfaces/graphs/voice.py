@@ -39,6 +39,8 @@ _decode_stored: Final = msgspec.json.Decoder(StoredResult).decode
 class GraphsVoice:
     """What the surface's jobs look like, and the answers that show them."""
 
+    shows_long_results = False
+
     def __init__(self, engine: Engine, retry_after: Mapping[str, int]) -> None:
         self._engine = engine
         self._retry_after = retry_after
@@ -48,11 +50,12 @@ class GraphsVoice:
         return JobUrls(poll, poll + "/events", poll + "/cancel")
 
     async def job(self, view: JobView) -> words.Envelope:
-        """The envelope. A result is in it only if the row has it: the others are fetched by URL."""
+        """The envelope. A result is in it only if it was read with the row: the others are fetched
+        by URL."""
         stored = stored_result(view)
-        if stored is None:
+        if stored is None and not view.result_is_left_out:
             return self._envelope(view)
-        if stored.artifact:
+        if stored is None or stored.artifact:
             return msgspec.structs.replace(self._envelope(view), result_url=self.urls(view.id).poll)
         return msgspec.structs.replace(self._envelope(view), result=stored.inline)
 

@@ -111,7 +111,7 @@ class Passthrough:
 
 async def ticket(
     scene: Scene, handed_in: HandedIn, kind: LlmKind, preferences: Preferences
-) -> Reply:
+) -> Reply | StreamReply:
     """202, for a caller who does not wait, or not any longer."""
     reply = await scene.answers.submitted(
         handed_in.ticket,

@@ -51,10 +51,11 @@ async def fields_of(call: Call, room: UploadRoom) -> AsyncIterator[dict[str, msg
     length = call.headers.get(b"content-length")
     if length is not None and int(length) <= PAYLOAD_BYTES_MAX:
         yield _read(await call.body(PAYLOAD_BYTES_MAX))
+        call.forget_body()
         return
     async with room.entered(call.principal.org):
-        pieces = [piece async for piece in call.pieces(LLM_PAYLOAD_BYTES_MAX)]
-        yield _read(b"".join(pieces))
+        yield _read(await call.long_body(LLM_PAYLOAD_BYTES_MAX))
+        call.forget_body()
 
 
 def _read(data: bytes) -> dict[str, msgspec.Raw]:

@@ -30,6 +30,8 @@ _decode_answer: Final = msgspec.json.Decoder(StoredAnswer).decode
 class LlmVoice:
     """What the surface's jobs look like, and the answers that show them."""
 
+    shows_long_results = False
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 

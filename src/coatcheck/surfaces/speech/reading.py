@@ -42,7 +42,7 @@ class Reading:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
 
-    async def status(self, call: Call) -> Reply:
+    async def status(self, call: Call) -> Reply | StreamReply:
         """Poll, and finalize if it is done. Who waits for the end has it looked for by others."""
         scene = self._scene
         task = await scene.task(call)

@@ -26,6 +26,8 @@ class TaskVoice:
     """What tasks look like to one reader. Whatever is shown is read anew for them: nothing that the
     database would not let them see is ever in an answer."""
 
+    shows_long_results = False
+
     def __init__(self, engine: Engine, reader: Reader) -> None:
         self._engine = engine
         self._reader = reader

@@ -22,7 +22,7 @@ from coatcheck.control.operations import Answer, Operation, RequestBody
 from coatcheck.control.pace import kind_of
 from coatcheck.control.preferences import read_preferences
 from coatcheck.control.problems import MEDIA_TYPE, Problem
-from coatcheck.control.reply import Reply
+from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.control.struct_bodies import read_body
 from coatcheck.control.webhook_urls import check_webhook_url
 from coatcheck.domain.errors import (
@@ -68,7 +68,7 @@ class Submitting:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
 
-    async def generate(self, call: Call) -> Reply:
+    async def generate(self, call: Call) -> Reply | StreamReply:
         """POST /generate: answered as soon as the task is safe."""
         scene, org = self._scene, call.principal.org
         reader = scene.reader(call)

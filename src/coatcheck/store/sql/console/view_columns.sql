@@ -11,4 +11,4 @@
            ORDER BY r.id DESC
            LIMIT 1
        ) END AS retried_as,
-       octet_length(j.result) AS result_bytes, j.traceparent
+       j.traceparent
