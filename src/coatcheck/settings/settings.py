@@ -403,8 +403,9 @@ class Settings:
     )
     graphs_concurrency: int = setting(
         "GRAPHS_CONCURRENCY",
-        "How many archives one worker analyses at a time, each with as many parsers as it has "
-        "cores. 0 makes a worker leave them to others.",
+        "How many archives one worker analyses at a time. Together they have as many parsers as "
+        "the worker has cores, and one more for each archive after the first. 0 makes a worker "
+        "leave them to others.",
         allowed="a whole number from 0 to 1000",
         parse=parsers.whole_number(0, 1_000),
         default="4",

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ import pytest
 from coatcheck.domain.outcome import Failed, Retryable
 from coatcheck.job import Progress
 from coatcheck.surfaces.graphs import analysis
+from coatcheck.surfaces.graphs.executor import NICENESS_MAX, CoreShares, Share
 from coatcheck.worker.executors.outcomes import outcome_of_error
 from coatcheck.worker.tempdirs import TempRoot
 from tests.surfaces.graphs.analysing import (
@@ -283,3 +285,35 @@ async def _peak(analyst: Analyst, archive: bytes) -> int:
     assert analysed.stats["filesProcessed"] == FILES
     assert analysed.recorder.of(Progress)[-1].fraction == 1.0
     return peak
+
+
+async def test_parsers_have_the_priority_that_their_analysis_was_given(analyst: Analyst) -> None:
+    files = {f"f{at}.py": one_large_file(800) for at in range(30)}
+    before = psutil.Process().nice()
+    running = await analyst.start(packed(files), parsers=1, niceness=3)
+    (parser,) = await running.parsers(1)
+    assert (running.process.nice(), parser.nice()) == (before + 3, before + 3)
+    assert len((await running.task).paths) == 30
+
+
+def test_all_analyses_share_the_cores_and_each_has_one_at_least() -> None:
+    shares = CoreShares(2)
+    with ExitStack() as under_way:
+        taken = [under_way.enter_context(shares.taken("acme")) for _ in range(4)]
+        assert [share.parsers for share in taken] == [2, 1, 1, 1]
+        priorities = [share.niceness for share in taken]
+        assert priorities == sorted(priorities)
+        assert priorities[0] < priorities[-1] <= NICENESS_MAX
+        # Whoever has none under way gets one, before all of the others'.
+        other = under_way.enter_context(shares.taken("bystander"))
+        assert other == Share(parsers=1, niceness=0)
+    with shares.taken("acme") as alone:
+        assert alone.parsers == 2
+
+
+def test_the_work_of_an_organisation_weighs_little_more_than_one_process_of_anothers() -> None:
+    shares = CoreShares(2)
+    with ExitStack() as under_way:
+        taken = [under_way.enter_context(shares.taken("acme")) for _ in range(3)]
+        weight = sum(share.parsers / share.slower for share in taken)
+    assert weight < 2

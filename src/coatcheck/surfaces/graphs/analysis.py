@@ -36,13 +36,15 @@ DOMAINS: Final = "domains.json"
 _RESOLVED: Final = 0.85
 _FOUND: Final = 0.95
 """How far it is when names are resolved, and domains found; ``PARSED`` is before that."""
+FILE_WALL_SECONDS: Final = 80.0
 _WITH_DOMAINS: Final = frozenset({"domain", "supermodel"})
 
 
 class AnalysisOrder(msgspec.Struct, frozen=True):
     """What to do. ``archive`` is the name of a file in the handler's folder.
 
-    ``parsers`` is a number of processes, one per core to use. A file may take ``file_seconds`` of
+    ``parsers`` is a number of processes, one per core to use. ``niceness`` is how far their
+    priority, and that of the analysis, is lowered. A file may take ``file_seconds`` of
     CPU time, and ``file_wall_seconds`` by the clock, its parser ``memory_mb``; source files of more
     than ``file_bytes_max`` are skipped.
     ``started_at`` is when the job's work began.
@@ -52,8 +54,9 @@ class AnalysisOrder(msgspec.Struct, frozen=True):
     started_at: datetime
     archive: str = "archive.zip"
     parsers: int = 1
+    niceness: int = 0
     file_seconds: float = 20.0
-    file_wall_seconds: float = 80.0
+    file_wall_seconds: float = FILE_WALL_SECONDS
     file_bytes_max: int = 2 * 1024 * 1024
     memory_mb: int = 1024
 
@@ -108,6 +111,7 @@ def disk_unavailable(what: str, error: OSError) -> RetryLater:
 
 
 def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
+    os.nice(order.niceness)  # the parsers inherit it
     began = time.monotonic()
     folder = job.temp_dir or Path.cwd()
     limits = ParserLimits(

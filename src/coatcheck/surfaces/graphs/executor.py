@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import Final, NamedTuple, Self, cast
 
 import msgspec
 
@@ -45,7 +48,12 @@ from coatcheck.store.faults import retried
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
 from coatcheck.surfaces.graphs import naming
-from coatcheck.surfaces.graphs.analysis import AnalysisOrder, analyse, disk_unavailable
+from coatcheck.surfaces.graphs.analysis import (
+    FILE_WALL_SECONDS,
+    AnalysisOrder,
+    analyse,
+    disk_unavailable,
+)
 from coatcheck.surfaces.graphs.request import AnalysisRequest
 from coatcheck.surfaces.graphs.voice import (
     RESULT_ARTIFACT,
@@ -62,6 +70,10 @@ _log = logging.getLogger(__name__)
 
 RUN_SECONDS_MAX: Final = 30 * 60.0
 """What an analysis may take. One that takes longer fails: another attempt would take as long."""
+NICENESS_MAX: Final = 6
+"""Of analyses: a quarter of what a process has by default, which handlers are."""
+_WEIGHT_STEP: Final = 1.25
+"""By what factor each level of niceness lowers a process's share of a core that others want."""
 _ENDING_SECONDS_MAX: Final = 60.0
 """What an analysis that is told to end may take to do so."""
 ARCHIVE: Final = "archive.zip"
@@ -82,6 +94,7 @@ class GraphExecutor:
         self._line = Line(settings.database_url, name="archives")
         self._blobs = BlobContainer.open(settings.blob_url)
         self._disposal = InputDisposal(settings, self._blobs)
+        self._shares = CoreShares(_cores())
         self._temp_root: TempRoot | None = None
         self._tidying: asyncio.Task[None] | None = None
         self._not_removed: list[HeldCopy] = []
@@ -181,15 +194,18 @@ class GraphExecutor:
         await self._fetch(request, folder / ARCHIVE)
         crash_point("archive.downloaded")
         job.check_cancelled()
-        order = AnalysisOrder(
-            operation=operation,
-            archive=ARCHIVE,
-            parsers=_cores(),
-            memory_mb=self._settings.graphs_memory_mb,
-            started_at=datetime.now(UTC),
-        )
-        payload = msgspec.json.encode({"order": order})
-        outcome = await isolated.run_in(folder, self._analysis, job, payload)
+        with self._shares.taken(job.org) as share:
+            order = AnalysisOrder(
+                operation=operation,
+                archive=ARCHIVE,
+                parsers=share.parsers,
+                niceness=share.niceness,
+                file_wall_seconds=FILE_WALL_SECONDS * share.slower,
+                memory_mb=self._settings.graphs_memory_mb,
+                started_at=datetime.now(UTC),
+            )
+            payload = msgspec.json.encode({"order": order})
+            outcome = await isolated.run_in(folder, self._analysis, job, payload)
         if not isinstance(outcome, Completed):
             raise _meant_by(outcome)
         try:
@@ -272,6 +288,44 @@ class GraphExecutor:
             await retried(lambda: inputs.disk_copies_deleted(self._line, copies, mechanism))
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.warning("removed folders are not recorded yet: %s", error)
+
+
+class Share(NamedTuple):
+    """What one analysis gets of its machine."""
+
+    parsers: int
+    niceness: int
+
+    @property
+    def slower(self) -> float:
+        """By what factor the work may take longer, beside as much of somebody else's."""
+        return float(_WEIGHT_STEP**self.niceness)
+
+
+class CoreShares:
+    """Divides the cores of a worker among the analyses that it runs, fairly by organisation.
+
+    An analysis has the cores that no other has, and one at least: all together have as many parsers
+    as there are cores, and one more for each further analysis. The more of them an organisation
+    has, the lower is the priority of the next, so that what it has at work weighs little more than
+    one process of another organisation, which gets its share as soon as it starts. Where nobody
+    else wants the cores, priority costs nothing.
+    """
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
+        self._parsers: Counter[str] = Counter()
+
+    @contextmanager
+    def taken(self, org: str) -> Iterator[Share]:
+        parsers = max(1, self._cores - self._parsers.total())
+        self._parsers[org] += parsers
+        niceness = round(math.log(self._parsers[org], _WEIGHT_STEP))
+        try:
+            yield Share(parsers, min(niceness, NICENESS_MAX))
+        finally:
+            self._parsers[org] -= parsers
+            self._parsers += Counter()  # forget those who have none
 
 
 def _cores() -> int:
