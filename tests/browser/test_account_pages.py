@@ -119,15 +119,38 @@ async def test_services_and_usage_are_shown_and_fit_a_phone(
 ) -> None:
     await ended(house, "/greet")
     page = await open_page("/ui/services", viewport=PHONE, color_scheme="dark")
-    for path in ("/ui/services", "/ui/usage", "/ui/webhooks", "/ui/keys"):
+    one = "/ui/services/default/errands"
+    for path in ("/ui/services", one, "/ui/usage", "/ui/webhooks", "/ui/keys"):
         await page.goto(path)
         assert not await is_wider_than_its_window(page)
-        if path in ("/ui/services", "/ui/usage"):  # the others are looked at elsewhere
+        if path in ("/ui/services", one, "/ui/usage"):  # the others are looked at elsewhere
             assert await violations(page) == []
     page = await open_page("/ui/services")
+    await page.get_by_role("link", name="errands").click()
     await expect(page.get_by_role("cell", name="POST /greet")).to_be_visible()
     await page.get_by_role("link", name="Usage").click()
     await expect(page.get_by_role("cell", name="errands.post__greet").first).to_be_visible()
+
+
+async def test_the_endpoints_of_a_service_are_shown_page_by_page(
+    house: House, open_page: OpenPage
+) -> None:
+    target = {"type": "http", "url": "http://127.0.0.1/"}
+    endpoints = [{"method": "GET", "path": f"/p{at}", "target": target} for at in range(70)]
+    versions = {"1": {"endpoints": endpoints}, "2": {"endpoints": endpoints}}
+    made = await house.http.put(
+        f"{ORG}/workspaces/team/hosted-services/books", json={"versions": versions}
+    )
+    assert made.status_code == 200, made.text
+    page = await open_page("/ui/services")
+    row = page.get_by_role("row").filter(has_text="books")
+    await expect(row.get_by_role("cell", name="140")).to_be_visible()
+    await row.get_by_role("link", name="books").click()
+    await expect(page.get_by_role("cell", name="GET /p")).to_have_count(100)
+    await page.get_by_role("link", name="Next").click()
+    await expect(page.get_by_role("cell", name="GET /p")).to_have_count(40)
+    await page.get_by_role("link", name="From the first").click()
+    await expect(page.get_by_role("cell", name="2 latest")).to_have_count(70)
 
 
 async def test_usage_is_downloaded_for_the_days_that_are_shown(

@@ -267,3 +267,31 @@ async def test_a_list_is_of_one_workspace_or_of_all(dsn: str, catalogue: Catalog
     assert [each.service for each in await catalogue.list("acme", "lab")] == ["mine"]
     assert [each.service for each in await catalogue.list("acme", "default")] == ["docs"]
     assert await catalogue.list("acme", "nul\0") == []
+
+
+async def test_what_is_remembered_is_bounded_by_its_endpoints(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue_module, "_ENDPOINTS_MAX", 3)
+    for name in ("one", "two", "three", "four"):
+        await catalogue.put("acme", "default", name, definition("/a"))
+        await catalogue.find("acme", name)
+    remembered = {
+        name: catalogue.find_now("acme", name) is not UNKNOWN
+        for name in ("one", "two", "three", "four")
+    }
+    assert remembered == {"one": False, "two": True, "three": True, "four": True}
+    catalogue.heard("acme/two")
+    await catalogue.find("acme", "one")
+    assert catalogue.find_now("acme", "three") is not UNKNOWN
+
+
+async def test_services_that_are_asked_for_together_are_read_in_small_groups(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue_module, "_READ_SERVICES_MAX", 2)
+    names = ["one", "two", "three", "four", "five"]
+    for name in names:
+        await catalogue.put("acme", "default", name, definition("/a"))
+    found = await asyncio.gather(*(catalogue.find("acme", name) for name in [*names, "six"]))
+    assert [each and each.service for each in found] == [*names, None]

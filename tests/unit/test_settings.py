@@ -112,6 +112,7 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         SCRAPE_GATEWAY="http://proxy:3128",
         SCRAPE_BYTES_MAX="1000",
         BATCH_SMALL_TASKS="10",
+        SERVICES_MAX="10",
         LLM_URL="http://gpu.local:11434/",
         LLM_TOKEN="tk-x",
         LLM_CONCURRENCY="2",

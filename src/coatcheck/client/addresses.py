@@ -48,6 +48,10 @@ class Addresses:
     def jobs(self, service: str, workspace: str) -> str:
         return f"{self.hosted_service(service, workspace)}/jobs"
 
+    def services(self) -> str:
+        """The services that the organisation can call."""
+        return f"{self._org_url}/services"
+
     def hosted_service(self, service: str, workspace: str) -> str:
         workspace, service = _segment("workspace", workspace), _segment("service", service)
         return f"{self._org_url}/workspaces/{workspace}/hosted-services/{service}"

@@ -1,8 +1,8 @@
-"""The services that the organisation can call, their versions and endpoints."""
+"""The services that the organisation can call, and the versions and endpoints of each."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from coatcheck.control.operations import Operation
 from coatcheck.control.reply import Reply, StreamReply
@@ -11,15 +11,19 @@ from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
 
 PATH: Final = "/ui/services"
+ONE: Final = "/ui/services/{ws}/{service}"
 _API: Final = "/api/v1/orgs/{org}/services"
+_SERVICE: Final = "/api/v1/orgs/{org}/workspaces/{ws}/hosted-services/{service}"
 _PAGE_ROWS: Final = 50
+_PAGE_ENDPOINTS: Final = 100
+"""Of a service's page: a template takes too long for hundreds of them."""
 
 
 def operations(site: Site) -> list[Operation]:
-    return [site.page(PATH, "ui_services", _show)]
+    return [site.page(PATH, "ui_services", _list), site.page(ONE, "ui_service", _show)]
 
 
-async def _show(visit: Visit) -> Reply | StreamReply:
+async def _list(visit: Visit) -> Reply | StreamReply:
     cursor = visit.query.get("cursor")
     page = await visit.api.get(
         paths.to(_API, org=visit.org), {"cursor": cursor or None, "limit": _PAGE_ROWS}
@@ -30,3 +34,35 @@ async def _show(visit: Visit) -> Reply | StreamReply:
         next_page=page["next"] and paths.with_query(PATH, {"cursor": page["next"]}),
         first_page=PATH if cursor else None,
     )
+
+
+async def _show(visit: Visit) -> Reply | StreamReply:
+    names = {name: visit.params[name] for name in ("ws", "service")}
+    service = await visit.api.get(paths.to(_SERVICE, org=visit.org, **names))
+    here = paths.to(ONE, **names)
+    first = _first(visit.query.get("from"))
+    rows = _endpoints(service)
+    more = first + _PAGE_ENDPOINTS < len(rows)
+    return visit.page(
+        "service.html",
+        service=service,
+        rows=rows[first : first + _PAGE_ENDPOINTS],
+        endpoint_count=len(rows),
+        next_page=paths.with_query(here, {"from": str(first + _PAGE_ENDPOINTS)}) if more else None,
+        first_page=here if first else None,
+    )
+
+
+def _endpoints(service: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    """Each endpoint with its version, the latest version first."""
+    versions = service["definition"]["versions"]
+    return [
+        (number, endpoint)
+        for number in sorted(map(int, versions), reverse=True)
+        for endpoint in versions[str(number)]["endpoints"]
+    ]
+
+
+def _first(given: str | None) -> int:
+    """How many endpoints come before the page; 0 for what is no number."""
+    return int(given) if given and given.isascii() and given.isdigit() and len(given) < 10 else 0

@@ -155,6 +155,19 @@ class VersionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceSummary:
+    """A service as a list shows it. ``versions`` says how many endpoints each version has."""
+
+    org: str
+    workspace: str
+    service: str
+    source: Source
+    versions: Mapping[int, int]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSpec:
     """A service, and all of its versions. ``org`` is empty for one that code declares."""
 

@@ -41,6 +41,7 @@ CoatcheckError
 ├── NotRetryable              a job of a kind that is not retried; says what to do instead
 ├── WebhookConflict           what is there of webhooks does not allow that
 ├── ServiceNameTaken          another service of that name is there already
+├── TooManyServices           the organisation has registered as many as it may have
 ├── IdempotencyKeyTaken       the key names a job that the caller may not see
 ├── SignedUrlExpired          a URL that was signed for a time, and the time is up
 ├── UploadAlreadyUsed         a staged list that a batch has taken is not written again
@@ -435,6 +436,17 @@ class WebhookEndpointDeleted(WebhookConflict):
     """What was for an endpoint that was deleted is not sent again."""
 
     code = "endpoint_deleted"
+
+
+class TooManyServices(CoatcheckError):
+    """The organisation has registered as many services as it may have."""
+
+    code = "too_many_services"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"The organisation has {most} services, which is as many as it may have; take one away."
+        )
 
 
 class IdempotencyKeyTaken(CoatcheckError):

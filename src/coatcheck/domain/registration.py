@@ -27,6 +27,7 @@ from coatcheck.domain.service_definition import (
     ADAPTERS,
     HIDDEN,
     KEY_CHARACTERS_MAX,
+    SERVICE_ENDPOINTS_MAX,
     EndpointDefinition,
     HttpTargetDefinition,
     RemoteTargetDefinition,
@@ -61,6 +62,14 @@ def check_service_name(name: str) -> None:
         raise InvalidParameter("service", "is a name that Coatcheck keeps for itself", "path")
 
 
+def check_endpoint_count(definition: ServiceDefinition) -> None:
+    """Raises InvalidInput for a service with more endpoints than one may have."""
+    endpoints = sum(len(version.endpoints) for version in definition.versions.values())
+    if endpoints > SERVICE_ENDPOINTS_MAX:
+        issue = f"have {endpoints} endpoints in all; {SERVICE_ENDPOINTS_MAX} are the most"
+        raise InvalidInput([FieldIssue("versions", issue)])
+
+
 def versions_of(
     service: str, definition: ServiceDefinition, stored: ServiceSpec | None = None
 ) -> dict[int, VersionSpec]:
@@ -70,6 +79,7 @@ def versions_of(
     Raises InvalidParameter for the name, and InvalidInput with one issue for each problem.
     """
     check_service_name(service)
+    check_endpoint_count(definition)
     issues = [*_issues(definition)]
     if not issues:
         secrets = _Secrets(stored)

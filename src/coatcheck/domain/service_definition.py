@@ -15,6 +15,9 @@ from coatcheck.domain.patterns import whole
 
 VERSIONS_MAX: Final = 20
 ENDPOINTS_MAX: Final = 100
+"""Of one version."""
+SERVICE_ENDPOINTS_MAX: Final = 500
+"""Of all versions of a service: every server that calls it has them in memory."""
 HEADERS_MAX: Final = 50
 SECRETS_MAX: Final = 10
 KEY_CHARACTERS_MAX: Final = 128

@@ -10,11 +10,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final
 
-from coatcheck.domain.catalogue import ServiceDefinition, ServiceSpec
+from coatcheck.domain.catalogue import ServiceDefinition, ServiceSpec, ServiceSummary
 from coatcheck.domain.endpoint_names import is_service_name
-from coatcheck.domain.errors import InvalidParameter, ServiceNameTaken
+from coatcheck.domain.errors import InvalidParameter, ServiceNameTaken, TooManyServices
 from coatcheck.domain.registration import check_service_name, versions_of
 from coatcheck.settings import Settings
 from coatcheck.store import services as service_store
@@ -26,7 +27,12 @@ from coatcheck.store.services import CODE_ORG, ServiceKey
 _ENTRIES_MAX: Final = 10_000
 _KNOWN_SECONDS: Final = 30.0
 _ABSENT_SECONDS: Final = 1.0
+_ENDPOINTS_MAX: Final = 50_000
+"""Of all services that are remembered: some have one endpoint, some have hundreds."""
 _READ_ROWS_MAX: Final = 500
+_READ_SERVICES_MAX: Final = 32
+"""How many services one statement reads: a definition may have hundreds of kilobytes."""
+PAGE_SERVICES_MAX: Final = 200
 
 
 class Unknown(Enum):
@@ -43,6 +49,13 @@ class _Entry:
     spec: ServiceSpec | None
     until: float
 
+    @property
+    def endpoints(self) -> int:
+        """What it takes up. A service of code is everybody's, and in memory once."""
+        if self.spec is None or self.spec.org == CODE_ORG:
+            return 0
+        return sum(len(version.endpoints) for version in self.spec.versions.values())
+
 
 class Catalogue:
     """The services that each organisation can call: its own first, then those of code.
@@ -52,9 +65,13 @@ class Catalogue:
     """
 
     def __init__(self, settings: Settings | str) -> None:
-        dsn = settings if isinstance(settings, str) else settings.database_url
+        if isinstance(settings, str):
+            settings = Settings(database_url=settings)
+        self._services_max = settings.services_max
+        dsn = settings.database_url
         self._line = Line(dsn, name="catalogue", server_settings=PINNED_PLANS)
         self._entries: dict[ServiceKey, _Entry] = {}
+        self._endpoints = 0
         self._of_code: dict[str, ServiceSpec] = {}
         self._changes_heard = 0
         self._reader: Coalescer[ServiceKey, ServiceSpec | None] = Coalescer(
@@ -89,12 +106,12 @@ class Catalogue:
         workspace: str | None = None,
         *,
         after: str = "",
-        limit: int | None = None,
-    ) -> Sequence[ServiceSpec]:
+        limit: int = PAGE_SERVICES_MAX,
+    ) -> Sequence[ServiceSummary]:
         """The services that the organisation can call, by name; of one workspace, if it is given.
 
-        Those of code are in the workspace ``default``. With a ``limit`` so many at most, of those
-        whose names come after ``after``. Asks the database.
+        Those of code are in the workspace ``default``. So many at most, of those whose names come
+        after ``after``. Asks the database.
         """
         if workspace is not None and "\0" in workspace:
             return []
@@ -112,17 +129,23 @@ class Catalogue:
         """Register a service with http upstreams, or register it anew, whole.
 
         The URLs are the caller's to check. Raises InvalidParameter for the name, InvalidInput for
-        the definition, ServiceNameTaken if code or another workspace has a service of that name.
+        the definition, ServiceNameTaken if code or another workspace has a service of that name,
+        TooManyServices if the organisation has as many as it may have.
         """
         check_service_name(service)
         if "\0" in workspace:
             raise InvalidParameter("workspace", "has a NUL", "path")
-        versions = versions_of(service, definition, await self._stored(org, service))
+        known = await self._known_by_name(org, service)
+        own = None if known is None or known.org != org else known
+        versions = versions_of(service, definition, own)
+        most = self._services_max
         spec = await retried(
-            lambda: service_store.put(self._line, org, workspace, service, versions.values())
+            lambda: service_store.put(self._line, org, workspace, service, versions.values(), most)
         )
         self._forget((org, service))
         if spec is None:
+            if known is None and await self._count(org) >= most:
+                raise TooManyServices(most)
             raise ServiceNameTaken(f"there is another service named {service!r}")
         return spec
 
@@ -134,10 +157,12 @@ class Catalogue:
         self._forget((org, service))
         return deleted
 
-    async def _stored(self, org: str, service: str) -> ServiceSpec | None:
+    async def _known_by_name(self, org: str, service: str) -> ServiceSpec | None:
         key = (org, service)
-        found = (await retried(lambda: service_store.find(self._line, [key]))).get(key)
-        return None if found is None or found.org != org else found
+        return (await retried(lambda: service_store.find(self._line, [key]))).get(key)
+
+    async def _count(self, org: str) -> int:
+        return await retried(lambda: service_store.count(self._line, org))
 
     # What is heard
 
@@ -157,21 +182,31 @@ class Catalogue:
         """Something may have been said that was not heard."""
         self._changes_heard += 1
         self._entries.clear()
+        self._endpoints = 0
 
     def _forget(self, key: ServiceKey) -> None:
         self._changes_heard += 1
-        self._entries.pop(key, None)
+        self._drop(key)
+
+    def _drop(self, key: ServiceKey) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._endpoints -= entry.endpoints
 
     def _forget_name(self, service: str) -> None:
         """Of all organisations: code's service is everybody's."""
         self._changes_heard += 1
         for key in [key for key in self._entries if key[1] == service]:
-            del self._entries[key]
+            self._drop(key)
 
     async def _read(self, keys: Sequence[ServiceKey]) -> Sequence[ServiceSpec | None]:
         changes_heard = self._changes_heard
-        found = await retried(lambda: service_store.find(self._line, [*set(keys)]))
-        found = {key: self._shared(spec) for key, spec in found.items()}
+        found: dict[ServiceKey, ServiceSpec] = {}
+        wanted = list(dict.fromkeys(keys))
+        for at in range(0, len(wanted), _READ_SERVICES_MAX):
+            some = wanted[at : at + _READ_SERVICES_MAX]
+            read = await retried(partial(service_store.find, self._line, some))
+            found |= {key: self._shared(spec) for key, spec in read.items()}
         # A change that was heard meanwhile may be newer than what was read.
         if changes_heard == self._changes_heard:
             self._remember(keys, found)
@@ -191,8 +226,10 @@ class Catalogue:
         for key in keys:
             spec = found.get(key)
             # Put last: what was learned longest ago goes first when there is no more room.
-            self._entries.pop(key, None)
+            self._drop(key)
             lasts = _ABSENT_SECONDS if spec is None else _KNOWN_SECONDS
-            self._entries[key] = _Entry(spec, now + lasts)
-        while len(self._entries) > _ENTRIES_MAX:
-            del self._entries[next(iter(self._entries))]
+            entry = _Entry(spec, now + lasts)
+            self._entries[key] = entry
+            self._endpoints += entry.endpoints
+        while len(self._entries) > _ENTRIES_MAX or self._endpoints > _ENDPOINTS_MAX:
+            self._drop(next(iter(self._entries)))

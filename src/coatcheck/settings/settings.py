@@ -452,6 +452,13 @@ class Settings:
         shown_default="none",
         secret=True,
     )
+    services_max: int = setting(
+        "SERVICES_MAX",
+        "How many services an organisation may register over HTTP.",
+        allowed="a whole number from 0 (none) to 10000",
+        parse=parsers.whole_number(0, 10_000),
+        default="200",
+    )
     batch_small_tasks: int = setting(
         "BATCH_SMALL_TASKS",
         "A closed batch of fewer tasks than this, of at most 1 MiB, is written while its caller "

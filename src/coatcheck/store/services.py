@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import asyncpg
 import msgspec
 
-from coatcheck.domain.catalogue import EndpointSpec, ServiceSpec, VersionSpec
+from coatcheck.domain.catalogue import EndpointSpec, ServiceSpec, ServiceSummary, VersionSpec
 from coatcheck.store.channels import SERVICES
 from coatcheck.store.line import Line
 from coatcheck.store.sql import sql
@@ -30,6 +31,8 @@ class _Stored(msgspec.Struct):
 
 
 _decode: Final = msgspec.json.Decoder(_Stored).decode
+_decode_numbers: Final = msgspec.json.Decoder(list[str]).decode
+_decode_counts: Final = msgspec.json.Decoder(list[int]).decode
 _encode: Final = msgspec.json.encode
 
 
@@ -44,16 +47,23 @@ async def find(line: Line, keys: Sequence[ServiceKey]) -> dict[ServiceKey, Servi
         own = (row["org_id"], row["service_id"])
         if own not in specs:  # code's is everybody's: read it once
             specs[own] = _spec(row)
+            await asyncio.sleep(0)  # one may take milliseconds: others have a turn in between
         found[row["asked_by"], row["service_id"]] = specs[own]
     return found
 
 
 async def list_services(
-    line: Line, org: str, workspace: str | None, *, after: str = "", limit: int | None = None
-) -> list[ServiceSpec]:
+    line: Line, org: str, workspace: str | None, *, after: str, limit: int
+) -> list[ServiceSummary]:
     """The services that an organisation can call, by name, those after ``after``."""
     rows = await line.fetch(sql("services/list"), org, workspace, after, limit)
-    return [_spec(row) for row in rows]
+    return [_summary(row) for row in rows]
+
+
+async def count(line: Line, org: str) -> int:
+    """How many services an organisation has registered."""
+    services: int = (await line.fetch(sql("services/count"), org))[0][0]
+    return services
 
 
 async def list_code(line: Line) -> list[ServiceSpec]:
@@ -78,9 +88,14 @@ async def publish(line: Line, versions: Mapping[str, Sequence[VersionSpec]]) -> 
 
 
 async def put(
-    line: Line, org: str, workspace: str, service: str, versions: Iterable[VersionSpec]
+    line: Line,
+    org: str,
+    workspace: str,
+    service: str,
+    versions: Iterable[VersionSpec],
+    services_max: int,
 ) -> ServiceSpec | None:
-    """Register an organisation's service. None if the name is taken."""
+    """Register an organisation's service. None if the name is taken, or it is one too many."""
     stored = _Stored({each.version: _StoredVersion(each.endpoints) for each in versions})
     rows = await line.fetch(
         sql("services/put"),
@@ -90,6 +105,7 @@ async def put(
         _encode(stored).decode(),
         SERVICES,
         _said(org, service),
+        services_max,
     )
     return _spec(rows[0]) if rows else None
 
@@ -104,6 +120,20 @@ async def delete(line: Line, org: str, service: str, workspace: str | None) -> b
 
 def _said(org: str, service: str) -> str:
     return f"{org}/{service}"
+
+
+def _summary(row: asyncpg.Record) -> ServiceSummary:
+    numbers = _decode_numbers(row["version_numbers"])
+    counts = _decode_counts(row["endpoint_counts"])
+    return ServiceSummary(
+        org=row["org_id"],
+        workspace=row["workspace_id"],
+        service=row["service_id"],
+        source=row["source"],
+        versions=dict(sorted(zip(map(int, numbers), counts, strict=True))),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
 
 
 def _spec(row: asyncpg.Record) -> ServiceSpec:

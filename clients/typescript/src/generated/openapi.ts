@@ -881,8 +881,24 @@ export interface components {
          * @description Services, by name. ``next`` is the cursor of the page after this one, if there is one.
          */
         HostedServicePage: {
-            items: components["schemas"]["HostedService"][];
+            items: components["schemas"]["HostedServiceSummary"][];
             next: string | null;
+        };
+        /**
+         * HostedServiceSummary
+         * @description A service as a list shows it: without its endpoints, which are at ``url``.
+         */
+        HostedServiceSummary: {
+            created_at: string;
+            endpoint_count: number;
+            latest_version: number;
+            org_id: string;
+            service_id: string;
+            source: string;
+            updated_at: string;
+            url: string;
+            versions: number[];
+            workspace_id: string;
         };
         /**
          * HttpTargetDefinition

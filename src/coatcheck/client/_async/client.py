@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import httpx2
 
-from coatcheck.client._async.api_keys import AsyncApiKeys
+from coatcheck.client._async.api_keys import PAGE_ITEMS, AsyncApiKeys
 from coatcheck.client._async.batches import AsyncBatches
 from coatcheck.client._async.exchange import AsyncExchange
 from coatcheck.client._async.files import AsyncFiles
@@ -23,6 +23,7 @@ from coatcheck.client._async.webhooks import AsyncWebhooks
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import (
     BatchStatus,
+    KeysetPage,
     Page,
     UsageDay,
     read,
@@ -374,6 +375,16 @@ class AsyncClient:
         where = self._addresses.operator("overview") if all_orgs else self._addresses.overview()
         response = await self._exchange.send("GET", with_query(where, {"minutes": minutes}))
         return read(response, Overview)
+
+    async def services(self) -> AsyncIterator[Mapping[str, Any]]:
+        """The services that the organisation can call, by name, each as the server's JSON: its
+        versions, and how many endpoints it has. ``service`` gets the endpoints themselves."""
+        page_url: str | None = with_query(self._addresses.services(), {"limit": PAGE_ITEMS})
+        while page_url is not None:
+            page = read(await self._exchange.send("GET", page_url), KeysetPage)
+            for item in page.items:
+                yield item
+            page_url = with_query(page_url, {"cursor": page.next}) if page.next else None
 
     async def service(self, name: str, *, workspace: str = "default") -> Mapping[str, Any]:
         """A service, as the server's JSON: its versions, and their endpoints."""

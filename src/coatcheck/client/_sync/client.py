@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import httpx2
 
-from coatcheck.client._sync.api_keys import ApiKeys
+from coatcheck.client._sync.api_keys import PAGE_ITEMS, ApiKeys
 from coatcheck.client._sync.batches import Batches
 from coatcheck.client._sync.exchange import Exchange
 from coatcheck.client._sync.files import Files
@@ -23,6 +23,7 @@ from coatcheck.client._sync.webhooks import Webhooks
 from coatcheck.client.addresses import Addresses, with_query
 from coatcheck.client.answers import (
     BatchStatus,
+    KeysetPage,
     Page,
     UsageDay,
     read,
@@ -371,6 +372,15 @@ class Client:
         where = self._addresses.operator("overview") if all_orgs else self._addresses.overview()
         response = self._exchange.send("GET", with_query(where, {"minutes": minutes}))
         return read(response, Overview)
+
+    def services(self) -> Iterator[Mapping[str, Any]]:
+        """The services that the organisation can call, by name, each as the server's JSON: its
+        versions, and how many endpoints it has. ``service`` gets the endpoints themselves."""
+        page_url: str | None = with_query(self._addresses.services(), {"limit": PAGE_ITEMS})
+        while page_url is not None:
+            page = read(self._exchange.send("GET", page_url), KeysetPage)
+            yield from page.items
+            page_url = with_query(page_url, {"cursor": page.next}) if page.next else None
 
     def service(self, name: str, *, workspace: str = "default") -> Mapping[str, Any]:
         """A service, as the server's JSON: its versions, and their endpoints."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -21,17 +24,23 @@ from coatcheck.domain.catalogue import (
     RemoteTargetDefinition,
     ServiceDefinition,
     ServiceSpec,
+    ServiceSummary,
 )
 from coatcheck.domain.endpoint_names import SERVICE_NAME_PATTERN, is_service_name
 from coatcheck.domain.errors import (
+    BodyTooLarge,
+    CoatcheckError,
+    InvalidInput,
     InvalidParameter,
     LookUpRefused,
     NotFound,
     TimeoutNotAllowed,
+    TooManyServices,
     UrlForbidden,
 )
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.patterns import whole
+from coatcheck.domain.registration import check_endpoint_count
 from coatcheck.egress.look_ups import LOOK_UPS_PER_ORG_MAX
 from coatcheck.surfaces.gateway.reading import HOSTED, PAGE_ROWS, PAGE_ROWS_MAX
 from coatcheck.surfaces.gateway.remote_targets import check_remotes, endpoints_of
@@ -40,7 +49,7 @@ from coatcheck.telemetry import metrics
 
 SERVICES: Final = "/api/v1/orgs/{org}/services"
 CHECK_SECONDS_MAX: Final = 15.0
-DEFINITION_BYTES_MAX: Final = 1024 * 1024
+DEFINITION_BYTES_MAX: Final = 256 * 1024
 _LIMIT: Final = {
     "type": "integer",
     "minimum": 1,
@@ -64,10 +73,25 @@ class HostedService(msgspec.Struct, frozen=True):
     updated_at: datetime
 
 
+class HostedServiceSummary(msgspec.Struct, frozen=True):
+    """A service as a list shows it: without its endpoints, which are at ``url``."""
+
+    org_id: str
+    workspace_id: str
+    service_id: str
+    source: str
+    latest_version: int
+    versions: list[int]
+    endpoint_count: int
+    created_at: datetime
+    updated_at: datetime
+    url: str
+
+
 class HostedServicePage(msgspec.Struct, frozen=True):
     """Services, by name. ``next`` is the cursor of the page after this one, if there is one."""
 
-    items: list[HostedService]
+    items: list[HostedServiceSummary]
     next: str | None
 
 
@@ -85,7 +109,7 @@ class Registering:
             raise InvalidParameter("cursor", "must be the `next` of a page")
         limit = read_whole_number(call.query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
         found = await self._scene.catalogue.list(org, after=after or "", limit=limit + 1)
-        items = [_shown(service, org) for service in found[:limit]]
+        items = [_summary(service, org) for service in found[:limit]]
         following = items[-1].service_id if len(found) > limit else None
         return json_reply(HostedServicePage(items, following))
 
@@ -99,13 +123,17 @@ class Registering:
         workspace = call.params["ws"]
         if not _WORKSPACE.fullmatch(workspace):
             raise InvalidParameter("ws", "must be letters, digits, '.', '_' or '-'", "path")
-        definition = await read_body(call, ServiceDefinition, DEFINITION_BYTES_MAX)
+        with _counted("definition", BodyTooLarge):
+            definition = await read_body(call, ServiceDefinition, DEFINITION_BYTES_MAX)
+        with _counted("endpoints", InvalidInput):
+            check_endpoint_count(definition)  # before each of them has its host looked up
         self._check_timeouts(definition, self._scene.gate.timeout_seconds_max(call.principal))
         check_remotes(definition, self._scene.settings.remotes)
         await self._check_urls(definition, call.principal.org)
-        service = await self._scene.catalogue.put(
-            call.principal.org, workspace, call.params["service"], definition
-        )
+        with _counted("services", TooManyServices):
+            service = await self._scene.catalogue.put(
+                call.principal.org, workspace, call.params["service"], definition
+            )
         return json_reply(_shown(service, call.principal.org))
 
     async def delete(self, call: Call) -> Reply:
@@ -153,6 +181,16 @@ class Registering:
             raise UrlForbidden(f"{place}: {error}") from error
 
 
+@contextmanager
+def _counted(bound: str, refusal: type[CoatcheckError]) -> Iterator[None]:
+    """Count a bound that the caller meets."""
+    try:
+        yield
+    except refusal:
+        metrics.record_bound_met(bound)
+        raise
+
+
 def _shown(service: ServiceSpec, org: str) -> HostedService:
     return HostedService(
         org_id=org,
@@ -166,6 +204,21 @@ def _shown(service: ServiceSpec, org: str) -> HostedService:
     )
 
 
+def _summary(service: ServiceSummary, org: str) -> HostedServiceSummary:
+    return HostedServiceSummary(
+        org_id=org,
+        workspace_id=service.workspace,
+        service_id=service.service,
+        source=service.source,
+        latest_version=max(service.versions),
+        versions=list(service.versions),
+        endpoint_count=sum(service.versions.values()),
+        created_at=service.created_at,
+        updated_at=service.updated_at,
+        url=HOSTED.format(org=org, ws=quote(service.workspace), service=service.service),
+    )
+
+
 def operations(scene: Scene) -> list[Operation]:
     """The routes by which services are registered."""
     registering = Registering(scene)
@@ -175,8 +228,8 @@ def operations(scene: Scene) -> list[Operation]:
             path=SERVICES,
             name="services",
             summary="The services that the organisation can call, by name.",
-            description="Its own, and those that workers' code declares. The values of their "
-            "targets' headers and secrets are not shown.",
+            description="Its own, and those that workers' code declares. Without their endpoints: "
+            "`url` has those.",
             handler=registering.page,
             access=Scope.READ,
             operable=True,
@@ -218,7 +271,9 @@ def operations(scene: Scene) -> list[Operation]:
                 ),
                 Answer(
                     HTTPStatus.CONFLICT,
-                    "Code, or another workspace, has a service of that name.",
+                    "Code, or another workspace, has a service of that name "
+                    "(`service_name_taken`); or the organisation has as many services as it may "
+                    "have (`too_many_services`).",
                     Problem,
                     MEDIA_TYPE,
                 ),

@@ -1,11 +1,14 @@
--- The services that an organisation can call, its own and those that code declares; of a workspace,
--- if one is named. By name, a page of them or all.
+-- A page of the services that an organisation can call, its own and those that code declares; of a
+-- workspace, if one is named. By name. No definition is read: what is shown of it are columns
+-- (schema/0025_service_summaries.sql).
 --
--- $1 organisation   $2 workspace, or NULL for all   $3 after this name   $4 rows at most, or NULL
-SELECT s.org_id, s.service_id, s.workspace_id, s.source,
-       s.definition::text AS definition, s.created_at, s.updated_at
+-- $1 organisation   $2 workspace, or NULL for all   $3 after this name   $4 rows at most
+SELECT s.org_id, s.service_id, s.workspace_id, s.source, s.version_numbers::text AS version_numbers,
+       s.endpoint_counts::text AS endpoint_counts, s.created_at, s.updated_at
 FROM (
-    SELECT DISTINCT ON (service_id) *
+    SELECT DISTINCT ON (service_id)
+           org_id, service_id, workspace_id, source, version_numbers, endpoint_counts, created_at,
+           updated_at
     FROM services
     WHERE org_id IN ($1, '') AND service_id > $3::text
     ORDER BY service_id, org_id DESC

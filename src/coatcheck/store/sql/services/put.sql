@@ -1,11 +1,17 @@
--- An organisation registers a service, or registers it anew. Answers nothing if the name is taken:
--- by code, or by another workspace of the organisation.
+-- An organisation registers a service, or registers it anew. Answers nothing if the name is taken, by
+-- code or by another workspace of the organisation; or if it is new, and the organisation has as many
+-- as it may have. Two that register their last one at the same moment may both be let in.
 --
 -- $1 organisation, $2 workspace, $3 name, $4 definition   $5 channel, $6 what to say on it
+-- $7 how many services the organisation may have
 WITH written AS (
     INSERT INTO services AS s (org_id, workspace_id, service_id, source, definition)
     SELECT $1::text, $2::text, $3::text, 'http', $4::text::jsonb
     WHERE NOT EXISTS (SELECT FROM services AS c WHERE c.org_id = '' AND c.service_id = $3::text)
+      AND (
+          EXISTS (SELECT FROM services AS o WHERE o.org_id = $1::text AND o.service_id = $3::text)
+          OR (SELECT count(*) FROM services AS o WHERE o.org_id = $1::text) < $7::integer
+      )
     ON CONFLICT (org_id, service_id) DO UPDATE
     SET definition = excluded.definition, updated_at = now()
     WHERE s.workspace_id = excluded.workspace_id
