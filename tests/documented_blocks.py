@@ -63,6 +63,7 @@ LEDGER = (
     Ran("docs/how-to/run-a-batch.md", "sh", 10, _CURL),
     Ran("docs/how-to/run-functions-elsewhere.md", "sh", 3, _COMMANDS),
     Ran("docs/how-to/run-functions-elsewhere.md", "sh", 1, _SETTINGS),
+    Ran("docs/how-to/run-in-production.md", "sh", 2, "tests/e2e/test_secret_commands.py"),
     Ran("docs/how-to/scrape.md", "sh", 3, "tests/e2e/test_scrape_guide.py"),
     Ran("docs/how-to/scrape.md", "python", 1, _REFERENCES),
     Ran("docs/how-to/speak.md", "sh", 2, _SETTINGS),

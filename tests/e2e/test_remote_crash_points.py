@@ -15,6 +15,7 @@ from coatcheck import State
 from tests.e2e.faults import history, invariants
 from tests.e2e.faults.remote_lab import HERE, RemoteLaboratory, Studio
 from tests.e2e.faults.victims import VICTIM
+from tests.sealed_secrets import SECRET_KEY
 
 SPAWN_POINTS = {
     "remote.begun": 0,
@@ -97,7 +98,9 @@ async def test_a_result_counts_once_though_a_server_dies_that_stored_it(
     ticket = await laboratory.hand_in(retries=0)
     async with laboratory.working_here(polling=False):
         await laboratory.parked(ticket)
-    process = laboratory.start("look", ticket.id, crash_at="remote.kept", egress_allow=HERE)
+    process = laboratory.start(
+        "look", ticket.id, crash_at="remote.kept", egress_allow=HERE, secret_keys=SECRET_KEY
+    )
     await laboratory.strike(process)
     if VICTIM.is_exact:
         assert await laboratory.state(ticket) is State.FINALIZING

@@ -87,6 +87,8 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "generation": (errors.GenerationNotFound("01ABC"), 404, "generation_not_found"),
     "not ended": (errors.JobNotEnded("It runs."), 409, "job_not_ended"),
     "schema": (errors.SchemaMismatch("lacks 2 steps"), 503, "schema_mismatch"),
+    "no key": (errors.SealingKeyMissing("the key 0123 is not set"), 503, "sealing_key_missing"),
+    "secrets": (errors.SecretsLost("Register it again."), 409, "secrets_lost"),
     "inside": (errors.CoatcheckError("secret inside"), 500, "internal"),
     "surprise": (RuntimeError("secret inside"), 500, "internal"),
 }

@@ -12,9 +12,10 @@ from uuid import UUID
 
 from coatcheck import Engine, Job, Service, Settings
 from coatcheck.blobs import BlobContainer
+from coatcheck.domain.catalogue import remote_address
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.job import JobView
-from coatcheck.domain.remote_work import Destination, RemoteWork, encode_work
+from coatcheck.domain.remote_work import Destination, OperatorRemote, RemoteWork, encode_work
 from coatcheck.engine.remote_calls import RemoteCalls
 from coatcheck.engine.remote_keeping import Kept, KeptArtifact, KeptFor
 from coatcheck.engine.remote_patience import Patience
@@ -24,6 +25,7 @@ from coatcheck.store.line import Line
 from coatcheck.upkeep.poller import Poller
 from coatcheck.worker.agent import Worker
 from tests.remotes.fake_service import SECRETS, FakeService
+from tests.sealed_secrets import SECRET_KEY, store_secrets
 from tests.waiting import eventually_async
 
 ENDPOINT = "studio.post__render"
@@ -72,13 +74,14 @@ class Bureau:
                 "drain_seconds": 0.0,
                 "egress_allow": parse_allow("127.0.0.1"),
                 "public_url": "https://coats.example",
+                "secret_keys": (SECRET_KEY,),
                 **overrides,
             }
         )
         self.blobs = BlobContainer.open(self.settings.blob_url)
         self.keeper = BlobKeeper()
-        self.to = Destination(target=remote.definition(), secrets=SECRETS)
-        self.operators: dict[str, Destination] = {}
+        self.to = Destination(target=remote.definition())
+        self.operators: dict[str, OperatorRemote] = {}
         self._closing = AsyncExitStack()
         self._workers: list[tuple[Worker, asyncio.Task[None]]] = []
 
@@ -125,7 +128,15 @@ class Bureau:
         return worker
 
     async def hand_in(self, name: str = "a", **options: Any) -> str:
-        to = Destination(self.to.target, self.to.secrets, self.to.operator, {"name": name})
+        stored_as = ""
+        if self.to.target is not None:
+            stored_as = await store_secrets(
+                self.settings,
+                remote_address(self.to.target),
+                SECRETS,
+                org=options.get("org", "default"),
+            )
+        to = Destination(self.to.target, stored_as, self.to.operator, {"name": name})
         payload = encode_work(to, b'{"text": "hello"}')
         return (await self.engine.submit(ENDPOINT, payload, **options)).id
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coatcheck.domain.remote_work import Destination
+from coatcheck.domain.remote_work import Destination, OperatorRemote
 from coatcheck.domain.states import State
 from coatcheck.engine.remote_patience import Patience
 from coatcheck.engine.remote_spawning import SPAWN_FAULTS_MAX
@@ -170,8 +170,8 @@ async def test_an_operator_whose_remote_cannot_be_used_is_told_once(
     code: str,
     told: str,
 ) -> None:
-    target = bureau.to.target
-    bureau.operators = {name: Destination(target, keys) for name, keys in operators.items()}
+    target = bureau.remote.definition()
+    bureau.operators = {name: OperatorRemote(target, keys) for name, keys in operators.items()}
     bureau.to = Destination(operator="remotes.studio")
     await bureau.work(polling=False)
     for _ in range(2):

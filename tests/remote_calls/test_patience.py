@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from msgspec.structs import replace
+
+from coatcheck.domain.catalogue import remote_address
+from coatcheck.domain.remote_work import decode_destination, encode_destination
 from coatcheck.domain.states import State
 from coatcheck.engine.remote_patience import Patience
 from tests.egress.upstream_server import head
 from tests.remote_calls.bureau import SOUND, Bureau, uuid
 from tests.remotes.fake_http import FakeHttp
+from tests.remotes.fake_service import SECRETS
 from tests.remotes.faults import Status
+from tests.sealed_secrets import store_secrets
 from tests.store.rows import connected
 from tests.waiting import eventually_async
 
@@ -36,7 +42,10 @@ async def test_who_was_away_and_comes_back_with_one_fault_is_borne(
     await bureau.parked(job_id)
     async with connected(bureau.dsn) as sql:
         there = await sql.fetchval("SELECT destination FROM remote_calls")
-        away = there.replace(f":{remote.server.port}/".encode(), f":{NOBODY_LISTENS}/".encode())
+        target = remote.unreachable_definition(NOBODY_LISTENS)
+        stored_as = await store_secrets(bureau.settings, remote_address(target), SECRETS)
+        known = decode_destination(there)
+        away = encode_destination(replace(known, target=target, secrets_id=stored_as))
         await sql.execute("UPDATE remote_calls SET destination = $1", away)
         for _ in range(5):
             await look_now(bureau, job_id)

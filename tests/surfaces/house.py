@@ -35,6 +35,7 @@ from coatcheck.surfaces.remote_keepers import KEEPERS, operators
 from coatcheck.surfaces.served import SURFACES
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
+from tests.sealed_secrets import SECRET_KEY
 
 PEPPER = "a pepper that is only ever used in tests"
 LOOPBACK = "127.0.0.1"
@@ -71,6 +72,7 @@ class House:
                 "temp_dir": folder / "temp",
                 "drain_seconds": 0.0,
                 "key_pepper": PEPPER,
+                "secret_keys": (SECRET_KEY,),
                 "egress_allow": parse_allow(LOOPBACK),
                 **overrides,
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,11 +11,22 @@ import pytest
 
 from coatcheck.domain.catalogue import HttpTarget, ServiceDefinition, ServiceSpec, VersionSpec
 from coatcheck.domain.errors import InvalidInput, InvalidParameter
-from coatcheck.domain.registration import versions_of
+from coatcheck.domain.registration import Concealed, conceal, versions_of
+from coatcheck.domain.service_definition import HIDDEN
+from coatcheck.domain.target_secrets import UPSTREAM, TargetSecrets
 
 NOW = datetime.now(UTC)
 TARGET = {"type": "http", "url": "https://upstream.example/api"}
 ENDPOINT = {"method": "POST", "path": "/analyze", "target": TARGET}
+
+
+REMOTE = {
+    "type": "remote",
+    "adapter": "http",
+    "url": "https://remote.example",
+    "secret": "key",
+    "secrets": {"key": "s3cret-token"},
+}
 
 
 def definition(*endpoints: dict[str, Any], version: str = "1") -> ServiceDefinition:
@@ -22,7 +34,7 @@ def definition(*endpoints: dict[str, Any], version: str = "1") -> ServiceDefinit
     return msgspec.json.decode(msgspec.json.encode(document), type=ServiceDefinition)
 
 
-def stored(versions: dict[int, VersionSpec]) -> ServiceSpec:
+def stored(versions: Mapping[int, VersionSpec]) -> ServiceSpec:
     return ServiceSpec("acme", "default", "docs", "http", versions, NOW, NOW)
 
 
@@ -190,23 +202,79 @@ def test_the_values_of_headers_are_shown_to_nobody() -> None:
     assert b"s3cret" not in msgspec.json.encode(shown)
 
 
+def concealed(
+    document: ServiceDefinition, known: Concealed | None = None, org: str = "acme"
+) -> Concealed:
+    stored = {} if known is None else {id_: each for id_, (_, each) in known.secrets.items()}
+    return conceal(org, versions_of("docs", document), stored)
+
+
+def test_no_secret_is_in_a_spec_and_its_names_are() -> None:
+    endpoints = [
+        {**ENDPOINT, "target": {**TARGET, "headers": {"X-Key": "s3cret"}}},
+        {**ENDPOINT, "path": "/b", "target": TARGET},
+        {**ENDPOINT, "path": "/c", "target": REMOTE},
+    ]
+    found = concealed(definition(*endpoints))
+    with_headers, without, remote = found.versions[1].endpoints
+    assert with_headers.hidden == {"X-Key": HIDDEN}
+    assert remote.hidden == {"key": HIDDEN}
+    assert (without.hidden, without.target and without.target.secrets_id) == ({}, "")
+    assert b"s3cret" not in msgspec.json.encode(found.versions)
+    assert with_headers.target is not None
+    assert remote.remote is not None
+    assert {str(id_): (of, secrets.values) for id_, (of, secrets) in found.secrets.items()} == {
+        with_headers.target.secrets_id: ("docs.v1.post__analyze", {"X-Key": "s3cret"}),
+        remote.remote.secrets_id: ("docs.v1.post__c", {"key": "s3cret-token"}),
+    }
+    assert "s3cret" not in repr(found)
+
+
 def test_what_is_shown_can_be_sent_back_and_changes_nothing() -> None:
-    secret = {**ENDPOINT, "target": {**TARGET, "headers": {"X-Key": "s3cret"}}}
-    service = stored(versions_of("docs", definition(secret)))
-    document = msgspec.json.decode(msgspec.json.encode(service.definition), type=ServiceDefinition)
-    assert versions_of("docs", document, service) == service.versions
+    secret = {**ENDPOINT, "target": {**TARGET, "headers": {"X-Key": "s3cret", "X-B": "b"}}}
+    first = concealed(definition(secret))
+    document = msgspec.json.decode(
+        msgspec.json.encode(stored(first.versions).definition), type=ServiceDefinition
+    )
+    assert concealed(document, first) == first
+    changed = {**ENDPOINT, "target": {**TARGET, "headers": {"x-key": HIDDEN, "X-B": "new"}}}
+    (secrets,) = concealed(definition(changed), first).secrets.values()
+    assert secrets[1].values == {"x-key": "s3cret", "X-B": "new"}
+
+
+def test_secrets_have_one_id_for_an_endpoint_at_an_address_whatever_they_are() -> None:
+    def ids(org: str = "acme", **target: Any) -> set[Any]:
+        endpoint = {**ENDPOINT, "target": {**TARGET, "headers": {"X-Key": "s3cret"}, **target}}
+        return {*concealed(definition(endpoint), org=org).secrets}
+
+    assert ids() == ids(headers={"X-Key": "another"})
+    assert not ids() & ids(url="https://other.example")
+    assert not ids() & ids(org="globex")
 
 
 def test_a_hidden_value_does_not_go_to_another_address() -> None:
     """Else whoever may write a service could read the secrets of those before them."""
     headers = {"X-Key": "s3cret"}
-    service = stored(
-        versions_of("docs", definition({**ENDPOINT, "target": {**TARGET, "headers": headers}}))
-    )
-    elsewhere = {"type": "http", "url": "https://other.example", "headers": {"X-Key": "***"}}
+    first = concealed(definition({**ENDPOINT, "target": {**TARGET, "headers": headers}}))
+    elsewhere = {"type": "http", "url": "https://other.example", "headers": {"X-Key": HIDDEN}}
     with pytest.raises(InvalidInput, match="not known here"):
-        versions_of("docs", definition({**ENDPOINT, "target": elsewhere}), service)
+        concealed(definition({**ENDPOINT, "target": elsewhere}), first)
     with pytest.raises(InvalidInput, match="not known here"):
-        versions_of(
-            "docs", definition({**ENDPOINT, "target": {**TARGET, "headers": {"X-B": "***"}}})
-        )
+        concealed(definition({**ENDPOINT, "target": {**TARGET, "headers": {"X-B": HIDDEN}}}), first)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_below"),
+    [
+        ("https://upstream.example/api", True),
+        ("https://upstream.example/api/a/b?c=d", True),
+        ("https://upstream.example/api?c=d", True),
+        ("https://upstream.example/apis", False),
+        ("https://upstream.example/", False),
+        ("https://upstream.example.evil.example/api", False),
+    ],
+)
+def test_headers_are_for_what_is_below_their_url(url: str, is_below: bool) -> None:
+    for base in ("https://upstream.example/api", "https://upstream.example/api/"):
+        assert TargetSecrets((UPSTREAM, base), {}).are_for_url(url) is is_below
+    assert not TargetSecrets(("http", "https://upstream.example/api"), {}).are_for_url(url)

@@ -12,7 +12,7 @@ import pytest
 
 from coatcheck import Settings
 from coatcheck.domain.errors import SettingsInvalid
-from coatcheck.domain.remote_work import Destination
+from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.settings.operator_remotes import parse_remotes
 from coatcheck.settings.parsers import Refused
 from coatcheck.surfaces.remote_keepers import operators
@@ -28,8 +28,8 @@ def test_each_remote_has_a_name_a_target_and_its_secrets() -> None:
         "gpu-1": {"target": {"adapter": "modal", **FUNCTION}},
     }
     assert parse_remotes(json.dumps(written)) == {
-        "speaker": Destination(target={"kind": "remote", **SPEAKER}, secrets={"key": "hush"}),
-        "gpu-1": Destination(target={"kind": "remote", "adapter": "modal", **FUNCTION}),
+        "speaker": OperatorRemote(target={"kind": "remote", **SPEAKER}, secrets={"key": "hush"}),
+        "gpu-1": OperatorRemote(target={"kind": "remote", "adapter": "modal", **FUNCTION}),
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.graphs import GRAPH_OPERATIONS
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
-from coatcheck.domain.remote_work import Destination
+from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.settings import SETTINGS, Settings, check_environment, likely_typos
 from coatcheck.settings.egress_allow import AllowRule
 from coatcheck.settings.issuers import TokenIssuer
@@ -35,7 +35,7 @@ PARTNER = TokenIssuer(
     org_claim="tenant",
 )
 ISSUERS = msgspec.json.encode([PARTNER]).decode()
-SPEAKER = Destination(
+SPEAKER = OperatorRemote(
     target={
         "kind": "remote",
         "adapter": "http",
@@ -93,6 +93,7 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         LOG_LEVEL="DEBUG",
         LOG_FORMAT="json",
         KEY_PEPPER="p" * 32,
+        SECRET_KEYS=f"{'k' * 32}, {'o' * 32}",
         DEV_KEY=DEV_KEY,
         JWT_SECRET="s" * 32,
         JWT_ISSUER="https://issuer.example",
@@ -156,6 +157,7 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "log_level": "debug",
         "log_format": "json",
         "key_pepper": "p" * 32,
+        "secret_keys": ("k" * 32, "o" * 32),
         "dev_key": DEV_KEY,
         "jwt_secret": "s" * 32,
         "jwt_issuer": "https://issuer.example",
@@ -191,7 +193,7 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "speech_remote_token": "rt-x",
         "speech_remote": SPEAKER,
         "speech_timeout_seconds": 90.0,
-        "remotes": {"gpu": Destination(target=REMOTE)},
+        "remotes": {"gpu": OperatorRemote(target=REMOTE)},
         "token_issuers": (OWN, PARTNER),
     }
 
@@ -263,6 +265,9 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("LOG_LEVEL", "loud"),
         ("LOG_FORMAT", "xml"),
         ("KEY_PEPPER", "p" * 31),
+        ("SECRET_KEYS", "k" * 31),
+        ("SECRET_KEYS", f"{'k' * 32},{'k' * 31}"),
+        ("SECRET_KEYS", f"{'k' * 32} {'k' * 32}"),
         ("DEV_KEY", "secret"),
         ("JWT_SECRET", "s" * 31),
         ("JWT_ISSUER", "a b"),
@@ -344,6 +349,7 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
     )
     for name, value in (
         ("KEY_PEPPER", "hunter2"),
+        ("SECRET_KEYS", "hunter2"),
         ("DEV_KEY", "hunter2"),
         ("JWT_SECRET", "hunter2"),
         ("JWT_ISSUERS", issuers % ', "kind": "hunter"'),
@@ -359,6 +365,7 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
         assert "hunter2" not in refusal(**{name: value})
     good = read(
         KEY_PEPPER="hunter2" * 5,
+        SECRET_KEYS="hunter2" * 5,
         DEV_KEY=DEV_KEY + "hunter2",
         JWT_SECRET="hunter2" * 5,
         JWT_ISSUER="i",
@@ -532,9 +539,9 @@ def test_the_settings_page_is_what_the_declarations_say() -> None:
 def test_what_speaks_is_a_url_or_any_other_kind_of_remote() -> None:
     assert read().speech_target is None
     plain = read(SPEECH_REMOTE_URL="http://a").speech_target
-    assert plain == Destination(target={"kind": "remote", "adapter": "http", "url": "http://a"})
+    assert plain == OperatorRemote(target={"kind": "remote", "adapter": "http", "url": "http://a"})
     modal = {"target": {"adapter": "modal", "app": "tts", "function": "speak"}}
-    assert read(SPEECH_REMOTE=msgspec.json.encode(modal).decode()).speech_target == Destination(
+    assert read(SPEECH_REMOTE=msgspec.json.encode(modal).decode()).speech_target == OperatorRemote(
         target={"kind": "remote", "adapter": "modal", "app": "tts", "function": "speak"}
     )
 

@@ -53,6 +53,12 @@ COMMANDS: Final = (
         _RUN,
     ),
     Late(
+        "secrets",
+        "coatcheck.cli.secrets:app",
+        "Seal the secrets of services with another key.",
+        _RUN,
+    ),
+    Late(
         "submit",
         "coatcheck.cli.submit:submit",
         "Hand a job in, and show it. Exit code 1 if it was waited for and did not complete.",

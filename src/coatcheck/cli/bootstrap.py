@@ -1,4 +1,4 @@
-"""What ``up`` sees to before it serves: a pepper, an organisation, and a key to try things with."""
+"""What ``up`` sees to before it serves: a pepper, a sealing key, an organisation, an API key."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from coatcheck.store.line import Line
 DEV_USER: Final = "dev"
 _DEV_KEY_NAME: Final = "dev key, made by coatcheck up"
 _PEPPER_BYTES: Final = 32
+_SECRET_KEY_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,20 @@ def keep_pepper(folder: Path, given: str) -> tuple[str, bool]:
     if pepper != stored:
         secret_files.write(folder / secret_files.KEY_PEPPER, pepper)
     return pepper, stored is not None and pepper != stored
+
+
+def keep_secret_keys(folder: Path, given: tuple[str, ...]) -> str:
+    """The keys to seal secrets with: those that were ``given``, then those that the folder has.
+
+    The folder's may have sealed something. If there are none, a new one is made. They are kept in
+    the folder, where the commands find them.
+    """
+    stored = (secret_files.stored_secret_keys(folder) or "").split()
+    keys = [*given, *(key for key in stored if key not in given)]
+    keys = keys or [secrets.token_hex(_SECRET_KEY_BYTES)]
+    if keys != stored:
+        secret_files.write(folder / secret_files.SECRET_KEYS, "\n".join(keys))
+    return " ".join(keys)
 
 
 async def bootstrap(dsn: str, folder: Path, *, pepper: str, preset: str) -> DevKey:

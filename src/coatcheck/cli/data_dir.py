@@ -10,7 +10,7 @@ import typer
 
 from coatcheck.cli.environment import overridden
 from coatcheck.cli.own_tokens import stored_issuer
-from coatcheck.cli.secret_files import stored_pepper
+from coatcheck.cli.secret_files import stored_pepper, stored_secret_keys
 from coatcheck.settings import Settings
 from coatcheck.store.embedded import EmbeddedPostgres, pick_data_dir
 
@@ -39,6 +39,7 @@ def settings_for(requested: Path | None) -> Settings:
                 "COATCHECK_DATABASE_URL": EmbeddedPostgres(folder).dsn,
                 "COATCHECK_BLOB_URL": blob_url(folder),
                 "COATCHECK_KEY_PEPPER": stored_pepper(folder),
+                "COATCHECK_SECRET_KEYS": stored_secret_keys(folder),
                 **stored_issuer(folder, os.environ),
             }
         )

@@ -39,6 +39,7 @@ _DATABASE_HINT: Final = (
     "--data names."
 )
 
+_SECRET_KEYS: Final = "secret keys"  # noqa: S105 - what a finding is about
 _LIBRARIES: Final = ("asyncpg", "httptools", "msgspec", "obstore", "uvicorn", "uvloop")
 _POOLER_HINT: Final = (
     "Connect to PostgreSQL directly, or through a pooler in session mode: in transaction mode, "
@@ -119,7 +120,10 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
         async with Diagnosis.of(settings.database_url) as diagnosis:
             server = await _server(diagnosis)
             yield server
-            yield await _schema(diagnosis)
+            schema = await _schema(diagnosis)
+            yield schema
+            if schema.verdict is Verdict.OK:
+                yield await _secrets(settings)
             if server.verdict is Verdict.OK:  # a standby refuses to LISTEN
                 yield await _notifications(diagnosis)
                 yield await _advisory_locks(diagnosis)
@@ -174,6 +178,37 @@ async def _clock(diagnosis: Diagnosis) -> Finding:
         )
         return Finding("clock", Verdict.WARN, found, hint)
     return Finding("clock", Verdict.OK, found)
+
+
+async def _secrets(settings: Settings) -> Finding:
+    """The keys that seal the secrets of services."""
+    from coatcheck.engine.service_secrets import Resealer
+    from coatcheck.store.line import Line
+
+    line = Line(settings.database_url, name="doctor")
+    try:
+        resealer = Resealer(settings, line)
+        state = await resealer.state()
+    finally:
+        await line.close()
+    if state.locked:
+        missing = ", ".join(f"{key} ({secrets})" for key, secrets in sorted(state.locked.items()))
+        found = f"keys are missing that sealed secrets: {missing}"
+        hint = "Jobs that need these secrets wait: put the key back into COATCHECK_SECRET_KEYS."
+        return Finding(_SECRET_KEYS, Verdict.FAIL, found, hint)
+    if state.plain:
+        found = f"{state.plain} services hold their secrets as they are"
+        hint = "Set COATCHECK_SECRET_KEYS, then run `coatcheck secrets reseal`."
+        return Finding(_SECRET_KEYS, Verdict.FAIL, found, hint)
+    if state.old:
+        found = f"{state.old} of {state.old + state.current} secrets need an older key"
+        hint = (
+            "`coatcheck secrets reseal` seals them with the first one. Keep the others until then."
+        )
+        return Finding(_SECRET_KEYS, Verdict.WARN, found, hint)
+    if not resealer.sealer.key_ids:
+        return Finding(_SECRET_KEYS, Verdict.OK, "none is set, and no service has secrets")
+    return Finding(_SECRET_KEYS, Verdict.OK, f"the first opens all {state.current} secrets")
 
 
 async def _blobs(settings: Settings) -> Finding:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 KEY_PEPPER: Final = "key-pepper"
+SECRET_KEYS: Final = "secret-keys"  # noqa: S105 - the name of a file
 DEV_KEY: Final = "dev-key"
 JWT_SECRET: Final = "jwt-secret"  # noqa: S105 - the name of a file
 ADDRESS: Final = "address"
@@ -42,3 +43,8 @@ def write(path: Path, secret: str) -> None:
 def stored_pepper(folder: Path) -> str | None:
     """The pepper of the keys that an ``up`` on this folder made."""
     return read(folder / KEY_PEPPER)
+
+
+def stored_secret_keys(folder: Path) -> str | None:
+    """The keys that seal the secrets of services in the database of this folder."""
+    return read(folder / SECRET_KEYS)

@@ -17,7 +17,7 @@ import httpx2
 import typer
 
 from coatcheck.cli import data_dir, secret_files
-from coatcheck.cli.bootstrap import DevKey, bootstrap, keep_pepper
+from coatcheck.cli.bootstrap import DevKey, bootstrap, keep_pepper, keep_secret_keys
 from coatcheck.cli.console import out, say, warn
 from coatcheck.cli.environment import overridden, prepare
 from coatcheck.cli.errors import Misconfigured, reporting_errors
@@ -189,6 +189,9 @@ class _Stack:
         if is_another:
             say("COATCHECK_KEY_PEPPER is not what it was: keys made before are no longer valid")
         self._environment["COATCHECK_KEY_PEPPER"] = pepper
+        self._environment["COATCHECK_SECRET_KEYS"] = keep_secret_keys(
+            self._folder, self._settings.secret_keys
+        )
         self._environment |= keep_secret(self._folder, self._environment)
         if not self._settings.public_url:
             self._environment[_PUBLIC_URL] = self._url

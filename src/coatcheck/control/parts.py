@@ -21,7 +21,7 @@ from coatcheck.control.memory_budget import BodyBudget, ByteBudget
 from coatcheck.control.pace import Pace
 from coatcheck.control.rates import RateLimiter
 from coatcheck.control.readiness import Readiness
-from coatcheck.domain.remote_work import Destination
+from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.egress import Guard, guard_of, receiver_guard
 from coatcheck.engine import Engine
 from coatcheck.engine.catalogue import Catalogue
@@ -73,7 +73,7 @@ async def open_parts(
     engine: Engine,
     *,
     keepers: Mapping[str, Keeper] = MappingProxyType({}),
-    operators: Mapping[str, Destination] = MappingProxyType({}),
+    operators: Mapping[str, OperatorRemote] = MappingProxyType({}),
 ) -> AsyncIterator[Parts]:
     """The parts on ``engine``, which stays the caller's to close.
 

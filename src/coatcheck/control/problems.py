@@ -47,6 +47,8 @@ from coatcheck.domain.errors import (
     RateLimited,
     ResolverBusy,
     SchemaMismatch,
+    SealingKeyMissing,
+    SecretsLost,
     ServerBusy,
     ServiceNameTaken,
     SignedUrlExpired,
@@ -108,6 +110,7 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     ServiceNameTaken: HTTPStatus.CONFLICT,
     TooManyServices: HTTPStatus.CONFLICT,
     IdempotencyKeyTaken: HTTPStatus.CONFLICT,
+    SecretsLost: HTTPStatus.CONFLICT,
     UploadAlreadyUsed: HTTPStatus.CONFLICT,
     BlobChanged: HTTPStatus.CONFLICT,
     SignedUrlExpired: HTTPStatus.GONE,
@@ -122,6 +125,7 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     OutcomeUnknown: HTTPStatus.SERVICE_UNAVAILABLE,
     BlobStoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     SchemaMismatch: HTTPStatus.SERVICE_UNAVAILABLE,
+    SealingKeyMissing: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 # What an error's own text would say of the inside is said in other words.
@@ -138,6 +142,8 @@ _DETAILS: Final[Mapping[type[CoatcheckError], str]] = {
     BlobStoreUnavailable: "The blob store cannot be reached. Nothing was kept; try again.",
     ResolverBusy: "Too many host names are being looked up. Nothing was done; try again.",
     SchemaMismatch: "The database's schema is of another version than this server.",
+    SealingKeyMissing: "The secrets of the service cannot be sealed or opened: the operator has to "
+    "set a key that this deployment lacks. Nothing was done.",
 }
 
 

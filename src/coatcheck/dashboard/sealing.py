@@ -7,42 +7,33 @@ another has sealed, and none needs a setting more.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
-import os
 from typing import Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from coatcheck.sealing import Sealer, SealError, derived
 
-_SEALING_LABEL: Final = b"coatcheck/dashboard/cookies/aes-256-gcm/v1"
-_TOKEN_LABEL: Final = b"coatcheck/dashboard/forms/hmac-sha256/v1"
-_KEY_BYTES: Final = 32
-_NONCE_BYTES: Final = 12
+_SEALING_LABEL: Final = "coatcheck/dashboard/cookies/aes-256-gcm/v1"
+_TOKEN_LABEL: Final = "coatcheck/dashboard/forms/hmac-sha256/v1"  # noqa: S105 - no secret
+_TOKEN_KEY_BYTES: Final = 32
 
 
 class Seal:
     """Seals and opens; and makes the tokens of forms."""
 
     def __init__(self, pepper: str) -> None:
-        self._cipher = AESGCM(_derive(pepper, _SEALING_LABEL))
-        self._token_key = _derive(pepper, _TOKEN_LABEL)
+        self._sealer = Sealer([pepper], _SEALING_LABEL)
+        self._token_key = derived(pepper, _TOKEN_LABEL, _TOKEN_KEY_BYTES)
 
     def close(self, purpose: str, plain: bytes) -> str:
         """``plain``, sealed; only ``open`` for the same ``purpose`` gives it back."""
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._cipher.encrypt(nonce, plain, purpose.encode())
-        return base64.urlsafe_b64encode(nonce + sealed).rstrip(b"=").decode()
+        return self._sealer.seal([purpose], plain)
 
     def open(self, purpose: str, sealed: str) -> bytes | None:
         """What was sealed; None if we did not, or not for this."""
         try:
-            raw = base64.b64decode(sealed + "=" * (-len(sealed) % 4), altchars=b"-_", validate=True)
-            return self._cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], purpose.encode())
-        except (ValueError, binascii.Error, InvalidTag):
+            return self._sealer.open([purpose], sealed)
+        except SealError:
             return None
 
     def token(self, of: bytes) -> str:
@@ -54,7 +45,3 @@ class Seal:
         return given is not None and hmac.compare_digest(
             self.token(of).encode(), given.encode("utf-8", "replace")
         )
-
-
-def _derive(pepper: str, label: bytes) -> bytes:
-    return HKDF(hashes.SHA256(), _KEY_BYTES, salt=None, info=label).derive(pepper.encode())

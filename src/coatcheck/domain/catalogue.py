@@ -28,6 +28,7 @@ from coatcheck.domain.service_definition import (
     TargetDefinition,
     VersionDefinition,
 )
+from coatcheck.domain.target_secrets import UPSTREAM, Address
 
 __all__ = [
     "UPSTREAM_ENDPOINT",
@@ -59,25 +60,38 @@ apart."""
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """An upstream to call. Its headers may be secrets, so it does not show them."""
+    """An upstream to call. ``headers`` are hidden values by name; what they hide is sealed under
+    ``secrets_id``, which is empty where there is none (``domain/target_secrets.py``)."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
     timeout_seconds: float
+    secrets_id: str = field(default="", repr=False)
+
+    @property
+    def address(self) -> Address:
+        """Who is sent the values of the headers."""
+        return UPSTREAM, self.url
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteTarget:
     """A function that runs elsewhere. ``definition`` is what ``remotes/definitions.py`` reads;
-    ``secrets`` are values by the names that it has, and are not shown."""
+    ``secrets`` are hidden values by the names that it has, sealed under ``secrets_id``."""
 
     definition: Mapping[str, Any]
     secrets: Mapping[str, str] = field(repr=False)
+    secrets_id: str = field(default="", repr=False)
 
     @property
-    def destination(self) -> tuple[str, str]:
+    def address(self) -> Address:
         """Who is sent the secrets: the service, and where it is."""
-        return self.definition["adapter"], self.definition.get("url", "")
+        return remote_address(self.definition)
+
+
+def remote_address(definition: Mapping[str, Any]) -> Address:
+    """Who is sent the secrets of a remote that is defined so."""
+    return definition["adapter"], definition.get("url", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +151,27 @@ class EndpointSpec:
         if target is not None:
             target = replace(target, timeout_seconds=min(target.timeout_seconds, seconds_max))
         return replace(self, timeout_seconds=seconds_max, target=target)
+
+    @property
+    def address(self) -> Address:
+        """Who is sent what is ``hidden``. Only of an endpoint that is registered."""
+        target = self.target or self.remote
+        assert target is not None
+        return target.address
+
+    @property
+    def hidden(self) -> Mapping[str, str]:
+        """The headers or secrets of its target, by name."""
+        if self.target is not None:
+            return self.target.headers
+        return {} if self.remote is None else self.remote.secrets
+
+    def with_hidden(self, hidden: Mapping[str, str], secrets_id: str) -> EndpointSpec:
+        """The same with other ``hidden`` values, which are sealed under ``secrets_id``."""
+        if self.target is not None:
+            return replace(self, target=replace(self.target, headers=hidden, secrets_id=secrets_id))
+        assert self.remote is not None
+        return replace(self, remote=replace(self.remote, secrets=hidden, secrets_id=secrets_id))
 
 
 class Matched(NamedTuple):

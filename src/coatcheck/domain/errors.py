@@ -43,6 +43,8 @@ CoatcheckError
 ├── ServiceNameTaken          another service of that name is there already
 ├── TooManyServices           the organisation has registered as many as it may have
 ├── IdempotencyKeyTaken       the key names a job that the caller may not see
+├── SealingKeyMissing         no key is set that seals, or opens, a registered secret
+├── SecretsLost               a registered secret is gone, or what is stored is not what was sealed
 ├── SignedUrlExpired          a URL that was signed for a time, and the time is up
 ├── UploadAlreadyUsed         a staged list that a batch has taken is not written again
 ├── BlobChanged               another blob has taken the place of the one that was being read
@@ -466,6 +468,20 @@ class ServiceNameTaken(CoatcheckError):
     """Code declares a service of that name, or another workspace has registered one."""
 
     code = "service_name_taken"
+
+
+class SealingKeyMissing(CoatcheckError):
+    """No key is set that could seal a secret, or open the one that is stored. The operator sets it:
+    whoever meets this waits."""
+
+    code = "sealing_key_missing"
+
+
+class SecretsLost(CoatcheckError):
+    """The secrets of a target are no longer stored, or what is stored is not what was sealed for
+    them. They have to be registered again."""
+
+    code = "secrets_lost"
 
 
 class SignedUrlExpired(CoatcheckError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 from msgspec import UNSET, to_builtins
 
@@ -11,7 +13,6 @@ from coatcheck.domain.catalogue import (
     EndpointSpec,
     HttpTarget,
     RemoteTarget,
-    ServiceSpec,
     VersionSpec,
 )
 from coatcheck.domain.endpoint_names import (
@@ -34,6 +35,7 @@ from coatcheck.domain.service_definition import (
     ServiceDefinition,
     VersionDefinition,
 )
+from coatcheck.domain.target_secrets import TargetSecrets, secrets_id
 
 _SENT_BY_THE_CONNECTION: Final = frozenset(
     {
@@ -70,30 +72,84 @@ def check_endpoint_count(definition: ServiceDefinition) -> None:
         raise InvalidInput([FieldIssue("versions", issue)])
 
 
-def versions_of(
-    service: str, definition: ServiceDefinition, stored: ServiceSpec | None = None
-) -> dict[int, VersionSpec]:
-    """The versions that a document registers.
+def versions_of(service: str, definition: ServiceDefinition) -> dict[int, VersionSpec]:
+    """The versions that a document registers, their secrets as it gives them.
 
-    ``stored`` is the service as it was: what is shown as hidden and sent back so keeps its value.
     Raises InvalidParameter for the name, and InvalidInput with one issue for each problem.
     """
     check_service_name(service)
     check_endpoint_count(definition)
     issues = [*_issues(definition)]
-    if not issues:
-        secrets = _Secrets(stored)
-        versions = {
-            int(number): VersionSpec(
-                int(number),
-                tuple(_spec(service, int(number), each, secrets) for each in version.endpoints),
-            )
-            for number, version in definition.versions.items()
-        }
-        if not secrets.missing:
-            return versions
-        issues = secrets.missing
-    raise InvalidInput(issues)
+    if issues:
+        raise InvalidInput(issues)
+    return {
+        int(number): VersionSpec(
+            int(number), tuple(_spec(service, int(number), each) for each in version.endpoints)
+        )
+        for number, version in definition.versions.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Concealed:
+    """Versions whose specs hold no secret, and the secrets that are to be sealed, by their ids."""
+
+    versions: Mapping[int, VersionSpec]
+    secrets: Mapping[UUID, tuple[str, TargetSecrets]]
+    """Each with the id of its endpoint."""
+
+
+def wanted_secrets(org: str, versions: Mapping[int, VersionSpec]) -> set[UUID]:
+    """The ids of stored secrets that a document refers to by showing values as hidden."""
+    return {
+        secrets_id(org, spec.id, spec.address)
+        for spec in _endpoints(versions)
+        if HIDDEN in spec.hidden.values()
+    }
+
+
+def conceal(
+    org: str, versions: Mapping[int, VersionSpec], known: Mapping[UUID, TargetSecrets]
+) -> Concealed:
+    """Take the secrets out of specs. ``known`` are those that are stored: what a document shows as
+    hidden keeps its value.
+
+    It keeps it only for the address that it was given for: else whoever may write a service could
+    send its secrets to an address of their own. Raises InvalidInput for a value that is not known.
+    """
+    secrets: dict[UUID, tuple[str, TargetSecrets]] = {}
+    missing: list[FieldIssue] = []
+
+    def concealed(spec: EndpointSpec) -> EndpointSpec:
+        if not spec.hidden:
+            return spec
+        stored_as = secrets_id(org, spec.id, spec.address)
+        stored = known.get(stored_as)
+        by_name = {} if stored is None else {n.lower(): v for n, v in stored.values.items()}
+        values: dict[str, str] = {}
+        for name, given in spec.hidden.items():
+            value = by_name.get(name.lower()) if given == HIDDEN else given
+            if value is None:
+                field = "headers" if spec.target is not None else "secrets"
+                missing.append(
+                    FieldIssue(f"{spec.id}.target.{field}", "a hidden value is not known here")
+                )
+            else:
+                values[name] = value
+        secrets[stored_as] = (spec.id, TargetSecrets(spec.address, values))
+        return spec.with_hidden(dict.fromkeys(spec.hidden, HIDDEN), str(stored_as))
+
+    hidden = {
+        number: VersionSpec(number, tuple(map(concealed, version.endpoints)))
+        for number, version in versions.items()
+    }
+    if missing:
+        raise InvalidInput(missing)
+    return Concealed(hidden, secrets)
+
+
+def _endpoints(versions: Mapping[int, VersionSpec]) -> Iterator[EndpointSpec]:
+    return (spec for version in versions.values() for spec in version.endpoints)
 
 
 def remote_definition(target: RemoteTargetDefinition) -> dict[str, Any]:
@@ -103,61 +159,15 @@ def remote_definition(target: RemoteTargetDefinition) -> dict[str, Any]:
     return {"kind": "remote", **fields}
 
 
-class _Secrets:
-    """The header values and the secrets that are stored, for documents that show them as hidden.
-
-    They are filled in only for the address that they were given for: else whoever may write a
-    service could send its secrets to an address of their own.
-    """
-
-    def __init__(self, stored: ServiceSpec | None) -> None:
-        self._specs = {spec.id: spec for spec in (stored.endpoints if stored is not None else ())}
-        self.missing: list[FieldIssue] = []
-
-    def headers(self, endpoint_id: str, target: HttpTargetDefinition) -> dict[str, str]:
-        spec = self._specs.get(endpoint_id)
-        stored: Mapping[str, str] = {}
-        if spec is not None and spec.target is not None and spec.target.url == target.url:
-            stored = {name.lower(): value for name, value in spec.target.headers.items()}
-        field = f"{endpoint_id}.target.headers"
-        return {
-            name: self._value(field, value, stored.get(name.lower()))
-            for name, value in target.headers.items()
-        }
-
-    def remote(self, endpoint_id: str, target: RemoteTargetDefinition) -> RemoteTarget:
-        spec = self._specs.get(endpoint_id)
-        known = None if spec is None else spec.remote
-        made = RemoteTarget(remote_definition(target), target.secrets)
-        stored: Mapping[str, str] = {}
-        if known is not None and known.destination == made.destination:
-            stored = known.secrets
-        field = f"{endpoint_id}.target.secrets"
-        secrets = {
-            name: self._value(field, value, stored.get(name))
-            for name, value in target.secrets.items()
-        }
-        return RemoteTarget(made.definition, secrets)
-
-    def _value(self, field: str, given: str, stored: str | None) -> str:
-        if given != HIDDEN:
-            return given
-        if stored is None:
-            self.missing.append(FieldIssue(field, "a hidden value is not known here"))
-            return given
-        return stored
-
-
-def _spec(service: str, version: int, given: EndpointDefinition, secrets: _Secrets) -> EndpointSpec:
+def _spec(service: str, version: int, given: EndpointDefinition) -> EndpointSpec:
     key = _key(given)
-    endpoint_id = f"{service}.v{version}.{key}"
     target = remote = None
     if isinstance(given.target, RemoteTargetDefinition):
-        remote = secrets.remote(endpoint_id, given.target)
+        remote = RemoteTarget(remote_definition(given.target), given.target.secrets)
     else:
         assert isinstance(given.target, HttpTargetDefinition)
         timeout = given.timeout_seconds if given.target.timeout is UNSET else given.target.timeout
-        target = HttpTarget(given.target.url, secrets.headers(endpoint_id, given.target), timeout)
+        target = HttpTarget(given.target.url, given.target.headers, timeout)
     return EndpointSpec(
         service=service,
         version=version,

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 
-class Destination(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where work goes: a target that a tenant defined, with its secrets, or one of the operator's.
+class OperatorRemote(msgspec.Struct, frozen=True):
+    """A remote of the operator's own, from the settings: a definition, and the values of its
+    secrets by name. It is never stored: never log it."""
 
-    ``target`` is a definition (``remotes/definitions.py``). ``secrets`` are values by name: never
-    log it. ``note`` is what the endpoint's keeper wants to know when the result is there.
+    target: dict[str, Any]
+    secrets: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<OperatorRemote {self.shown}>"
+
+    @property
+    def shown(self) -> str:
+        """A word for it that holds no secret."""
+        return _shown(self.target)
+
+
+class Destination(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where work goes: a target that a tenant defined, or one of the operator's.
+
+    ``target`` is a definition (``remotes/definitions.py``). ``secrets_id`` says where its secrets
+    are sealed, if it has any (``domain/target_secrets.py``): no value is ever in here. ``note`` is
+    what the endpoint's keeper wants to know when the result is there.
     """
 
     target: dict[str, Any] | None = None
-    secrets: dict[str, str] = {}
+    secrets_id: str = ""
     operator: str = ""
     """The name of the operator's target; its definition is looked up when it is asked."""
     note: dict[str, Any] = {}
@@ -29,9 +47,12 @@ class Destination(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def shown(self) -> str:
         """A word for it that holds no secret."""
-        target = self.target or {}
-        host = urlsplit(str(target.get("url", ""))).hostname
-        return self.operator or " ".join(filter(None, [target.get("adapter"), host]))
+        return self.operator or _shown(self.target or {})
+
+
+def _shown(target: Mapping[str, Any]) -> str:
+    host = urlsplit(str(target.get("url", ""))).hostname
+    return " ".join(filter(None, [target.get("adapter"), host]))
 
 
 class RemoteWork(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -7,17 +7,37 @@ not told: after half a minute what it knows, after a second what it has not foun
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Final
+from uuid import UUID
 
-from coatcheck.domain.catalogue import ServiceDefinition, ServiceSpec, ServiceSummary
+from coatcheck.domain.catalogue import (
+    ServiceDefinition,
+    ServiceSpec,
+    ServiceSummary,
+    VersionSpec,
+)
 from coatcheck.domain.endpoint_names import is_service_name
-from coatcheck.domain.errors import InvalidParameter, ServiceNameTaken, TooManyServices
-from coatcheck.domain.registration import check_service_name, versions_of
+from coatcheck.domain.errors import (
+    InvalidParameter,
+    SecretsLost,
+    ServiceNameTaken,
+    TooManyServices,
+)
+from coatcheck.domain.registration import (
+    check_service_name,
+    conceal,
+    versions_of,
+    wanted_secrets,
+)
+from coatcheck.domain.target_secrets import TargetSecrets
+from coatcheck.engine.service_secrets import SecretsSealer
 from coatcheck.settings import Settings
+from coatcheck.store import service_secrets as secrets_store
 from coatcheck.store import services as service_store
 from coatcheck.store.faults import retried
 from coatcheck.store.group_commit import Coalescer
@@ -64,12 +84,10 @@ class Catalogue:
     on the SERVICES channel.
     """
 
-    def __init__(self, settings: Settings | str) -> None:
-        if isinstance(settings, str):
-            settings = Settings(database_url=settings)
+    def __init__(self, settings: Settings) -> None:
         self._services_max = settings.services_max
-        dsn = settings.database_url
-        self._line = Line(dsn, name="catalogue", server_settings=PINNED_PLANS)
+        self._line = Line(settings.database_url, name="catalogue", server_settings=PINNED_PLANS)
+        self._sealer = SecretsSealer(settings)
         self._entries: dict[ServiceKey, _Entry] = {}
         self._endpoints = 0
         self._of_code: dict[str, ServiceSpec] = {}
@@ -130,21 +148,25 @@ class Catalogue:
 
         The URLs are the caller's to check. Raises InvalidParameter for the name, InvalidInput for
         the definition, ServiceNameTaken if code or another workspace has a service of that name,
-        TooManyServices if the organisation has as many as it may have.
+        TooManyServices if the organisation has as many as it may have, SealingKeyMissing if it has
+        secrets that cannot be sealed, or kept, with the keys there are.
         """
         check_service_name(service)
         if "\0" in workspace:
             raise InvalidParameter("workspace", "has a NUL", "path")
-        known = await self._known_by_name(org, service)
-        own = None if known is None or known.org != org else known
-        versions = versions_of(service, definition, own)
+        versions = versions_of(service, definition)
+        concealed = conceal(org, versions, await self._stored_secrets(org, versions))
+        sealed = self._sealer.sealed(org, concealed)
         most = self._services_max
         spec = await retried(
-            lambda: service_store.put(self._line, org, workspace, service, versions.values(), most)
+            lambda: service_store.put(
+                self._line, org, workspace, service, concealed.versions.values(), most, sealed
+            )
         )
         self._forget((org, service))
         if spec is None:
-            if known is None and await self._count(org) >= most:
+            is_new = await self._known_by_name(org, service) is None
+            if is_new and await self._count(org) >= most:
                 raise TooManyServices(most)
             raise ServiceNameTaken(f"there is another service named {service!r}")
         return spec
@@ -163,6 +185,21 @@ class Catalogue:
 
     async def _count(self, org: str) -> int:
         return await retried(lambda: service_store.count(self._line, org))
+
+    async def _stored_secrets(
+        self, org: str, versions: Mapping[int, VersionSpec]
+    ) -> dict[UUID, TargetSecrets]:
+        """The secrets that a document shows as hidden. Those that are not there are left out, and
+        so are those that cannot be opened: they have to be given again."""
+        wanted = [(org, each) for each in wanted_secrets(org, versions)]
+        if not wanted:
+            return {}
+        found = await retried(lambda: secrets_store.find(self._line, wanted))
+        known: dict[UUID, TargetSecrets] = {}
+        for (_, secrets_id), text in found.items():
+            with suppress(SecretsLost):
+                known[secrets_id] = self._sealer.opened(org, secrets_id, text)
+        return known
 
     # What is heard
 

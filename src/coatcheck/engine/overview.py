@@ -13,7 +13,7 @@ from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
 from coatcheck.domain.states import State
 from coatcheck.store import jobs as job_store
 from coatcheck.store import overview as store
-from coatcheck.store import roll_ups, upkeep
+from coatcheck.store import roll_ups, service_secrets, upkeep
 from coatcheck.store import webhooks as webhook_store
 from coatcheck.store.faults import retried
 from coatcheck.store.line import PINNED_PLANS, Line
@@ -121,7 +121,8 @@ class Overviews:
         which nobody's questions about their jobs should wait."""
         waiting = await retried(lambda: job_store.waiting(self._line))
         overdue = await retried(lambda: webhook_store.overdue_seconds(self._line))
-        return Queue(waiting, overdue or 0.0)
+        sealed = await retried(lambda: service_secrets.count(self._line))
+        return Queue(waiting, overdue or 0.0, sealed_secrets=sealed)
 
     async def workers(self) -> Sequence[WorkerView]:
         """The worker processes, newest first."""

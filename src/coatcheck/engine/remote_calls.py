@@ -19,9 +19,20 @@ from uuid import UUID, uuid4
 import msgspec
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.domain.errors import BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.errors import (
+    BlobStoreUnavailable,
+    DatabaseUnavailable,
+    OutcomeUnknown,
+    SealingKeyMissing,
+    SecretsLost,
+)
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.remote_work import Destination, RemoteWork, decode_destination
+from coatcheck.domain.remote_work import (
+    Destination,
+    OperatorRemote,
+    RemoteWork,
+    decode_destination,
+)
 from coatcheck.domain.states import Event, State
 from coatcheck.egress import guard_of
 from coatcheck.engine.remote_destinations import Place
@@ -81,7 +92,7 @@ class RemoteCalls:
         keepers: Mapping[str, Keeper],
         *,
         blobs: Callable[[], BlobContainer],
-        operators: Mapping[str, Destination] = MappingProxyType({}),
+        operators: Mapping[str, OperatorRemote] = MappingProxyType({}),
         patience: Patience | None = None,
     ) -> None:
         remotes = Remotes(guard_of(settings))
@@ -279,11 +290,15 @@ class RemoteCalls:
         if not asked:
             return actions
         try:
-            remote = self._opened(asked[0])
-        except RemoteMisdefined as error:
+            remote = await self._opened(asked[0])
+        except SecretsLost as error:
+            settle = partial(self._endings.settle, event=Event.FAIL, code=error.code)
+            lost = (Action(call, partial(settle, call, message=str(error))) for call in asked)
+            return [*actions, *lost]
+        except (RemoteMisdefined, SealingKeyMissing) as error:
             # Of the operator's: their setting may come back. A tenant's was checked before.
             _log.warning("remote calls wait: %s", error)
-            later = [self._patience.after_fault(call) for call in asked if not call.is_overdue]
+            later = [self._patience.unasked(call) for call in asked if not call.is_overdue]
             await retried(lambda: store.put_back(self._office.line, later))
             late = [call for call in asked if call.is_overdue]
             return [*actions, *(Action(call, partial(self._endings.end, call)) for call in late)]
@@ -296,7 +311,8 @@ class RemoteCalls:
             metrics.record_remote_look(type(status).__name__.lower())
             again = self._again(call, status)
             if again is None:
-                actions.append(Action(call, partial(self._act, self._opened(call), call, status)))
+                remote = await self._opened(call)
+                actions.append(Action(call, partial(self._act, remote, call, status)))
                 continue
             put_back.append(again)
             if isinstance(status, Running) and status.progress is not None:
@@ -308,8 +324,8 @@ class RemoteCalls:
             self._office.tell([job.uuid for job, _, _ in progress])
         return actions
 
-    def _opened(self, call: TakenCall) -> Remote:
-        return self._office.destinations.open(decode_destination(call.destination), call.org)
+    async def _opened(self, call: TakenCall) -> Remote:
+        return await self._office.destinations.open(call.org, decode_destination(call.destination))
 
     def _note_reached(self, to: Destination, standing: Iterable[RemoteStatus]) -> None:
         silent = [

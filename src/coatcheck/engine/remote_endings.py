@@ -7,6 +7,7 @@ import random
 from contextlib import suppress
 
 from coatcheck.crash import crash_point
+from coatcheck.domain.errors import SealingKeyMissing, SecretsLost
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.remote_work import decode_destination
@@ -73,8 +74,9 @@ class Endings:
             await self._clean_up(call, call.state)
             return
         remote: Remote | None = None
-        with suppress(RemoteMisdefined):
-            remote = self._office.destinations.open(decode_destination(call.destination), call.org)
+        with suppress(RemoteMisdefined, SealingKeyMissing, SecretsLost):
+            to = decode_destination(call.destination)
+            remote = await self._office.destinations.open(call.org, to)
         if remote is not None:
             await self._office.cancel_there(remote, call.remote_id, call.job)
         crash_point("remote.cancelled")

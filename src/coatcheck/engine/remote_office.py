@@ -10,10 +10,11 @@ from uuid import UUID
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.domain.ids import to_text
-from coatcheck.domain.remote_work import Destination, decode_destination
+from coatcheck.domain.remote_work import Destination, OperatorRemote, decode_destination
 from coatcheck.engine.remote_destinations import Destinations
 from coatcheck.engine.remote_keeping import Keeper, KeptFor
 from coatcheck.engine.remote_tokens import Tokens
+from coatcheck.engine.service_secrets import ServiceSecrets
 from coatcheck.remotes import Remote, Remotes
 from coatcheck.remotes.errors import RemoteError
 from coatcheck.settings import Settings
@@ -38,14 +39,15 @@ class RemoteOffice:
         settings: Settings,
         keepers: Mapping[str, Keeper],
         remotes: Remotes,
-        operators: Mapping[str, Destination],
+        operators: Mapping[str, OperatorRemote],
         blobs: Callable[[], BlobContainer],
     ) -> None:
         self.settings = settings
         self.keepers = keepers
         self.blobs = blobs
-        self.destinations = Destinations(remotes, operators)
         self.line = Line(settings.database_url, name="remote calls", server_settings=PINNED_PLANS)
+        self._secrets = ServiceSecrets(settings, self.line)
+        self.destinations = Destinations(remotes, operators, self._secrets)
         self.tally = tally_of(settings.database_url)
         self._remotes = remotes
         self._notify_line = Line(settings.database_url, name="remote calls notify")
@@ -57,6 +59,7 @@ class RemoteOffice:
     async def close(self) -> None:
         await self._notifier.drain()
         await self._remotes.__aexit__(None, None, None)
+        await self._secrets.close()
         await self.line.close()
         await self._notify_line.close()
 

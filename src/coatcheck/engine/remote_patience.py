@@ -17,6 +17,7 @@ from coatcheck.remotes.errors import (
 from coatcheck.store.remote_calls import PutBack, TakenCall
 
 AWAY_SECONDS_MIN: Final = 1.0
+UNASKED_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,11 @@ class Patience:
         faults = call.faults + 1
         asked_for = error.retry_after if isinstance(error, RemoteFaulty) else None
         return PutBack(call, seconds_after_faults(faults, asked_for), faults)
+
+    def unasked(self, call: TakenCall) -> PutBack:
+        """Nobody could be asked, which is our own fault: look again later. The remote's faults stay
+        what they were, so that it is not given up for ours."""
+        return PutBack(call, UNASKED_SECONDS, call.faults)
 
     def later(self, call: TakenCall) -> PutBack:
         """It runs: look again at the pace of such work. A little by chance, so that what was

@@ -14,6 +14,8 @@ from coatcheck.domain.errors import (
     FailJob,
     OutcomeUnknown,
     RetryLater,
+    SealingKeyMissing,
+    SecretsLost,
     TargetUnreachable,
 )
 from coatcheck.domain.job import ClaimedJob
@@ -23,7 +25,7 @@ from coatcheck.domain.retry import DATABASE_BACKOFF
 from coatcheck.domain.states import State
 from coatcheck.engine.remote_office import RemoteOffice
 from coatcheck.engine.remote_tokens import Spawned
-from coatcheck.remotes import SpawnRequest
+from coatcheck.remotes import Remote, SpawnRequest
 from coatcheck.remotes.errors import (
     RemoteError,
     RemoteFaulty,
@@ -59,6 +61,8 @@ class Spawner:
 
         Raises what is to become of the attempt if it could not be spawned.
         """
+        # Before the spawn is begun: without an adapter it is certain that nobody takes the work.
+        remote = await self._opened(claimed, work)
         pace_key = self._office.destinations.pace_key(work.to)
         destination = encode_destination(work.to)
         begun = await _insisting(
@@ -67,7 +71,7 @@ class Spawner:
         if begun is None:
             return False  # whoever has the job will find this spawn, if it was ever made
         crash_point("remote.begun")
-        remote_id = await self._spawned(claimed, work, begun)
+        remote_id = await self._spawned(remote, claimed, work, begun)
         crash_point("remote.spawned")
         parked = await _insisting(
             lambda: store.park(
@@ -78,11 +82,25 @@ class Spawner:
         if parked:
             self._office.tell([claimed.uuid])
         else:
-            await self._stop_unless_wanted(claimed, work, remote_id)
+            await self._stop_unless_wanted(remote, claimed, remote_id)
         return parked
 
+    async def _opened(self, claimed: ClaimedJob, work: RemoteWork) -> Remote:
+        try:
+            return await self._office.destinations.open(claimed.org, work.to)
+        except RemoteMisdefined as error:
+            self._office.note_mistake(work.to, error.code, str(error))
+            raise FailJob(str(error), code=error.code) from error
+        except SecretsLost as error:
+            raise FailJob(str(error), code=error.code) from error
+        except SealingKeyMissing as error:
+            _log.error("a remote job waits, which costs no attempt: %s", error)
+            raise TargetUnreachable(str(error)) from error
+        except (DatabaseUnavailable, OutcomeUnknown) as error:
+            raise TargetUnreachable("The secrets of the service cannot be read now.") from error
+
     async def _stop_unless_wanted(
-        self, claimed: ClaimedJob, work: RemoteWork, remote_id: str
+        self, remote: Remote, claimed: ClaimedJob, remote_id: str
     ) -> None:
         """The job was taken away meanwhile. If it has ended, nobody else will stop the work."""
         found = await retried(
@@ -90,17 +108,13 @@ class Spawner:
         )
         view = found.get((claimed.org, claimed.uuid))
         if view is None or (view.terminal and view.state is not State.COMPLETED):
-            remote = self._office.destinations.open(work.to, claimed.org)
             await self._office.cancel_there(remote, remote_id, claimed.uuid)
 
-    async def _spawned(self, claimed: ClaimedJob, work: RemoteWork, begun: store.Begun) -> str:
+    async def _spawned(
+        self, remote: Remote, claimed: ClaimedJob, work: RemoteWork, begun: store.Begun
+    ) -> str:
         if begun.told_id is not None:
             return begun.told_id
-        try:
-            remote = self._office.destinations.open(work.to, claimed.org)
-        except RemoteMisdefined as error:
-            self._office.note_mistake(work.to, error.code, str(error))
-            raise FailJob(str(error), code=error.code) from error
         tokens = await self._office.tokens()
         spawned = Spawned(claimed.org, claimed.uuid, begun.spawn)
         request = SpawnRequest(

@@ -19,15 +19,21 @@ _DEPTH_MAX: Final = 3
 
 def shown(text: str, secrets: Iterable[str] = ()) -> str:
     """``text`` without what is in ``secrets``, on one line, cut to what an error may hold."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SECRET_CHARACTERS_MIN:
-            text = text.replace(secret, REDACTED).replace(quote(secret, safe=""), REDACTED)
+    text = without_secrets(text, secrets)
     # Only what was searched for secrets is cut: half a secret would not be found.
     one_line = " ".join(redact(text).split())
     printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in one_line)
     if len(printable) <= TEXT_CHARACTERS_MAX:
         return printable
     return printable[: TEXT_CHARACTERS_MAX - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """``text`` without what is in ``secrets``, however a URL would spell it."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SECRET_CHARACTERS_MIN:
+            text = text.replace(secret, REDACTED).replace(quote(secret, safe=""), REDACTED)
+    return text
 
 
 def said(body: bytes) -> str:

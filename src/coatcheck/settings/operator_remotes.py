@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from coatcheck.domain.remote_work import Destination
+from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.settings.parsers import Refused
 from coatcheck.settings.speech_remote import parse_remote
 
@@ -16,9 +16,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _decode: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def parse_remotes(text: str) -> Mapping[str, Destination]:
+def parse_remotes(text: str) -> Mapping[str, OperatorRemote]:
     """Read the JSON object, or nothing at all. What is wrong is said without quoting a secret."""
-    remotes: dict[str, Destination] = {}
+    remotes: dict[str, OperatorRemote] = {}
     try:
         written = _decode(text or "{}")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -214,6 +214,18 @@ def long_secret(characters_min: int) -> Callable[[str], str]:
     return parse
 
 
+def secret_keys(characters_min: int) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        keys = tuple(text.replace(",", " ").split())
+        if any(len(key) < characters_min for key in keys):
+            raise Refused(f"one of its keys has fewer than {characters_min} characters")
+        if len(set(keys)) < len(keys):
+            raise Refused("it has a key twice")
+        return keys
+
+    return parse
+
+
 def stripe_secret(text: str) -> str:
     if not text.startswith("whsec_") or text == "whsec_":
         raise Refused

@@ -20,8 +20,9 @@ from coatcheck.domain import api_keys
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.graphs import GRAPH_OPERATIONS
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
-from coatcheck.domain.remote_work import Destination
+from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.domain.tenants import ORG_ID_ALLOWED
+from coatcheck.sealing import KEY_CHARACTERS_MIN
 from coatcheck.settings import parsers
 from coatcheck.settings.declaration import PREFIX, Setting, setting
 from coatcheck.settings.egress_allow import AllowRule, parse_allow
@@ -326,6 +327,18 @@ class Settings:
         shown_default="none: needed by `coatcheck serve` and by commands that make keys",
         secret=True,
     )
+    secret_keys: tuple[str, ...] = setting(
+        "SECRET_KEYS",
+        "The keys that seal the secrets of registered services: headers of http upstreams, tokens "
+        "of remotes. The first seals, all of them open. The same for every server and worker on "
+        "one database, and not to be lost: what a lost key has sealed must be registered again. "
+        "`coatcheck up` makes one and keeps it in its data folder.",
+        allowed=f"keys of at least {KEY_CHARACTERS_MIN} characters, with commas or blanks between",
+        parse=parsers.secret_keys(KEY_CHARACTERS_MIN),
+        default="",
+        shown_default="none: needed once a service is registered that has secrets",
+        secret=True,
+    )
     dev_key: str = setting(
         "DEV_KEY",
         "The API key that `coatcheck up` creates for you, instead of a random one. No other "
@@ -539,7 +552,7 @@ class Settings:
         parse=parsers.whole_number(0, _TEN_YEARS_SECONDS),
         default=str(_DAY_SECONDS),
     )
-    remotes: Mapping[str, Destination] = setting(
+    remotes: Mapping[str, OperatorRemote] = setting(
         "REMOTES",
         "Functions that run elsewhere, such as on Modal, which every organisation's services may "
         "use by name; docs/reference/remotes.md has what a target may be. They may be on your own "
@@ -570,7 +583,7 @@ class Settings:
         shown_default="none",
         secret=True,
     )
-    speech_remote: Destination | None = setting(  # noqa: RUF009 - a dataclass field
+    speech_remote: OperatorRemote | None = setting(  # noqa: RUF009 - a dataclass field
         "SPEECH_REMOTE",
         "A remote behind any adapter, such as a function on Modal, instead of "
         "COATCHECK_SPEECH_REMOTE_URL; docs/reference/remotes.md has what a target may be.",
@@ -631,7 +644,7 @@ class Settings:
         return value
 
     @property
-    def speech_target(self) -> Destination | None:
+    def speech_target(self) -> OperatorRemote | None:
         """The remote that speaks, by whichever setting it was named."""
         return self.speech_remote
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from coatcheck.domain.remote_work import Destination
+from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.settings.llm_targets import bearer_token
 from coatcheck.settings.parsers import Refused
 
@@ -21,15 +21,15 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
     secrets: dict[str, str] = {}
 
 
-def over_http(url: str, token: str) -> Destination:
+def over_http(url: str, token: str) -> OperatorRemote:
     """A server that knows submit-job, job-status, job-result and job-cancel below ``url``."""
     target: dict[str, Any] = _KIND | {"adapter": "http", "url": url}
     if not token:
-        return Destination(target=target)
-    return Destination(target=target | {"secret": _TOKEN}, secrets={_TOKEN: token})
+        return OperatorRemote(target=target)
+    return OperatorRemote(target=target | {"secret": _TOKEN}, secrets={_TOKEN: token})
 
 
-def parse_remote(text: str) -> Destination | None:
+def parse_remote(text: str) -> OperatorRemote | None:
     """Read the JSON object, or nothing at all. What is wrong is said without quoting a secret."""
     if not text:
         return None
@@ -44,4 +44,4 @@ def parse_remote(text: str) -> Destination | None:
             bearer_token(value)
         except Refused:
             raise Refused(f"its secret {name!r} cannot be sent in a header") from None
-    return Destination(target=_KIND | written.target, secrets=written.secrets)
+    return OperatorRemote(target=_KIND | written.target, secrets=written.secrets)

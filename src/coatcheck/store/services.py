@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+from uuid import UUID
 
 import asyncpg
 import msgspec
 
 from coatcheck.domain.catalogue import EndpointSpec, ServiceSpec, ServiceSummary, VersionSpec
 from coatcheck.store.channels import SERVICES
-from coatcheck.store.line import Line
+from coatcheck.store.line import Connection, Line
+from coatcheck.store.service_secrets import Sealed
 from coatcheck.store.sql import sql
 
 CODE_ORG: Final = ""
 """Whose the services are that code declares: everybody's."""
 CODE_WORKSPACE: Final = "default"
+
+_WRITE_LOCK: Final = 0x436F_5365  # "CoSe"
+"""The class of the advisory locks under which a service is registered or removed."""
 
 ServiceKey = tuple[str, str]
 """An organisation and the name of a service."""
@@ -94,28 +99,82 @@ async def put(
     service: str,
     versions: Iterable[VersionSpec],
     services_max: int,
+    sealed: Sequence[Sealed] = (),
 ) -> ServiceSpec | None:
-    """Register an organisation's service. None if the name is taken, or it is one too many."""
-    stored = _Stored({each.version: _StoredVersion(each.endpoints) for each in versions})
-    rows = await line.fetch(
-        sql("services/put"),
-        org,
-        workspace,
-        service,
-        _encode(stored).decode(),
-        SERVICES,
-        _said(org, service),
-        services_max,
-    )
+    """Register an organisation's service with its ``sealed`` secrets. None if the name is taken, or
+    it is one too many."""
+
+    async def write(connection: Connection) -> list[asyncpg.Record]:
+        async with connection.transaction():
+            await connection.execute(sql("services/lock"), _WRITE_LOCK, org, service)
+            return await connection.fetch(
+                sql("services/put"),
+                org,
+                workspace,
+                service,
+                _encoded(versions),
+                SERVICES,
+                _said(org, service),
+                *_columns(sealed),
+                services_max,
+            )
+
+    rows = await line.run(write)
     return _spec(rows[0]) if rows else None
 
 
 async def delete(line: Line, org: str, service: str, workspace: str | None) -> bool:
     """Take an organisation's service away. Whether there was one."""
+
+    async def write(connection: Connection) -> list[asyncpg.Record]:
+        async with connection.transaction():
+            await connection.execute(sql("services/lock"), _WRITE_LOCK, org, service)
+            return await connection.fetch(
+                sql("services/delete"), org, service, workspace, SERVICES, _said(org, service)
+            )
+
+    return bool(await line.run(write))
+
+
+async def unsealed(line: Line, rows_max: int) -> list[tuple[ServiceSpec, str]]:
+    """Services whose definitions hold secrets as they are, each with its definition as stored."""
+    rows = await line.fetch(sql("services/unsealed"), rows_max)
+    return [(_spec(row), row["definition"]) for row in rows]
+
+
+async def seal(
+    line: Line,
+    spec: ServiceSpec,
+    before: str,
+    versions: Iterable[VersionSpec],
+    sealed: Sequence[Sealed],
+) -> bool:
+    """Put ``versions``, which hold no secret, in place of the definition ``before``. Whether it was
+    still there."""
     rows = await line.fetch(
-        sql("services/delete"), org, service, workspace, SERVICES, _said(org, service)
+        sql("services/seal"),
+        spec.org,
+        spec.service,
+        before,
+        _encoded(versions),
+        SERVICES,
+        _said(spec.org, spec.service),
+        *_columns(sealed),
     )
     return bool(rows)
+
+
+def _encoded(versions: Iterable[VersionSpec]) -> str:
+    stored = _Stored({each.version: _StoredVersion(each.endpoints) for each in versions})
+    return _encode(stored).decode()
+
+
+def _columns(sealed: Sequence[Sealed]) -> tuple[list[UUID], list[str], list[str]]:
+    return (
+        [each.id for each in sealed],
+        [each.endpoint_id for each in sealed],
+        [each.text for each in sealed],
+    )
 
 
 def _said(org: str, service: str) -> str:

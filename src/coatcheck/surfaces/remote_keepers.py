@@ -8,7 +8,7 @@ from typing import Final
 
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import SettingsInvalid
-from coatcheck.domain.remote_work import Destination
+from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.domain.speech import SPEECH_ENDPOINT
 from coatcheck.engine.remote_keeping import Keeper
 from coatcheck.remotes.definitions import ModalTarget, read_definition
@@ -26,12 +26,12 @@ _NAMES_SECRETS: Final = ("secret", "token_id_secret", "token_secret_secret")
 """Fields of definitions."""
 
 
-def operators(settings: Settings) -> Mapping[str, Destination]:
+def operators(settings: Settings) -> Mapping[str, OperatorRemote]:
     """The operator's targets by the name under which jobs ask for them.
 
     Raises SettingsInvalid for one that no adapter can use: before any job meets it.
     """
-    found: dict[str, Destination] = {}
+    found: dict[str, OperatorRemote] = {}
     for name, remote in settings.remotes.items():
         _check(f"COATCHECK_REMOTES: {name}", remote)
         found[OPERATORS_PREFIX + name] = remote
@@ -41,7 +41,7 @@ def operators(settings: Settings) -> Mapping[str, Destination]:
     return found
 
 
-def _check(setting: str, remote: Destination) -> None:
+def _check(setting: str, remote: OperatorRemote) -> None:
     try:
         target = read_definition(remote.target)
     except RemoteMisdefined as error:

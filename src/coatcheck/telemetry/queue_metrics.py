@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -35,7 +35,15 @@ OVERDUE: Final = Declared(
     "are paused, fetched from, or asked for peace are left out.",
     (),
 )
-QUEUE_METRICS: Final = (DATABASE_UP, DEPTH, OLDEST, OVERDUE)
+SEALED: Final = Declared(
+    "coatcheck_sealed_secrets",
+    "gauge",
+    "Secrets of registered services, by the id of the key that sealed them. `none`: services whose "
+    "secrets are stored as they are, until a key is set.",
+    ("key",),
+)
+QUEUE_METRICS: Final = (DATABASE_UP, DEPTH, OLDEST, OVERDUE, SEALED)
+_UNSEALED: Final = "none"
 
 
 class Waiting(NamedTuple):
@@ -55,6 +63,8 @@ class Queue:
     waiting: Sequence[Waiting] = field(default=())
     webhooks_overdue_seconds: float = 0.0
     is_counted: bool = True
+    sealed_secrets: Mapping[str, int] = field(default_factory=dict)
+    """By key; under "" how many services hold theirs as they are."""
 
 
 def queue_snapshot(queue: Queue | None) -> Snapshot:
@@ -77,6 +87,9 @@ def queue_snapshot(queue: Queue | None) -> Snapshot:
         if state is State.QUEUED:
             oldest.labels(lane.value).set(max(0.0, seconds))
     _gauge(OVERDUE, registry).set(max(0.0, queue.webhooks_overdue_seconds))
+    sealed = _gauge(SEALED, registry)
+    for key_id, secrets in queue.sealed_secrets.items():
+        sealed.labels(key_id or _UNSEALED).set(secrets)
     return taken(registry, {})
 
 

@@ -20,6 +20,7 @@ from coatcheck.upkeep.pruner import Pruner
 from coatcheck.upkeep.reconciler import Reconciler
 from coatcheck.upkeep.rescuer import Rescuer
 from coatcheck.upkeep.roll_up_keeper import RollUpKeeper
+from coatcheck.upkeep.secrets_keeper import SecretsKeeper
 from coatcheck.upkeep.stager import Stager
 from coatcheck.upkeep.sweeper import Sweeper
 from coatcheck.upkeep.voice_keeper import VoiceKeeper
@@ -58,6 +59,7 @@ class Upkeep:
             WebhookKeeper(self._line),
             MetricsFolder(self._line),
             RollUpKeeper(self._line),
+            SecretsKeeper(self._line, settings),
         )
 
     def start(self) -> None:

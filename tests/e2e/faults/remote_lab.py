@@ -9,6 +9,7 @@ from typing import Any
 
 from coatcheck import JobView, Settings, State, Ticket
 from coatcheck.blobs import BlobContainer
+from coatcheck.domain.catalogue import remote_address
 from coatcheck.domain.remote_work import Destination, encode_work
 from coatcheck.settings.egress_allow import parse_allow
 from tests.e2e.faults import invariants
@@ -18,6 +19,7 @@ from tests.e2e.faults.remote_work import remote_worker
 from tests.remote_calls.bureau import ENDPOINT, SOUND
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.fake_service import SECRETS, Call
+from tests.sealed_secrets import SECRET_KEY, store_secrets
 from tests.waiting import eventually_async
 
 HERE = "127.0.0.1"
@@ -66,11 +68,12 @@ class RemoteLaboratory(Laboratory):
     target: dict[str, Any]
 
     def settings(self, **overrides: Any) -> Settings:
-        return super().settings(**{"egress_allow": parse_allow(HERE), **overrides})
+        usual = {"egress_allow": parse_allow(HERE), "secret_keys": (SECRET_KEY,)}
+        return super().settings(**{**usual, **overrides})
 
     def start_working_remotely(self, **options: str) -> LabProcess:
         """A process that spawns and polls."""
-        return self.start("remote_worker", egress_allow=HERE, **options)
+        return self.start("remote_worker", egress_allow=HERE, secret_keys=SECRET_KEY, **options)
 
     @asynccontextmanager
     async def working_here(self, *, polling: bool = True) -> AsyncIterator[None]:
@@ -83,7 +86,8 @@ class RemoteLaboratory(Laboratory):
             await self.drain(worker)
 
     async def hand_in(self, name: str = "a", **options: Any) -> Ticket:
-        to = Destination(self.target, SECRETS, note={"name": name})
+        stored_as = await store_secrets(self.settings(), remote_address(self.target), SECRETS)
+        to = Destination(self.target, stored_as, note={"name": name})
         payload = encode_work(to, b'{"text": "One.", "language": "en"}')
         return await self.engine.submit(ENDPOINT, payload, **options)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coatcheck.engine.service_secrets import ServiceSecrets
 from tests.surfaces.gateway import paths
 from tests.surfaces.gateway.asking import problem
 from tests.surfaces.house import House
@@ -46,8 +47,12 @@ async def stored_secrets(house: House, name: str) -> dict[str, str]:
     assert found is not None
     (spec,) = found.endpoints
     assert spec.remote is not None
-    assert "hush-hush" not in repr(found)
-    return dict(spec.remote.secrets)
+    assert spec.remote.secrets == {"key": "***"}
+    secrets = ServiceSecrets(house.settings)
+    try:
+        return (await secrets.find("default", spec.remote.secrets_id)).values
+    finally:
+        await secrets.close()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from coatcheck import Lane
-from coatcheck.domain.remote_work import Destination
+from coatcheck.domain.remote_work import OperatorRemote
 from examples.tts_remote import Fault, TtsRemote
 from tests.markdown import pages
 from tests.postgres_keeper import Databases, run
@@ -69,9 +69,9 @@ async def house(
     await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def of_operator(speaker: TtsRemote) -> Destination:
+def of_operator(speaker: TtsRemote) -> OperatorRemote:
     target = {"kind": "remote", "adapter": "http", "url": speaker.url, "secret": "key"}
-    return Destination(target=target, secrets={"key": KEY})
+    return OperatorRemote(target=target, secrets={"key": KEY})
 
 
 def document(speaker: TtsRemote) -> dict[str, Any]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
 from coatcheck import Engine, Settings, State
+from coatcheck.domain.catalogue import HttpTarget
 from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT, encode_call, upstream_call
 from tests.e2e.programs import environment, worker
 from tests.egress.upstream_server import Request, plain, upstream_server
+from tests.sealed_secrets import SECRET_KEY, store_secrets
 from tests.waiting import LIMIT_SECONDS
 
 SERVICE = """
@@ -50,16 +53,19 @@ async def test_a_worker_calls_upstreams_without_listening_and_logs_nothing_of_th
         env = environment(dsn, tmp_path) | {
             "COATCHECK_EGRESS_ALLOW": f"127.0.0.1:{upstream.port}",
             "COATCHECK_LOG_LEVEL": "debug",
+            "COATCHECK_SECRET_KEYS": SECRET_KEY,
         }
         log = tmp_path / "worker.log"
         settings = Settings.from_environment(env)
+        own = {"Authorization": "Bearer canary-secret"}
+        target = HttpTarget(upstream.url(""), own, LIMIT_SECONDS)
+        stored_as = await store_secrets(settings, target.address, own)
         call = upstream_call(
             url=upstream.url("/canary-path?token=canary-token&q=canary-query"),
             method="POST",
             headers=[(b"x-note", b"canary-header")],
-            own_headers={"Authorization": "Bearer canary-secret"},
             body=b"canary-body",
-            timeout_seconds=LIMIT_SECONDS,
+            target=replace(target, secrets_id=stored_as),
         )
         # It blocks while the process starts and stops; nobody calls the server meanwhile.
         with worker(["app:docs"], cwd=tmp_path, env=env, log=log):
@@ -83,3 +89,4 @@ async def _check(
     assert view.state is State.COMPLETED
     assert "worker ready" in log.read_text()
     assert "canary" not in log.read_text()
+    assert b"canary-secret" not in payload

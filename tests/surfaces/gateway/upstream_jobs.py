@@ -11,10 +11,13 @@ from typing import Any, Self
 import psutil
 
 from coatcheck import Settings, Ticket
+from coatcheck.domain.catalogue import HttpTarget
+from coatcheck.domain.service_definition import HIDDEN
 from coatcheck.egress import Guard
 from coatcheck.settings.egress_allow import parse_allow
 from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT, encode_call, upstream_call
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
+from tests.sealed_secrets import SECRET_KEY, store_secrets
 from tests.worker.workshop import Workshop
 
 
@@ -43,7 +46,8 @@ class UpstreamJobs(Workshop):
         await self._stack.aclose()
 
     def settings(self, **overrides: Any) -> Settings:
-        return super().settings(**{"egress_allow": parse_allow("127.0.0.0/8"), **overrides})
+        usual = {"egress_allow": parse_allow("127.0.0.0/8"), "secret_keys": (SECRET_KEY,)}
+        return super().settings(**{**usual, **overrides})
 
     async def stop_working(self) -> None:
         """Drain the worker and close its connections to upstreams."""
@@ -61,14 +65,11 @@ class UpstreamJobs(Workshop):
         timeout_seconds: float = 30.0,
         **options: Any,
     ) -> Ticket:
-        call = upstream_call(
-            url=url,
-            method=method,
-            headers=headers,
-            own_headers=own_headers or {},
-            body=body,
-            timeout_seconds=timeout_seconds,
-        )
+        target = HttpTarget(url, {}, timeout_seconds)
+        if own_headers:
+            stored_as = await store_secrets(self.settings(), target.address, own_headers)
+            target = HttpTarget(url, dict.fromkeys(own_headers, HIDDEN), timeout_seconds, stored_as)
+        call = upstream_call(url=url, method=method, headers=headers, body=body, target=target)
         return await self.engine.submit(UPSTREAM_ENDPOINT, encode_call(call), **options)
 
     def connections_of_this_process(self, port: int) -> int:

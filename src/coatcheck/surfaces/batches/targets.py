@@ -17,10 +17,10 @@ from coatcheck.domain.errors import (
 from coatcheck.domain.identity import Principal
 from coatcheck.engine.catalogue import Catalogue
 from coatcheck.surfaces.gateway.remote_payloads import work_frame
-from coatcheck.surfaces.gateway.upstream import UpstreamCall, call_frame
+from coatcheck.surfaces.gateway.upstream import call_frame, upstream_call
 
 _SHOWN_ENDPOINTS: Final = 10
-_JSON: Final = {"content-type": "application/json"}
+_JSON: Final = ((b"content-type", b"application/json"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +98,11 @@ def _upstream(spec: EndpointSpec) -> Target:
     if path_parameters(spec.path):
         issue = "has parameters in its path, which a task cannot fill at an http upstream"
         raise InvalidInput([FieldIssue("endpoint", issue)])
-    own = {name.lower() for name in spec.target.headers}
-    call = UpstreamCall(
+    call = upstream_call(
         url=spec.target.url.rstrip("/") + spec.path,
         method=spec.method,
-        headers=[
-            *((name, value) for name, value in _JSON.items() if name not in own),
-            *spec.target.headers.items(),
-        ],
-        timeout_seconds=spec.target.timeout_seconds,
+        headers=_JSON,
+        body=b"",
+        target=spec.target,
     )
     return Target(spec, *call_frame(call))

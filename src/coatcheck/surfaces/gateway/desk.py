@@ -62,7 +62,7 @@ class GatewayDesk(JobDesk):
         payload = await super().input(job)
         if job.view.endpoint != UPSTREAM_ENDPOINT:
             return payload
-        # The rest of it is the target's, with its secrets.
+        # The rest of it is the target's.
         if payload.startswith(_WORK):
             return bytes(decode_work(payload).body)
         return _encode(_shown_call(decode_call(payload)))

@@ -32,9 +32,8 @@ def upstream_payload(
             url=f"{url}?{query}" if query else url,
             method=method,
             headers=call.scope["headers"],
-            own_headers=spec.target.headers,
             body=body,
-            timeout_seconds=spec.target.timeout_seconds,
+            target=spec.target,
         )
     )
 

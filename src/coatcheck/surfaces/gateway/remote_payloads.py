@@ -9,6 +9,7 @@ from coatcheck.domain.catalogue import EndpointSpec
 from coatcheck.domain.errors import InvalidBody
 from coatcheck.domain.remote_work import Destination, encode_work
 from coatcheck.surfaces.gateway.payloads import python_payload
+from coatcheck.surfaces.gateway.upstream import check_sealed
 
 OPERATORS_PREFIX: Final = "remotes."
 """Before the name of a remote in COATCHECK_REMOTES, in a destination."""
@@ -31,7 +32,8 @@ def remote_input(
 
 
 def remote_payload(spec: EndpointSpec, given: bytes) -> bytes:
-    """The job's payload. It holds the target's secrets: they are those of the submission's time."""
+    """The job's payload. It names the target's secrets, and holds none: the worker opens those that
+    are valid when it makes the call."""
     to = _destination(spec, retry_failed=spec.retries is not None)
     return encode_work(to, given)
 
@@ -57,9 +59,10 @@ def _destination(spec: EndpointSpec, *, retry_failed: bool) -> Destination:
     if definition["adapter"] == "operator":
         name = OPERATORS_PREFIX + definition["name"]
         return Destination(operator=name, note=note, run_seconds=spec.timeout_seconds)
+    check_sealed(spec.remote)
     return Destination(
         target=dict(definition),
-        secrets=dict(spec.remote.secrets),
+        secrets_id=spec.remote.secrets_id,
         note=note,
         run_seconds=spec.timeout_seconds,
     )

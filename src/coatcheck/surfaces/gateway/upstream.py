@@ -8,13 +8,14 @@ The control plane turns a caller's request into an ``UpstreamCall`` and submits 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import msgspec
 
 from coatcheck.control.reply import SANDBOXED
-from coatcheck.domain.errors import InvalidParameter
+from coatcheck.domain.catalogue import HttpTarget, RemoteTarget
+from coatcheck.domain.errors import InvalidParameter, SealingKeyMissing
 from coatcheck.domain.patterns import whole
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
 from coatcheck.surfaces.gateway.upstream_headers import RawHeader, forwarded_headers, kept_headers
@@ -38,7 +39,8 @@ _NOT_CACHED: Final = (b"cache-control", b"no-store")
 
 
 class UpstreamCall(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One request to an upstream. ``headers`` may hold the registration's secrets: never log it."""
+    """One request to an upstream. ``headers`` are the caller's; the registration's own are sealed
+    under ``secrets_id``, if there are any, and are sent along (``domain/target_secrets.py``)."""
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=CALL_URL_CHARACTERS_MAX)]
     method: Annotated[str, msgspec.Meta(pattern=whole("[A-Z]{1,20}"))]
@@ -49,6 +51,7 @@ class UpstreamCall(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     """For a batch, which writes the same call around each of its tasks."""
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=TIMEOUT_SECONDS_MAX)] = 60.0
     """For the whole call, from the connection to the end of the answer."""
+    secrets_id: str = ""
 
     def __repr__(self) -> str:
         return f"<UpstreamCall {self.method}>"
@@ -126,33 +129,42 @@ def upstream_call(
     url: str,
     method: str,
     headers: Iterable[RawHeader],
-    own_headers: Mapping[str, str],
     body: bytes,
-    timeout_seconds: float,
+    target: HttpTarget,
 ) -> UpstreamCall:
     """The call that repeats a caller's request to an upstream.
 
     ``headers`` are the caller's, as they came: those of the connection, of the host, and the
-    caller's credentials are left out. ``own_headers`` are the registration's and win over them.
-    ``url`` is complete, query included; raises InvalidParameter if it is too long. Whether it may
-    be called, the worker's guard says.
+    caller's credentials are left out, and so are those that the ``target`` has itself. ``url`` is
+    complete, query included; raises InvalidParameter if it is too long. Whether it may be called,
+    the worker's guard says.
     """
+    check_sealed(target)
     if len(url) > CALL_URL_CHARACTERS_MAX:
         raise InvalidParameter("path", "is too long, together with its query", "path")
     forwarded = forwarded_headers(headers)
-    own = {name.lower() for name in own_headers}
+    own = {name.lower() for name in target.headers}
     text, encoded = _body_fields(body)
     return UpstreamCall(
         url=url,
         method=method.upper(),
-        headers=[
-            *((name, value) for name, value in forwarded if name not in own),
-            *own_headers.items(),
-        ],
+        headers=[(name, value) for name, value in forwarded if name not in own],
         body_text=text,
         body_base64=encoded,
-        timeout_seconds=timeout_seconds,
+        timeout_seconds=target.timeout_seconds,
+        secrets_id=target.secrets_id,
     )
+
+
+def check_sealed(target: HttpTarget | RemoteTarget) -> None:
+    """Raises SealingKeyMissing for a target whose secrets are still stored as they are: no payload
+    may hold them."""
+    hidden = target.headers if isinstance(target, HttpTarget) else target.secrets
+    if hidden and not target.secrets_id:
+        raise SealingKeyMissing(
+            "The secrets of this service are not sealed yet. That is done within seconds of the "
+            "operator's setting COATCHECK_SECRET_KEYS."
+        )
 
 
 def encode_call(call: UpstreamCall) -> bytes:

@@ -8,18 +8,22 @@ first call and closes with the executor.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import httpx2
 
-from coatcheck.domain.errors import LookUpRefused, UrlForbidden
+from coatcheck.domain.errors import CoatcheckError, LookUpRefused, SecretsLost, UrlForbidden
 from coatcheck.domain.remote_work import RemoteWork
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
+from coatcheck.domain.target_secrets import texts_to_mask
 from coatcheck.egress import Guard, charged_to, guard_of
 from coatcheck.egress.urls import read_target
+from coatcheck.engine.service_secrets import ServiceSecrets
 from coatcheck.job import Job
+from coatcheck.remotes.texts import without_secrets
 from coatcheck.service import Service
 from coatcheck.settings import Settings
 from coatcheck.surfaces.cancellation import unless_cancelled
@@ -61,6 +65,7 @@ class UpstreamExecutor:
 
     def __init__(self, settings: Settings, guard: Guard | None = None) -> None:
         self._guard = guard or guard_of(settings)
+        self._secrets = ServiceSecrets(settings)
         self._temp_dir: Path = settings.temp_dir
         self._client: httpx2.AsyncClient | None = None
         self.service = Service(UPSTREAM_SERVICE, _builtin=True)
@@ -86,15 +91,32 @@ class UpstreamExecutor:
     ) -> None:
         if self._client is not None:
             await self._client.aclose()
+        await self._secrets.close()
+
+    async def _own_headers(self, job: Job, call: UpstreamCall) -> Mapping[str, str]:
+        """The registration's headers, opened for this call. Raises what becomes of the attempt if
+        that is not possible."""
+        if not call.secrets_id:
+            return {}
+        try:
+            secrets = await self._secrets.find(job.org, call.secrets_id)
+        except CoatcheckError as error:
+            raise outcomes.no_secrets(error) from error
+        if not secrets.are_for_url(call.url):
+            raise outcomes.no_secrets(
+                SecretsLost("The secrets that the job names were given for another address.")
+            )
+        return secrets.values
 
     async def _call(self, job: Job, call: UpstreamCall) -> UpstreamAnswer:
+        own_headers = await self._own_headers(job, call)
         with AnswerBody(self._temp_dir) as body:
             limit = asyncio.timeout(call.timeout_seconds)
             try:
                 async with limit:
-                    response = await self._send(job, call)
+                    response = await self._send(job, call, own_headers)
                     try:
-                        await _take_in(job, response, body)
+                        await _take_in(job, response, body, own_headers)
                     finally:
                         await response.aclose()
             except TimeoutError:
@@ -109,7 +131,9 @@ class UpstreamExecutor:
             await job.attach(ARTIFACT_NAME, file, media_type=storable_type(answer.media_type))
             return answer
 
-    async def _send(self, job: Job, call: UpstreamCall) -> httpx2.Response:
+    async def _send(
+        self, job: Job, call: UpstreamCall, own_headers: Mapping[str, str]
+    ) -> httpx2.Response:
         """The upstream's answer up to its headers."""
         if self._client is None:
             self._client = self._open()
@@ -118,7 +142,7 @@ class UpstreamExecutor:
             request = self._client.build_request(
                 call.method,
                 call.url,
-                headers=_request_headers(job, call),
+                headers=_request_headers(job, call, own_headers),
                 content=call.body(),
                 # The whole call has its own limit. Only to connect ends earlier: it costs no
                 # attempt, and there may be other addresses to try.
@@ -147,10 +171,13 @@ class UpstreamExecutor:
         )
 
 
-async def _take_in(job: Job, response: httpx2.Response, body: AnswerBody) -> None:
+async def _take_in(
+    job: Job, response: httpx2.Response, body: AnswerBody, own_headers: Mapping[str, str]
+) -> None:
     """Read a 2xx answer into ``body``; raise what any other means for the job."""
     if not response.is_success:
-        raise outcomes.refusal(response.status_code, response.headers, await _excerpt(response))
+        excerpt = await _excerpt(response, texts_to_mask(own_headers))
+        raise outcomes.refusal(response.status_code, response.headers, excerpt)
     length = int(response.headers.get("content-length", 0))
     if length > ANSWER_BYTES_MAX and response.request.method != "HEAD":
         raise outcomes.too_large(ANSWER_BYTES_MAX)
@@ -166,21 +193,28 @@ async def _take_in(job: Job, response: httpx2.Response, body: AnswerBody) -> Non
         raise outcomes.broke_off() from error
 
 
-async def _excerpt(response: httpx2.Response) -> str:
-    """The beginning of an error's text, for whoever reads why the job failed."""
+async def _excerpt(response: httpx2.Response, secrets: Sequence[str]) -> str:
+    """The beginning of an error's text, for whoever reads why the job failed. Should it repeat what
+    it was sent, then without ``secrets``."""
     read = bytearray()
+    # Half a secret would not be found.
+    bytes_max = _EXCERPT_BYTES + max(map(len, secrets), default=0)
     try:
         async for piece in response.aiter_raw():
             read += piece
-            if len(read) >= _EXCERPT_BYTES:
+            if len(read) >= bytes_max:
                 break
     except httpx2.HTTPError:
         pass  # the status alone will do
-    return excerpt_of(kept_headers(response.headers.raw), bytes(read), _EXCERPT_CHARACTERS)
+    excerpt = excerpt_of(kept_headers(response.headers.raw), bytes(read), bytes_max)
+    return without_secrets(excerpt, secrets)[:_EXCERPT_CHARACTERS]
 
 
-def _request_headers(job: Job, call: UpstreamCall) -> list[tuple[bytes, bytes]]:
-    """The call's headers, and what tells the upstream which job and attempt this is."""
+def _request_headers(
+    job: Job, call: UpstreamCall, own_headers: Mapping[str, str]
+) -> list[tuple[bytes, bytes]]:
+    """The call's headers, the registration's, which win over them, and what tells the upstream
+    which job and attempt this is."""
     ours = {
         "user-agent": f"coatcheck/{__version__}",
         "x-request-id": job.request_id,
@@ -189,7 +223,9 @@ def _request_headers(job: Job, call: UpstreamCall) -> list[tuple[bytes, bytes]]:
         "idempotency-key": job.id,
     }
     traceparent = tracing.current()
-    sent = call.headers
+    own = {name.lower() for name in own_headers}
+    sent = [(name, value) for name, value in call.headers if name.lower() not in own]
+    sent += own_headers.items()
     if traceparent is not None:
         # The run's own, in place of what the submission came with.
         sent = [(name, value) for name, value in sent if name.lower() != traceparents.HEADER]

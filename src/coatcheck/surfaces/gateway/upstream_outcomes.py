@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -10,14 +11,19 @@ from typing import Final
 import httpx2
 
 from coatcheck.domain.errors import (
+    CoatcheckError,
     FailJob,
     JobSignal,
     LookUpRefused,
     RetryLater,
+    SealingKeyMissing,
+    SecretsLost,
     TargetUnreachable,
     UrlForbidden,
 )
 from coatcheck.egress.retry_after import asked_seconds
+
+_log = logging.getLogger(__name__)
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
 """An upstream that asks for more is asked again after this long."""
@@ -40,6 +46,18 @@ def no_answer(error: Exception) -> JobSignal:
             return TargetUnreachable("The upstream cannot be connected to.")
         case _:
             return TargetUnreachable("The upstream closed the connection before it answered.")
+
+
+def no_secrets(error: CoatcheckError) -> JobSignal:
+    """The registration's headers could not be opened, and nothing was sent."""
+    match error:
+        case SecretsLost():
+            return FailJob(str(error), code=error.code)
+        case SealingKeyMissing():
+            _log.error("an upstream's job waits, which costs no attempt: %s", error)
+            return TargetUnreachable(str(error))
+        case _:
+            return TargetUnreachable("The secrets of the service cannot be read now.")
 
 
 def broke_off() -> JobSignal:

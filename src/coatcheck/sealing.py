@@ -1,0 +1,95 @@
+"""Authenticated encryption for what is kept where others may read it: AES-256-GCM under named keys.
+
+A sealed text says which key it was sealed with and is bound to the place that it was sealed for.
+Changed, cut, or moved to another place, it does not open. Keys are rotated by listing a new one
+first: the first key seals, and every key in the list opens.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+KEY_CHARACTERS_MIN: Final = 32
+"""Of the text that a key is derived from: 32 hexadecimal digits have 128 bits."""
+_VERSION: Final = "v1"
+_KEY_BYTES: Final = 32
+_KEY_ID_BYTES: Final = 8
+_NONCE_BYTES: Final = 12
+_SEALED: Final = re.compile(r"v1\.([0-9a-f]{16})\.([A-Za-z0-9_-]+)")
+
+
+class SealError(Exception):
+    """A text that cannot be opened."""
+
+
+class UnknownKey(SealError):
+    """It was sealed with a key that is not in the list. ``key_id`` says which."""
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"it was sealed with the key {key_id}, which is not known here")
+        self.key_id = key_id
+
+
+class SealBroken(SealError):
+    """It was changed or cut, or was sealed for another place."""
+
+
+class Sealer:
+    """Seals with the first of ``keys`` and opens with any of them.
+
+    ``label`` says what the keys are used for: one text gives another key for each label. Without
+    keys it opens nothing, and ``seal`` may not be called.
+    """
+
+    def __init__(self, keys: Sequence[str], label: str) -> None:
+        self._ciphers = {
+            derived(key, f"{label}/id", _KEY_ID_BYTES).hex(): AESGCM(
+                derived(key, label, _KEY_BYTES)
+            )
+            for key in keys
+        }
+        self.key_ids: tuple[str, ...] = tuple(self._ciphers)
+        """The first is the one that seals."""
+
+    def seal(self, place: Sequence[str], plain: bytes) -> str:
+        """``plain``, sealed for ``place``: printable, a third longer, and different each time."""
+        key_id = self.key_ids[0]
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = self._ciphers[key_id].encrypt(nonce, plain, _bound_to(place))
+        encoded = base64.urlsafe_b64encode(nonce + sealed).rstrip(b"=").decode()
+        return f"{_VERSION}.{key_id}.{encoded}"
+
+    def open(self, place: Sequence[str], sealed: str) -> bytes:
+        """What was sealed for ``place``. Raises UnknownKey or SealBroken."""
+        found = _SEALED.fullmatch(sealed)
+        if found is None:
+            raise SealBroken("it is no sealed text")
+        key_id, encoded = found.groups()
+        cipher = self._ciphers.get(key_id)
+        if cipher is None:
+            raise UnknownKey(key_id)
+        try:
+            raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), b"-_", validate=True)
+            return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], _bound_to(place))
+        except (ValueError, InvalidTag):
+            raise SealBroken("it was changed, or sealed for another place") from None
+
+
+def derived(key: str, label: str, length: int) -> bytes:
+    """Bytes of ``length`` that only who knows ``key`` can make, for what ``label`` says."""
+    return HKDF(hashes.SHA256(), length, salt=None, info=label.encode()).derive(key.encode())
+
+
+def _bound_to(place: Sequence[str]) -> bytes:
+    # As JSON, so that no two places are written alike.
+    return msgspec.json.encode([_VERSION, *place])
