@@ -12,10 +12,11 @@ import pytest
 from coatcheck.domain.batches import TaskStatus, TaskView, run_flow
 from coatcheck.domain.errors import InvalidParameter, InvalidSubmission, JobNotFound
 from coatcheck.domain.ids import new_id
-from coatcheck.domain.limits import TASK_PAGE_RESULT_BYTES_MAX
+from coatcheck.domain.limits import PAGE_RESULTS_BYTES_MAX, RESULT_INLINE_BYTES_MAX
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.engine.batch_tasks import BatchTasks
+from coatcheck.store import jobs
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.sql import sql
 from tests.store.edge_guard import Connection, unguarded
@@ -123,10 +124,10 @@ async def test_what_is_said_of_attempts_and_errors(
     assert by_state[State.QUEUED].attempts == 0
 
 
-async def test_a_long_result_is_left_out_of_a_page_and_read_with_its_task(
+async def test_a_long_result_is_left_out_of_a_page_and_of_its_task_and_read_by_itself(
     connection: Connection, line: Line, tasks: BatchTasks
 ) -> None:
-    long, short = b'"%b"' % (b"x" * TASK_PAGE_RESULT_BYTES_MAX), b"y" * TASK_PAGE_RESULT_BYTES_MAX
+    long, short = b'"%b"' % (b"x" * RESULT_INLINE_BYTES_MAX), b"y" * RESULT_INLINE_BYTES_MAX
     made = await put_long_run(connection, [State.COMPLETED], result=long)
     other = await put_long_run(connection, [State.COMPLETED], result=short)
     for status in (None, TaskStatus.SUCCEEDED):
@@ -137,7 +138,8 @@ async def test_a_long_result_is_left_out_of_a_page_and_read_with_its_task(
         ((task,), _) = await tasks.page(view, view.current, status=status, after=None, limit=10)
         assert (task.result, task.result_bytes) == (short, len(short))
     whole = await tasks.get(await made.view(line), made.task(0).hex)
-    assert whole.result == long
+    assert whole.result_is_left_out
+    assert await jobs.result(line, ORG, whole.uuid) == long
     assert whole.input == b'{"n":0}'
     assert whole.run == made.run
 
@@ -252,7 +254,7 @@ async def long_run(connection: Connection) -> LongRun:
 
 
 async def test_a_page_reads_what_it_shows_wherever_it_begins(line: Line, long_run: LongRun) -> None:
-    common: list[Any] = [ORG, long_run.run, TASK_PAGE_RESULT_BYTES_MAX]
+    common: list[Any] = [ORG, long_run.run, RESULT_INLINE_BYTES_MAX]
     middle = MANY // 2
     ids = [long_run.task(index) for index in range(middle, middle + LIMIT)]
     place = (run_flow(long_run.run, "a"), "2020-01-01", UUID(int=0))
@@ -273,3 +275,16 @@ async def test_a_page_reads_what_it_shows_wherever_it_begins(line: Line, long_ru
         assert plan.indexes("jobs") == {index}, name
         assert plan.rows_read("jobs") <= LIMIT, name
         assert plan.buffers < LIMIT * 12, name
+
+
+async def test_the_more_tasks_a_page_may_have_the_shorter_are_its_results(
+    connection: Connection, line: Line, tasks: BatchTasks
+) -> None:
+    result = b"x" * (PAGE_RESULTS_BYTES_MAX // 200 + 1)
+    made = await put_long_run(connection, [State.COMPLETED], result=result)
+    view = await made.view(line)
+    ((task,), _) = await tasks.page(view, view.current, status=None, after=None, limit=1)
+    assert task.result == result
+    ended = TaskStatus.SUCCEEDED
+    ((task,), _) = await tasks.page(view, view.current, status=ended, after=None, limit=200)
+    assert (task.result, task.result_bytes) == (None, len(result))

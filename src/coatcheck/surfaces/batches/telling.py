@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
-from coatcheck.domain.webhooks import Notice, Tells
+from coatcheck.domain.webhooks import RESULT_BYTES_MAX, Notice, Tells
 from coatcheck.engine import Engine
 from coatcheck.engine.notices import SubjectRenderer
 from coatcheck.surfaces.batches import showing, words
@@ -70,6 +71,8 @@ async def _task(engine: Engine, notice: Notice) -> tuple[str | None, words.Batch
     try:
         view = await engine.batches.get_of_run(notice.run, org=notice.org)
         found = await engine.batches.tasks.get(view, notice.subject.hex)
+        if found.result_is_left_out and (found.result_bytes or 0) <= RESULT_BYTES_MAX:
+            found = replace(found, result=await engine.result(found.uuid, org=view.org))
     except JobNotFound:
         return None, None
     return view.id, showing.task(view, found)
