@@ -20,12 +20,13 @@ from coatcheck.engine.service_secrets import Resealer, ServiceSecrets
 from coatcheck.store import service_secrets as store
 from coatcheck.store import services
 from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.sql import sql
 from tests.store.edge_guard import Connection
+from tests.store.plans import explain
 
 OLD, NEW = "o" * 32, "n" * 32
 URL = "https://upstream.example"
 SECRET = "canary-of-a-header"
-PRUNE_NOW = {"grace_seconds": -1.0, "rows_max": 10}
 
 
 @pytest.fixture
@@ -276,6 +277,12 @@ async def test_what_was_registered_while_it_was_being_sealed_stays(
     assert await opened(settings, spec) == "newer"
 
 
+async def pruned(line: Line, grace_seconds: float = -1.0) -> int:
+    found = await store.prune(line, UPSTREAM_ENDPOINT, grace_seconds=grace_seconds, rows_max=10)
+    assert found.last is None
+    return found.removed
+
+
 async def submit(engine: Engine, **options: Any) -> str:
     ticket = await engine.submit(
         UPSTREAM_ENDPOINT, b"{}", org="acme", flow="docs.v1.post__a", **options
@@ -291,12 +298,27 @@ async def test_retired_secrets_stay_until_the_last_job_of_before_has_ended(
     await catalogue.put("acme", "default", "docs", definition(path="/kept"))
     job_id = await submit(engine, **options)
     await connection.execute("UPDATE jobs SET created_at = now() - interval '1 hour'")
-    assert await store.prune(line, UPSTREAM_ENDPOINT, **PRUNE_NOW) == 0
+    assert await pruned(line) == 0
     await engine.cancel(job_id, org="acme")
-    assert await store.prune(line, UPSTREAM_ENDPOINT, **PRUNE_NOW) == 1
+    assert await pruned(line) == 1
     assert await connection.fetchval("SELECT endpoint_id FROM service_secrets") == (
         "docs.v1.post__kept"
     )
+
+
+async def test_retired_secrets_stay_while_a_job_that_needs_them_is_held(
+    catalogue: Catalogue, engine: Engine, line: Line, connection: Connection
+) -> None:
+    await catalogue.put("acme", "default", "docs", definition())
+    await submit(engine)
+    await catalogue.delete("acme", "docs")
+    await connection.execute(
+        "UPDATE jobs SET state = 'dispatching', lease = 7::bigint << 40,"
+        " created_at = now() - interval '1 hour'"
+    )
+    assert await pruned(line) == 0
+    await connection.execute("DELETE FROM jobs")
+    assert await pruned(line) == 1
 
 
 async def test_jobs_of_after_do_not_keep_what_was_retired_before(
@@ -305,9 +327,8 @@ async def test_jobs_of_after_do_not_keep_what_was_retired_before(
     await catalogue.put("acme", "default", "docs", definition())
     await catalogue.delete("acme", "docs")
     await submit(engine)
-    long = {**PRUNE_NOW, "grace_seconds": 3600.0}
-    assert await store.prune(line, UPSTREAM_ENDPOINT, **long) == 0
-    assert await store.prune(line, UPSTREAM_ENDPOINT, **PRUNE_NOW) == 1
+    assert await pruned(line, grace_seconds=3600.0) == 0
+    assert await pruned(line) == 1
 
 
 async def test_a_batch_that_goes_on_keeps_what_its_tasks_name(
@@ -325,8 +346,51 @@ async def test_a_batch_that_goes_on_keeps_what_its_tasks_name(
         UPSTREAM_ENDPOINT,
         f'{{"call": {{"secrets_id": "{named(spec)}"'.encode(),
     )
-    assert await store.prune(line, UPSTREAM_ENDPOINT, **PRUNE_NOW) == 0
+    assert await pruned(line) == 0
     await connection.execute(
         "UPDATE batches SET completed_at = now(), expires_at = now() + interval '1 hour'"
     )
-    assert await store.prune(line, UPSTREAM_ENDPOINT, **PRUNE_NOW) == 1
+    assert await pruned(line) == 1
+
+
+async def test_retired_secrets_are_looked_at_page_by_page_by_index(
+    catalogue: Catalogue, engine: Engine, line: Line, connection: Connection
+) -> None:
+    """One that is still needed does not hide those behind it."""
+    for number in range(3):
+        await catalogue.put("acme", "default", f"docs{number}", definition())
+        await catalogue.delete("acme", f"docs{number}")
+    await engine.submit(UPSTREAM_ENDPOINT, b"{}", org="acme", flow="docs0.v1.post__a")
+    await connection.execute("UPDATE jobs SET created_at = now() - interval '1 hour'")
+    removed, after = [], None
+    for _ in range(4):
+        page = await store.prune(
+            line, UPSTREAM_ENDPOINT, grace_seconds=-1.0, rows_max=1, after=after
+        )
+        removed.append(page.removed)
+        after = page.last
+    assert (removed, after) == ([0, 1, 1, 0], None)
+
+
+async def test_a_prune_reads_the_jobs_of_those_it_looks_at_and_no_others(
+    catalogue: Catalogue, connection: Connection
+) -> None:
+    await connection.execute(
+        """
+        INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, created_at)
+        SELECT 'other' || n % 10, uuidv7(), 'bulk', $1, 'docs.v1.post__a', 0, '{}',
+               now() - interval '1 hour'
+        FROM generate_series(1, 2000) AS n
+        """,
+        UPSTREAM_ENDPOINT,
+    )
+    await catalogue.put("acme", "default", "docs", definition())
+    await catalogue.delete("acme", "docs")
+    for name, value in PINNED_PLANS.items():
+        await connection.execute(f"SET {name} = {value}")
+    first = ("2000-01-01", "", UUID(int=0))
+    plan = await explain(
+        connection, sql("service_secrets/prune"), -1.0, UPSTREAM_ENDPOINT, 10, *first
+    )
+    assert plan.rows_read("jobs") == 0
+    assert plan.indexes("jobs") >= {"jobs_ready", "jobs_postponed", "jobs_held"}

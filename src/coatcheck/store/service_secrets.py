@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from coatcheck.store.line import Line
@@ -19,6 +20,17 @@ class Sealed(NamedTuple):
     id: UUID
     endpoint_id: str
     text: str
+
+
+class Retired(NamedTuple):
+    """A row that no definition refers to any more."""
+
+    retired_at: datetime
+    org: str
+    id: UUID
+
+
+_FIRST: Final = Retired(datetime.min.replace(tzinfo=UTC), "", UUID(int=0))
 
 
 class Resealed(NamedTuple):
@@ -64,7 +76,22 @@ async def reseal(line: Line, resealed: Sequence[Resealed]) -> int:
     return len(rows)
 
 
-async def prune(line: Line, endpoint: str, *, grace_seconds: float, rows_max: int) -> int:
-    """Remove retired secrets that no job can ask for any more. How many."""
-    rows = await line.fetch(sql("service_secrets/prune"), grace_seconds, endpoint, rows_max)
-    return len(rows)
+class Pruned(NamedTuple):
+    """How many retired secrets were removed, and the last one that was looked at; None if there are
+    no more."""
+
+    removed: int
+    last: Retired | None
+
+
+async def prune(
+    line: Line, endpoint: str, *, grace_seconds: float, rows_max: int, after: Retired | None = None
+) -> Pruned:
+    """Look at a page of retired secrets, and remove those that no job can ask for any more."""
+    rows = await line.fetch(
+        sql("service_secrets/prune"), grace_seconds, endpoint, rows_max, *(after or _FIRST)
+    )
+    last = None
+    if len(rows) == rows_max:
+        last = Retired(rows[-1]["retired_at"], rows[-1]["org_id"], rows[-1]["id"])
+    return Pruned(sum(row["is_removed"] for row in rows), last)

@@ -17,7 +17,8 @@ _log = logging.getLogger(__name__)
 RETIRED_SECONDS: Final = 300.0
 """For so long after a service was removed its secrets stay, whether jobs need them or not: a server
 that was not told may still accept some."""
-_ROWS_MAX: Final = 500
+_ROWS_MAX: Final = 200
+_MORE_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 30.0
 
 
@@ -30,6 +31,7 @@ class SecretsKeeper(Loop):
         super().__init__(line)
         self._resealer = Resealer(settings, line)
         self._said: SealingState | None = None
+        self._pruned_to: store.Retired | None = None
 
     async def tick(self) -> float:
         sealed = await self._resealer.seal_plain()
@@ -40,10 +42,15 @@ class SecretsKeeper(Loop):
                 extra={"definitions": sealed, "secrets": resealed},
             )
         pruned = await store.prune(
-            self._line, UPSTREAM_ENDPOINT, grace_seconds=RETIRED_SECONDS, rows_max=_ROWS_MAX
+            self._line,
+            UPSTREAM_ENDPOINT,
+            grace_seconds=RETIRED_SECONDS,
+            rows_max=_ROWS_MAX,
+            after=self._pruned_to,
         )
+        self._pruned_to = pruned.last
         self._say_what_is_missing(await self._resealer.state())
-        return 0.0 if sealed or pruned == _ROWS_MAX else _LOOK_SECONDS
+        return _MORE_SECONDS if sealed or pruned.last is not None else _LOOK_SECONDS
 
     def _say_what_is_missing(self, state: SealingState) -> None:
         """Once, until it changes."""

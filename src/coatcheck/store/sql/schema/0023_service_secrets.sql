@@ -26,7 +26,10 @@ CREATE INDEX service_secrets_service ON service_secrets (org_id, service_id);
 -- What is counted and sealed anew when keys are rotated.
 CREATE INDEX service_secrets_key ON service_secrets (key_id, org_id, id);
 -- What is removed in the end.
-CREATE INDEX service_secrets_retired ON service_secrets (retired_at) WHERE retired_at IS NOT NULL;
+CREATE INDEX service_secrets_retired ON service_secrets (retired_at, org_id, id)
+    WHERE retired_at IS NOT NULL;
+-- And which batches may still need it.
+CREATE INDEX batches_going_on ON batches (org_id) WHERE completed_at IS NULL;
 
 -- Definitions of before this step, which hold values: they are sealed when a key is there.
 CREATE INDEX services_unsealed ON services (org_id, service_id) WHERE jsonb_path_exists(

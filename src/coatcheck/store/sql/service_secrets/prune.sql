@@ -2,43 +2,71 @@
 -- that goes on, was accepted while a definition referred to them. A server may know a definition for a
 -- while after it was replaced: jobs count that were accepted up to $1 seconds later.
 --
--- Jobs of one endpoint are found by their flow, in the indexes jobs_ready, jobs_postponed and jobs_held;
--- the tasks of batches have flows of their own, and their batch says whom they are for.
+-- Looks at a page of retired rows, by the index service_secrets_retired, so that an organisation that
+-- retires many costs the others nothing; the next page begins after the last row of this one. Jobs of
+-- one endpoint are found by their flow, in jobs_ready and jobs_postponed; those that are held are read
+-- once, in jobs_held. OFFSET 0 has the rest asked row by row, by index: as joins they would read the queues
+-- of all organisations. Tasks of batches have flows of their own, and their batch says whom they are for.
+--
+-- Answers a row for each one that it looked at, in order.
 --
 -- $1 seconds after which a retired row is looked at   $2 the endpoint of all such jobs   $3 rows at most
-WITH unneeded AS MATERIALIZED (
-    SELECT s.org_id, s.id
+-- $4, $5, $6 when the last row of the page before was retired, its organisation and its id
+WITH page AS MATERIALIZED (
+    SELECT s.org_id, s.id, s.endpoint_id, s.retired_at,
+           s.retired_at + $1::double precision * interval '1 second' AS until
     FROM service_secrets AS s
-    CROSS JOIN LATERAL (
-        SELECT s.retired_at + $1::double precision * interval '1 second' AS until
-    ) AS jobs_of
-    WHERE s.retired_at IS NOT NULL AND jobs_of.until < now()
-      AND NOT EXISTS (
-          SELECT FROM jobs AS j
-          WHERE j.state = 'queued' AND j.lane = ANY (enum_range(NULL::job_lane))
-            AND j.endpoint = $2::text AND j.org_id = s.org_id
-            AND j.flow = s.endpoint_id AND j.created_at < jobs_of.until
-      )
-      AND NOT EXISTS (
-          SELECT FROM jobs AS j
-          WHERE j.state IN ('staged', 'retrying') AND j.org_id = s.org_id
-            AND j.endpoint = $2::text AND j.flow = s.endpoint_id AND j.created_at < jobs_of.until
-      )
-      AND NOT EXISTS (
-          SELECT FROM jobs AS j
-          WHERE j.lease IS NOT NULL AND j.lease >> 40 >= 0 AND j.org_id = s.org_id
-            AND j.endpoint = $2::text AND j.flow = s.endpoint_id AND j.created_at < jobs_of.until
-      )
-      AND NOT EXISTS (
-          SELECT FROM batches AS b
-          WHERE b.org_id = s.org_id AND b.completed_at IS NULL AND b.created_at < jobs_of.until
-            AND position(s.id::text::bytea IN b.payload_prefix) > 0
-      )
-    ORDER BY s.retired_at
+    WHERE s.retired_at < now() - $1::double precision * interval '1 second'
+      AND (s.retired_at, s.org_id, s.id) > ($4::timestamptz, $5::text, $6::uuid)
+    ORDER BY s.retired_at, s.org_id, s.id
     LIMIT $3::integer
-    FOR UPDATE OF s SKIP LOCKED
+    FOR UPDATE SKIP LOCKED
+),
+held AS MATERIALIZED (
+    SELECT j.org_id, j.flow, min(j.created_at) AS oldest
+    FROM jobs AS j
+    WHERE j.lease IS NOT NULL AND j.lease >> 40 >= 0 AND j.endpoint = $2::text
+      AND EXISTS (SELECT FROM page)
+    GROUP BY j.org_id, j.flow
+),
+unneeded AS MATERIALIZED (
+    SELECT p.org_id, p.id
+    FROM page AS p
+    WHERE NOT EXISTS (
+        SELECT FROM unnest(enum_range(NULL::job_lane)) AS l (lane)
+        CROSS JOIN LATERAL (
+            SELECT FROM jobs AS j
+            WHERE j.state = 'queued' AND j.lane = l.lane AND j.endpoint = $2::text
+              AND j.org_id = p.org_id AND j.flow = p.endpoint_id AND j.created_at < p.until
+            ORDER BY j.run_at, j.id
+            LIMIT 1
+        ) AS j
+        OFFSET 0
+    )
+    AND NOT EXISTS (
+        SELECT FROM jobs AS j
+        WHERE j.state IN ('staged', 'retrying') AND j.org_id = p.org_id
+          AND j.endpoint = $2::text AND j.flow = p.endpoint_id AND j.created_at < p.until
+        OFFSET 0
+    )
+    AND NOT EXISTS (
+        SELECT FROM held AS h
+        WHERE h.org_id = p.org_id AND h.flow = p.endpoint_id AND h.oldest < p.until
+    )
+    AND NOT EXISTS (
+        SELECT FROM batches AS b
+        WHERE b.org_id = p.org_id AND b.completed_at IS NULL AND b.created_at < p.until
+          AND position(p.id::text::bytea IN b.payload_prefix) > 0
+        OFFSET 0
+    )
+),
+removed AS (
+    DELETE FROM service_secrets AS s
+    USING unneeded AS u
+    WHERE s.org_id = u.org_id AND s.id = u.id
+    RETURNING s.org_id, s.id
 )
-DELETE FROM service_secrets AS s
-USING unneeded AS u
-WHERE s.org_id = u.org_id AND s.id = u.id
-RETURNING s.id
+SELECT p.retired_at, p.org_id, p.id, r.id IS NOT NULL AS is_removed
+FROM page AS p
+LEFT JOIN removed AS r ON r.org_id = p.org_id AND r.id = p.id
+ORDER BY p.retired_at, p.org_id, p.id
