@@ -228,19 +228,25 @@ class Crew:
 
     async def _slot(self) -> None:
         loop = asyncio.get_running_loop()
+        waiting = self._waiting
         while True:
             burst_began = began = time.monotonic()
-            while job := self._next():
+            while waiting or self._held_back:
+                is_shared = self._reserved > 0
+                job = self._next() if is_shared else waiting.popleft()
+                if job is None:
+                    break
                 self._begun_at = began
                 self._busy += 1
                 self._begun += 1
-                self._running[id(job)] = began
-                self._running_of[job.org] = self._running_of.get(job.org, 0) + 1
+                if is_shared:  # who holds what matters only then, and costs something with each job
+                    self._enter(job, began)
                 try:
                     await self._run(job)
                 finally:
                     self._busy -= 1
-                    self._leave(job)
+                    if is_shared:
+                        self._leave(job)
                 ended = time.monotonic()
                 mean = self._mean_seconds
                 self._mean_seconds = (
@@ -253,6 +259,10 @@ class Crew:
             waker: asyncio.Future[None] = loop.create_future()
             self._idle.append(waker)
             await waker
+
+    def _enter(self, job: ClaimedJob, began: float) -> None:
+        self._running[id(job)] = began
+        self._running_of[job.org] = self._running_of.get(job.org, 0) + 1
 
     def _leave(self, job: ClaimedJob) -> None:
         del self._running[id(job)]
