@@ -27,7 +27,7 @@ from chaos.member import ROOT
 from chaos.warden import TOKEN_VARIABLE, watched
 from coatcheck.domain.api_keys import mint
 from coatcheck.domain.identity import ALL_SCOPES, Scope
-from coatcheck.domain.tenants import OrgLimits
+from coatcheck.domain.tenants import DEFAULT_WORKSPACE
 from coatcheck.settings.declaration import PREFIX
 from coatcheck.store import tenants
 from coatcheck.store.embedded import EmbeddedPostgres
@@ -227,7 +227,11 @@ class Target:
 
 
 async def _create_org(org: str, line: Line) -> None:
-    await tenants.create_org(line, org, org, OrgLimits())
+    # In plain SQL: another source's tables may lack columns that ours have.
+    await line.fetch("INSERT INTO orgs (org_id, name) VALUES ($1, $1)", org)
+    await line.fetch(
+        "INSERT INTO workspaces (org_id, workspace_id) VALUES ($1, $2)", org, DEFAULT_WORKSPACE
+    )
 
 
 class Memory:
