@@ -59,8 +59,13 @@ class Site:
         """A stream of events, for a page that stays current."""
 
         async def follow(visit: Visit) -> Reply | StreamReply:
-            # So that it is known whose stream it is, and refused if they have too many.
-            await visit.api.get("/api/v1/me")
+            try:
+                # So that it is known whose stream it is, and refused if they have too many.
+                await visit.api.get("/api/v1/me")
+            except ApiProblem as problem:
+                if problem.status != HTTPStatus.UNAUTHORIZED:
+                    raise
+                return self._gone(visit.call)
             return await handler(visit)
 
         return self._operation(["GET"], path, name, follow, held=Held.ALWAYS)
@@ -230,17 +235,21 @@ class Site:
 
     def _to_sign_in(self, call: Call) -> Reply:
         """The page to sign in on, and from there back to where the visitor wanted to go."""
-        gone = self.sessions.gone(secure=self.is_secure(call))
         if call.header(b"accept") == "text/event-stream":
-            # A stream cannot lead anywhere: its page does, when it is loaded again.
-            told = [headers.EVENT_STREAM, *headers.GUARDS, headers.NOT_KEPT, gone]
-            return Reply(HTTPStatus.OK, live.GONE, told)
+            return self._gone(call)
+        gone = self.sessions.gone(secure=self.is_secure(call))
         wanted = _own_address(call) if call.method == "GET" and not is_by_htmx(call) else ""
         if is_by_htmx(call):
             wanted = _path_of(call.header(b"hx-current-url") or "")
         back = paths.own_page(wanted)
         where = paths.with_query(paths.SIGN_IN, {"next": None if back == paths.HOME else back})
         return self.redirect(call, where, more=[gone])
+
+    def _gone(self, call: Call) -> Reply:
+        """A stream cannot lead anywhere: its page does, when it is loaded again."""
+        gone = self.sessions.gone(secure=self.is_secure(call))
+        told = [headers.EVENT_STREAM, *headers.GUARDS, headers.NOT_KEPT, gone]
+        return Reply(HTTPStatus.OK, live.GONE, told)
 
     @staticmethod
     def _load_again() -> Reply:
