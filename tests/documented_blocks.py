@@ -58,7 +58,7 @@ LEDGER = (
     Ran("docs/how-to/operate-postgresql.md", "sql", 5, _DATABASE),
     Ran("docs/how-to/queue-chats.md", "sh", 1, _SETTINGS),
     Ran("docs/how-to/queue-chats.md", "sh", 5, "tests/surfaces/llm/test_guide.py"),
-    Ran("docs/how-to/register-an-http-service.md", "sh", 2, _COMMANDS),
+    Ran("docs/how-to/register-an-http-service.md", "sh", 3, _COMMANDS),
     Ran("docs/how-to/retry-and-fail.md", "python", 2, _PROGRAMS),
     Ran("docs/how-to/run-a-batch.md", "sh", 10, _CURL),
     Ran("docs/how-to/run-functions-elsewhere.md", "sh", 3, _COMMANDS),

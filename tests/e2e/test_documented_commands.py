@@ -215,7 +215,7 @@ def analysing(port: int) -> Iterator[list[tuple[str, str, Any]]]:
 
 
 def test_an_http_service_is_registered_and_called_as_its_guide_says(estate: Estate) -> None:
-    register, _ = steps(HTTP_SERVICE)
+    register, _, _ = steps(HTTP_SERVICE)
     (document,) = HTTP_SERVICE.blocks("json")
     here = f"http://127.0.0.1:{estate.analysis_port}/api"
     (estate.folder / "analysis.json").write_text(
@@ -229,6 +229,16 @@ def test_an_http_service_is_registered_and_called_as_its_guide_says(estate: Esta
     job = json.loads(called)
     assert (job["status"], job["result_summary"]) == ("completed", {"pages": 2})
     assert seen == [("/api/analyze", "Bearer the-upstreams-own-key", {"text": "a b"})]
+
+
+def test_the_right_to_long_timeouts_is_given_as_its_guide_says(estate: Estate) -> None:
+    (give,) = (step for step in steps(HTTP_SERVICE) if "--timeout-max" in step)
+    given, listed = estate.run(
+        give.replace("acme", "default"), ".venv/bin/coatcheck orgs list --json --data .coatcheck"
+    )
+    assert "default" in given
+    limits = {row["id"]: row for row in map(json.loads, listed.splitlines())}
+    assert "86400" in json.dumps(limits["default"])
 
 
 @contextmanager

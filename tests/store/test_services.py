@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 from asyncpg import CheckViolationError
 
 from coatcheck.domain.catalogue import EndpointSpec, HttpTarget, VersionSpec
 from coatcheck.domain.lanes import Lane
+from coatcheck.store import services
 from coatcheck.store.channels import SERVICES
 from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.store.services import delete, find, list_code, list_services, publish, put
+from coatcheck.store.services import delete, find, list_code, publish
 from tests.store.blocking import until_blocked
 from tests.store.edge_guard import Connection
 from tests.waiting import eventually_async
@@ -44,6 +46,8 @@ def version(number: int, *paths: str, service: str = "docs", url: str = "") -> V
     )
 
 
+put = partial(services.put, services_max=10)
+list_services = partial(services.list_services, after="", limit=10)
 UPSTREAM = version(1, "/x", url="https://upstream.example")
 
 
