@@ -76,3 +76,15 @@ async def test_a_form_may_come_from_the_public_address_of_a_deployment_behind_a_
                 "/ui/sign-in", data=fields, headers={**cookie, "Origin": origin}
             )
             assert answer.status_code == status, origin
+
+
+async def test_the_form_to_sign_in_has_eight_kibibytes_at_most() -> None:
+    settings = Settings(database_url="", key_pepper="p" * 32)
+    app = Dispatcher(signing_in.operations(Site(settings, Draining(), api)), admit)
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app), base_url="http://inside"
+    ) as client:
+        for size, status in ((8_192, 403), (8_193, 413)):
+            answer = await client.post("/ui/sign-in", content=b"a" * size, headers=form)
+            assert answer.status_code == status
