@@ -49,6 +49,7 @@ async def an_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
             stripe_webhook_secret=STRIPE_SECRET,
             llm_url=models.url,
             speech_remote_url=models.url,  # which refuses to speak
+            call_timeout_seconds_max=86_400,  # whatever the document allows is accepted
         ) as house,
         upstream_server() as upstream,
     ):
