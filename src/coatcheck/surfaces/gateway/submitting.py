@@ -183,9 +183,10 @@ class Submitting:
             raise _OtherMethods(methods) if methods else _no_endpoint(service, _version(call))
         if auth == "service_token" and principal.kind != "service":
             raise Unauthenticated
-        # It may have been registered when its organisation was allowed more.
-        allowed = matched.spec.within(scene.gate.timeout_seconds_max(principal))
-        matched = matched._replace(spec=allowed)
+        if matched.spec.is_registered:
+            # Perhaps when its organisation was allowed more.
+            allowed = matched.spec.within(scene.gate.timeout_seconds_max(principal))
+            matched = matched._replace(spec=allowed)
         return _Aim(principal, service, matched, method, path)
 
     async def _hand_in(self, call: Call, aim: _Aim, *, own_wait: bool) -> tuple[Ticket, Lane]:
