@@ -65,6 +65,14 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "rate": (errors.RateLimited(7, [(b"ratelimit-limit", b"5")]), 429, "rate_limited"),
     "full": (errors.QueueFull(7), 429, "queue_full"),
     "held": (errors.TooManyHeldAnswers("of this key", 2), 429, "too_many_held_answers"),
+    "bytes": (
+        errors.TooManyBytesInFlight(5, "so many bytes", body_is_unread=True),
+        429,
+        "too_many_bytes_in_flight",
+    ),
+    "busy": (errors.ServerBusy(5, "all of them", body_is_unread=True), 503, "server_busy"),
+    "code": (errors.NotServedAsCode("as a script"), 403, "not_served_as_code"),
+    "timeout": (errors.TimeoutNotAllowed("timeout", 86400, 3600), 403, "timeout_not_allowed"),
     "away": (errors.DatabaseUnavailable("10.0.0.7 refused"), 503, "database_unavailable"),
     "unknown": (errors.OutcomeUnknown("reset by 10.0.0.7"), 503, "outcome_unknown"),
     "expired": (errors.SignedUrlExpired("Ask for another."), 410, "url_expired"),
@@ -139,7 +147,12 @@ async def test_every_error_is_a_problem_that_tells_nothing_of_the_inside(name: s
     assert ("Retry-After" in answer.headers) == (status in {429, 503})
     assert ("WWW-Authenticate" in answer.headers) == (status == 401)
     # What these say was written for their caller.
-    for_callers = (errors.EndpointNotFound, errors.LlmNotConfigured, errors.SpeechNotConfigured)
+    for_callers = (
+        errors.EndpointNotFound,
+        errors.LlmNotConfigured,
+        errors.ServerBusy,
+        errors.SpeechNotConfigured,
+    )
     if status in INSIDE and not isinstance(error, for_callers):
         assert str(error) not in answer.text
 

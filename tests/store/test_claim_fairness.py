@@ -158,3 +158,12 @@ async def test_lanes_take_turns_apart(connection: Connection, worker: Claimer) -
         claimed = await worker.claim({Lane.URGENT: 1, Lane.BULK: 1})
         seen.update((job.lane, job.org) for job in claimed)
     assert seen == {(lane, org): 1 for lane in (Lane.URGENT, Lane.BULK) for org in "abc"}
+
+
+async def test_a_worker_that_leaves_every_endpoint_out_claims_nothing(
+    dsn: str, connection: Connection
+) -> None:
+    """All its threads may be held, and then it asks for no endpoint at all."""
+    await put_queue(connection, 3)
+    async with claimer(dsn, []) as worker:
+        assert await worker.claim(4) == []

@@ -95,7 +95,7 @@ async def test_the_remote_may_hear_the_voice_where_we_are_reached(studio: Studio
     ((payload,),) = await line.fetch("SELECT payload FROM jobs WHERE id = $1", from_text(task_id))
     await line.close()
     work = decode_work(payload)
-    assert (work.to.operator, work.to.secrets, work.to.target) == ("speech", {}, None)
+    assert (work.to.operator, work.to.secrets_id, work.to.target) == ("speech", "", None)
     body = msgspec.json.decode(work.body)
     assert body["reference_url"].startswith(PUBLIC_URL + "/v1/blobs/")
     path = body["reference_url"].removeprefix(PUBLIC_URL)

@@ -31,7 +31,7 @@
 -- x || chr(1) is the first text after x.
 asked AS MATERIALIZED (
     SELECT a.lane::job_lane AS lane, a.room, a.after_org COLLATE "C" AS after_org, a.turns, a.holders,
-           greatest($9::integer / cardinality($3::text[]), 8) AS looks_max,
+           greatest($9::integer / greatest(cardinality($3::text[]), 1), 8) AS looks_max,
            -- Asked once a claim: most have none.
            EXISTS (SELECT FROM concurrency_limits) AS any_limits,
            EXISTS (SELECT FROM run_limits) AS any_run_limits
