@@ -174,7 +174,7 @@ class BodyBudget:
     def __init__(self, bytes_max: int) -> None:
         self._known = ByteBudget("bodies", bytes_max, is_of_bodies=True)
         self._unknown = ByteBudget(
-            "bodies-without-credential", bytes_max // UNKNOWN_CALLERS, is_of_bodies=True
+            "bodies_without_credential", bytes_max // UNKNOWN_CALLERS, is_of_bodies=True
         )
 
     @property

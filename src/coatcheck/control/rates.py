@@ -22,6 +22,7 @@ from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown, RateLim
 from coatcheck.domain.identity import Principal, RateLimit
 from coatcheck.store.line import Line
 from coatcheck.store.rates import Leftover, Limited, RateWindows
+from coatcheck.telemetry import metrics
 
 _log = logging.getLogger(__name__)
 
@@ -177,6 +178,7 @@ def _tighter(limits: _Limits) -> Allowance:
 
 def _refusal(limits: _Limits, refusing: Allowance) -> RateLimited:
     now = time.monotonic()
+    metrics.record_bound_met("rate")
     return RateLimited(max(1, refusing.reset_seconds(now)), _headers(limits, refusing, now))
 
 

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from coatcheck.domain.errors import RateLimited
+from coatcheck.telemetry import metrics
 
 UPLOADS_MAX: Final = 16
 """Each needs some 25 MiB."""
@@ -44,6 +45,7 @@ class UploadRoom:
                     await leaving.enter_async_context(self._entered_of_org(org))
                     await leaving.enter_async_context(self._all)
             except TimeoutError:
+                metrics.record_bound_met("uploads")
                 raise RateLimited(_RETRY_AFTER_SECONDS, (), _NO_ROOM) from None
             yield has_to_wait
 
