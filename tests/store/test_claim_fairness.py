@@ -92,6 +92,36 @@ async def test_room_that_is_kept_goes_to_organisations_that_hold_none_one_job_ea
     assert await worker.claim_for_newcomers(10, holders={"a", "b", "c", "d", "e"}) == []
 
 
+async def test_room_that_is_kept_goes_to_the_flows_of_a_newcomer_in_turn(
+    connection: Connection, worker: Claimer
+) -> None:
+    await put_queue(connection, 100, org="a", flow="k1")
+    await put_queue(connection, 3, org="a", flow="k2")
+    await put_queue(connection, 5, org="holder")
+    seen: list[str] = []
+    for _ in range(6):
+        claimed = await worker.claim_for_newcomers(1, holders={"holder"})
+        seen += [job.flow for job in claimed]
+    assert seen == ["k1", "k2"] * 3
+
+
+async def test_flows_of_newcomers_take_turns_whoever_holds_slots_between(
+    connection: Connection, worker: Claimer
+) -> None:
+    for org in ("a", "b", "c", "d"):
+        await put_queue(connection, 10, org=org, flow="k1")
+        await put_queue(connection, 10, org=org, flow="k2")
+    seen: Counter[tuple[str, str]] = Counter()
+    for holders in ({"nobody"}, {"a", "b"}, {"c", "d"}):
+        claimed = await worker.claim_for_newcomers(4, holders=holders)
+        seen.update((job.org, job.flow) for job in claimed)
+    assert seen == {(org, flow): 1 for org in "abcd" for flow in ("k1", "k2")}
+    for holders in ({"a", "b", "c"}, {"a", "b", "c"}):
+        claimed = await worker.claim_for_newcomers(1, holders=holders)
+        seen.update((job.org, job.flow) for job in claimed)
+    assert (seen["d", "k1"], seen["d", "k2"]) == (2, 2)
+
+
 @pytest.mark.parametrize(("flows", "room"), [(10, 1), (10, 3), (100, 7), (7, 7), (1_200, 500)])
 async def test_with_more_flows_than_room_each_has_its_turn_within_a_round(
     flows: int, room: int, connection: Connection, worker: Claimer

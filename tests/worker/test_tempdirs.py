@@ -437,6 +437,25 @@ def test_a_lock_that_was_swept_between_its_opening_and_its_locking_is_made_again
     temp_root.close()
 
 
+def test_a_sweep_that_a_close_interrupts_removes_everything_all_the_same(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep runs in a thread, which nobody waits for when its worker ends."""
+    temp_root = TempRoot(root, "one")
+    names = [f"coatcheck-dead-{number}" for number in range(3)]
+    for name in names:
+        (root / name / "job").mkdir(parents=True)
+    flock = fcntl.flock
+
+    def close_first(descriptor: int, operation: int) -> None:
+        temp_root.close()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", close_first)
+    assert temp_root.sweep() == names
+    assert list(root.iterdir()) == []
+
+
 def test_sweepers_at_the_same_time_remove_everything_once(root: Path) -> None:
     names = [f"coatcheck-dead-{number}" for number in range(20)]
     sweepers = [TempRoot(root, f"live-{number}") for number in range(4)]

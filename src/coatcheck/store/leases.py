@@ -94,7 +94,9 @@ class ClaimOrder:
             after.append(turns.after_org)
             # Of claims under limits, all come to be listed, whatever room there is.
             listed_max = FLOWS_SCANNED_MAX if limited else room
-            self._sent[lane] = turns.next_places(listed_max) if others is None else {}
+            holding = others or ()
+            places = turns.next_places(listed_max + len(holding))
+            self._sent[lane] = {org: at for org, at in places.items() if org not in holding}
         return [
             self.lanes,
             self.room,

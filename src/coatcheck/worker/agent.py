@@ -347,6 +347,8 @@ class Worker:
                 outcome = await self._executors.run(endpoint, job, claimed.payload)
             else:
                 outcome = await self._run_traced(endpoint, job, claimed)
+            if isinstance(outcome, Interrupted):
+                self._look_at_threads()  # before it is given back: it would be claimed at once
             crash_point("run.handler_returned")
             if endpoint.starts_itself and not running.marked:
                 # It may have ended right after it began; who is told of each state is told both.

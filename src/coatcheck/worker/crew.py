@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from itertools import takewhile
+from operator import itemgetter
 from uuid import UUID
 
 from coatcheck.domain.job import ClaimedJob
@@ -57,6 +58,8 @@ class Crew:
         self._held_back_at = 0.0
         self._running: dict[int, float] = {}
         self._running_of: dict[str, int] = {}
+        self._at_work: list[tuple[ClaimedJob, float] | None] = []
+        """By slot, what it runs and since when."""
         self._idle: list[asyncio.Future[None]] = []
         self._busy = 0
         self._begun = 0
@@ -83,6 +86,8 @@ class Crew:
             self._held_back.clear()
             if not self._wake_planned:
                 self._wake_next()
+        if reserved and not self._reserved:
+            self._count_who_runs()
         self._reserved = reserved
 
     def room(self) -> int:
@@ -176,6 +181,7 @@ class Crew:
         """The next job that a slot may begin; what may not is held back until a job has ended."""
         if self._busy < self._concurrency - self._reserved:
             if self._held_back:
+                self._held_back_at = time.monotonic()  # they move on
                 return self._held_back.popleft()
             return self._waiting.popleft() if self._waiting else None
         while self._waiting:
@@ -229,6 +235,8 @@ class Crew:
     async def _slot(self) -> None:
         loop = asyncio.get_running_loop()
         waiting = self._waiting
+        place = len(self._at_work)
+        self._at_work.append(None)
         while True:
             burst_began = began = time.monotonic()
             while waiting or self._held_back:
@@ -241,11 +249,13 @@ class Crew:
                 self._begun += 1
                 if is_shared:  # who holds what matters only then, and costs something with each job
                     self._enter(job, began)
+                self._at_work[place] = (job, began)
                 try:
                     await self._run(job)
                 finally:
                     self._busy -= 1
-                    if is_shared:
+                    self._at_work[place] = None
+                    if self._running and id(job) in self._running:
                         self._leave(job)
                 ended = time.monotonic()
                 mean = self._mean_seconds
@@ -259,6 +269,14 @@ class Crew:
             waker: asyncio.Future[None] = loop.create_future()
             self._idle.append(waker)
             await waker
+
+    def _count_who_runs(self) -> None:
+        """Count those who began while it did not matter who holds what."""
+        begun = [each for each in self._at_work if each and id(each[0]) not in self._running]
+        begun.sort(key=itemgetter(1))
+        self._running = {id(job): began for job, began in begun} | self._running
+        for job, _ in begun:
+            self._running_of[job.org] = self._running_of.get(job.org, 0) + 1
 
     def _enter(self, job: ClaimedJob, began: float) -> None:
         self._running[id(job)] = began

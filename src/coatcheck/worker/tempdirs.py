@@ -115,8 +115,12 @@ class TempRoot:
             # What cleans temp folders by age must not think that this lock was forgotten.
             os.utime(self._lock)
         own = self.directory.name
-        names = [name for name in _names(self._root_handle) if name != own]
-        return [name for name in names if _reclaim(self._root, self._root_handle, name)]
+        root = os.dup(self._root_handle)  # `close` may come meanwhile
+        try:
+            names = [name for name in _names(root) if name != own]
+            return [name for name in names if _reclaim(self._root, root, name)]
+        finally:
+            os.close(root)
 
     def close(self) -> None:
         """Remove this worker's folder and give its name back."""

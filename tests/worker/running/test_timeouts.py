@@ -13,6 +13,7 @@ import pytest
 from coatcheck import Job, Service, State
 from coatcheck.worker import agent
 from coatcheck.worker.executors.thread import ABANDONED_THREADS_OF_ENDPOINT_MAX
+from coatcheck.worker.running import StopReason
 from tests.waiting import eventually_async
 from tests.worker.running.isolated_handlers import apart
 from tests.worker.workshop import Workshop, until_true
@@ -275,6 +276,58 @@ async def test_plain_functions_that_do_not_stop_keep_their_own_jobs_waiting_and_
     held = "SELECT count(*) FROM workers WHERE threads_held <> '{}'"
     await eventually_async(
         lambda: _is_none(workshop, held), "it is no longer said that threads are held"
+    )
+
+
+async def test_a_job_that_finds_no_thread_is_given_back_once_and_not_claimed_again_at_once(
+    workshop: Workshop, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service("lab")
+    hanging = threading.Semaphore(0)
+
+    @service.post("/hang")
+    def hang() -> str:
+        hanging.release()
+        gate.wait()
+        return "in the end"
+
+    @service.post("/work")
+    def work() -> str:
+        return "done"
+
+    with monkeypatch.context() as watched:
+        # Nothing but the job itself looks at the threads.
+        watched.setattr(agent, "_WATCH_SECONDS", 3_600.0)
+        worker = await workshop.start_worker(service)
+        hung = [
+            await workshop.engine.submit("lab.post__hang", retries=0)
+            for _ in range(ABANDONED_THREADS_OF_ENDPOINT_MAX)
+        ]
+        for _ in hung:
+            await asyncio.to_thread(hanging.acquire)
+        for running in worker._running:
+            running.stop(StopReason.TIMEOUT, running.started_at)
+        await workshop.end_of_all(hung)
+        assert not worker._threads_held
+        waiting = await workshop.engine.submit("lab.post__hang", retries=0)
+        await workshop.until(waiting, lambda view: view.interruptions, "the job was given back")
+        for _ in range(10):  # each is claimed: so would the other be, were it not left out
+            other = await workshop.engine.submit("lab.post__work")
+            assert (await workshop.end_of(other)).state is State.COMPLETED
+        view = await workshop.engine.get(waiting.id)
+        assert (view.state, view.interruptions) == (State.QUEUED, 1)
+        assert worker._threads_held.keys() == {"lab.post__hang"}
+
+        gate.set()
+        executors = worker._executors
+        assert executors is not None
+        await until_true(lambda: not executors.abandoned_threads, "the handlers have stopped")
+        worker._look_at_threads()
+        ended = await workshop.end_of(waiting)
+    assert (ended.state, ended.result, ended.interruptions) == (
+        State.COMPLETED,
+        b'"in the end"',
+        1,
     )
 
 

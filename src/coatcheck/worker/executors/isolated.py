@@ -191,7 +191,11 @@ class _Child:
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         # Kept open: whatever the handler puts in its place, this is the folder that it was given.
         self.folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError:
+            os.close(self.folder)
+            raise
         # -P: the working folder is the job's, and not to be imported from.
         command = [sys.executable, "-P", "-m", _CHILD_MODULE]
         with theirs:
