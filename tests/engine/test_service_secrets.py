@@ -236,7 +236,24 @@ async def test_a_registration_during_a_rotation_is_not_undone(
     assert await opened(settings, spec) == "newer"
 
 
-async def unseal(connection: Connection) -> None:
+async def test_a_value_that_is_replaced_meanwhile_is_not_undone_by_one_who_keeps_it(
+    catalogue: Catalogue, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await catalogue.put("acme", "default", "docs", definition())
+    find = store.find
+
+    async def replaced_right_after(*arguments: Any) -> Any:
+        found = await find(*arguments)
+        monkeypatch.setattr(store, "find", find)
+        await catalogue.put("acme", "default", "docs", definition("newer"))
+        return found
+
+    monkeypatch.setattr(store, "find", replaced_right_after)
+    again = await catalogue.put("acme", "default", "docs", first.definition)
+    assert await opened(settings, again) == "newer"
+
+
+async def unseal(connection: Connection, secret: str = SECRET) -> None:
     """Make the stored definitions what they were before secrets were sealed."""
     await connection.execute(
         """
@@ -245,7 +262,7 @@ async def unseal(connection: Connection) -> None:
             '{versions,1,endpoints,0,target,headers,X-Key}', to_jsonb($1::text)
         )
         """,
-        SECRET,
+        secret,
     )
     await connection.execute("DELETE FROM service_secrets")
 
@@ -264,6 +281,26 @@ async def test_definitions_of_before_are_sealed_without_being_registered_again(
     assert SECRET not in await connection.fetchval("SELECT definition::text FROM services")
     assert await catalogue.find("acme", "docs") == spec
     assert await opened(settings, spec) == SECRET
+
+
+async def test_one_definition_that_cannot_be_sealed_does_not_keep_others_from_it(
+    catalogue: Catalogue, settings: Settings, line: Line, connection: Connection
+) -> None:
+    """An older server may have written a hidden value that nothing is stored of."""
+    await catalogue.put("acme", "default", "docs", definition())
+    await unseal(connection, "***")
+    await connection.execute("UPDATE services SET org_id = 'a before all others'")
+    await catalogue.put("acme", "default", "docs", definition())
+    await connection.execute(
+        """
+        UPDATE services SET definition = jsonb_set(
+            definition #- '{versions,1,endpoints,0,target,secrets_id}',
+            '{versions,1,endpoints,0,target,headers,X-Key}', to_jsonb($1::text)
+        ) WHERE org_id = 'acme'
+        """,
+        SECRET,
+    )
+    assert await Resealer(settings, line).seal_plain() == 1
 
 
 async def test_what_was_registered_while_it_was_being_sealed_stays(

@@ -155,14 +155,20 @@ class Catalogue:
         if "\0" in workspace:
             raise InvalidParameter("workspace", "has a NUL", "path")
         versions = versions_of(service, definition)
-        concealed = conceal(org, versions, await self._stored_secrets(org, versions))
-        sealed = self._sealer.sealed(org, concealed)
         most = self._services_max
-        spec = await retried(
-            lambda: service_store.put(
-                self._line, org, workspace, service, concealed.versions.values(), most, sealed
+        while True:
+            known, kept = await self._stored_secrets(org, versions)
+            concealed = conceal(org, versions, known)
+            sealed = self._sealer.sealed(org, concealed)
+            put = partial(
+                service_store.put,
+                *(self._line, org, workspace, service, concealed.versions.values(), most),
+                sealed=sealed,
+                kept=kept,
             )
-        )
+            with suppress(service_store.SecretsChanged):
+                spec = await retried(put)
+                break
         self._forget((org, service))
         if spec is None:
             is_new = await self._known_by_name(org, service) is None
@@ -188,18 +194,19 @@ class Catalogue:
 
     async def _stored_secrets(
         self, org: str, versions: Mapping[int, VersionSpec]
-    ) -> dict[UUID, TargetSecrets]:
-        """The secrets that a document shows as hidden. Those that are not there are left out, and
-        so are those that cannot be opened: they have to be given again."""
+    ) -> tuple[dict[UUID, TargetSecrets], dict[UUID, str]]:
+        """The secrets that a document shows as hidden, and all that is stored of them. Those that
+        are not there are left out, and so are those that cannot be opened: they have to be given
+        again."""
         wanted = [(org, each) for each in wanted_secrets(org, versions)]
         if not wanted:
-            return {}
+            return {}, {}
         found = await retried(lambda: secrets_store.find(self._line, wanted))
         known: dict[UUID, TargetSecrets] = {}
         for (_, secrets_id), text in found.items():
             with suppress(SecretsLost):
                 known[secrets_id] = self._sealer.opened(org, secrets_id, text)
-        return known
+        return known, {secrets_id: text for (_, secrets_id), text in found.items()}
 
     # What is heard
 

@@ -17,8 +17,9 @@ from uuid import UUID
 
 import msgspec
 
-from coatcheck.domain.errors import SealingKeyMissing, SecretsLost
-from coatcheck.domain.registration import Concealed, conceal
+from coatcheck.domain.catalogue import ServiceSpec
+from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost
+from coatcheck.domain.registration import Concealed, conceal, wanted_secrets
 from coatcheck.domain.target_secrets import TargetSecrets, decode_secrets, encode_secrets
 from coatcheck.sealing import SealBroken, Sealer, UnknownKey
 from coatcheck.settings import Settings
@@ -193,7 +194,14 @@ class Resealer:
             return 0
         sealed = 0
         for spec, before in await service_store.unsealed(self._line, RESEALED_ROWS_MAX):
-            concealed = conceal(spec.org, spec.versions, {})
+            try:
+                concealed = conceal(spec.org, spec.versions, await self._stored(spec))
+            except InvalidInput:
+                _log.error(
+                    "the secrets of a service cannot be sealed: it has to be registered again",
+                    extra={"org": spec.org, "service": spec.service},
+                )
+                continue
             sealed += await service_store.seal(
                 self._line,
                 spec,
@@ -202,6 +210,12 @@ class Resealer:
                 self.sealer.sealed(spec.org, concealed),
             )
         return sealed
+
+    async def _stored(self, spec: ServiceSpec) -> dict[UUID, TargetSecrets]:
+        """Those that its definition shows as hidden: an older server may have written it anew."""
+        wanted = [(spec.org, each) for each in wanted_secrets(spec.org, spec.versions)]
+        found = await store.find(self._line, wanted) if wanted else {}
+        return {id_: self.sealer.opened(org, id_, text) for (org, id_), text in found.items()}
 
     async def reseal(self) -> int:
         """All that other keys have sealed, page by page. How many were sealed anew."""

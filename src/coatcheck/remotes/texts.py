@@ -29,10 +29,12 @@ def shown(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """``text`` without what is in ``secrets``, however a URL would spell it."""
+    """``text`` without what is in ``secrets``, however a URL or JSON would spell it."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SECRET_CHARACTERS_MIN:
-            text = text.replace(secret, REDACTED).replace(quote(secret, safe=""), REDACTED)
+            in_json = msgspec.json.encode(secret).decode()[1:-1]
+            for spelt in (secret, quote(secret, safe=""), in_json, in_json.replace("/", "\\/")):
+                text = text.replace(spelt, REDACTED)
     return text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
@@ -22,6 +23,11 @@ CODE_WORKSPACE: Final = "default"
 
 _WRITE_LOCK: Final = 0x436F_5365  # "CoSe"
 """The class of the advisory locks under which a service is registered or removed."""
+
+
+class SecretsChanged(Exception):
+    """The secrets that a registration keeps were replaced since they were read."""
+
 
 ServiceKey = tuple[str, str]
 """An organisation and the name of a service."""
@@ -100,13 +106,24 @@ async def put(
     versions: Iterable[VersionSpec],
     services_max: int,
     sealed: Sequence[Sealed] = (),
+    kept: Mapping[UUID, str] = MappingProxyType({}),
 ) -> ServiceSpec | None:
     """Register an organisation's service with its ``sealed`` secrets. None if the name is taken, or
-    it is one too many."""
+    it is one too many.
+
+    ``kept`` are the stored texts of the secrets whose values it keeps. Raises SecretsChanged if
+    they are others by now: what was read would undo what somebody has registered meanwhile.
+    """
 
     async def write(connection: Connection) -> list[asyncpg.Record]:
         async with connection.transaction():
             await connection.execute(sql("services/lock"), _WRITE_LOCK, org, service)
+            if kept:
+                found = await connection.fetch(
+                    sql("service_secrets/find"), [org] * len(kept), [*kept]
+                )
+                if {row["id"]: row["sealed"] for row in found} != kept:
+                    raise SecretsChanged
             return await connection.fetch(
                 sql("services/put"),
                 org,
@@ -151,17 +168,22 @@ async def seal(
 ) -> bool:
     """Put ``versions``, which hold no secret, in place of the definition ``before``. Whether it was
     still there."""
-    rows = await line.fetch(
-        sql("services/seal"),
-        spec.org,
-        spec.service,
-        before,
-        _encoded(versions),
-        SERVICES,
-        _said(spec.org, spec.service),
-        *_columns(sealed),
-    )
-    return bool(rows)
+
+    async def write(connection: Connection) -> list[asyncpg.Record]:
+        async with connection.transaction():
+            await connection.execute(sql("services/lock"), _WRITE_LOCK, spec.org, spec.service)
+            return await connection.fetch(
+                sql("services/seal"),
+                spec.org,
+                spec.service,
+                before,
+                _encoded(versions),
+                SERVICES,
+                _said(spec.org, spec.service),
+                *_columns(sealed),
+            )
+
+    return bool(await line.run(write))
 
 
 def _encoded(versions: Iterable[VersionSpec]) -> str:

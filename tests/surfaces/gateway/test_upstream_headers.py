@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from coatcheck.surfaces.gateway.upstream import UpstreamAnswer
+from coatcheck.surfaces.gateway.upstream_headers import kept_headers
 from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.ports import free_port
 from tests.surfaces.gateway import paths
@@ -114,6 +115,14 @@ async def test_what_was_stored_before_is_looked_through_again() -> None:
     answer = UpstreamAnswer(200, [("x-accel-redirect", CANARY), ("etag", '"7"')])
     assert answer.reply_headers()[0] == (b"etag", b'"7"')
     assert CANARY not in repr(answer.reply_headers())
+
+
+async def test_a_header_that_is_a_list_keeps_all_that_was_sent_of_it() -> None:
+    sent = [(b"Content-Encoding", b"gzip"), (b"ETag", b"1"), (b"Content-Encoding", b"br")]
+    assert kept_headers([*sent, (b"ETag", b"2")]) == [
+        ("content-encoding", "gzip, br"),
+        ("etag", "1"),
+    ]
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")

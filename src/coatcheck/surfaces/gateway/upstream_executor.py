@@ -207,7 +207,11 @@ async def _excerpt(response: httpx2.Response, secrets: Sequence[str]) -> str:
     except httpx2.HTTPError:
         pass  # the status alone will do
     excerpt = excerpt_of(kept_headers(response.headers.raw), bytes(read), bytes_max)
-    return without_secrets(excerpt, secrets)[:_EXCERPT_CHARACTERS]
+    shown = without_secrets(excerpt, secrets)
+    if len(read) >= bytes_max:
+        # It was cut, perhaps within a secret, and what is left of that may have moved up.
+        shown = shown[: len(shown) - max(map(len, secrets), default=0)]
+    return shown[:_EXCERPT_CHARACTERS]
 
 
 def _request_headers(

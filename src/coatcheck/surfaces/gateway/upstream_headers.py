@@ -75,6 +75,10 @@ not the upstream's to say. What such names there are depends on who stands befor
 not listed: what is harmless is. For the same reason no tenant can add to the list."""
 
 
+_LISTS: Final = frozenset({"content-encoding", "content-language", "content-digest", "repr-digest"})
+"""Those of them that may come several times: together they are one list."""
+
+
 def forwarded_headers(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
     """What of a caller's headers an upstream is sent, names in lower case."""
     return [
@@ -88,7 +92,9 @@ def kept_headers(headers: Iterable[RawHeader]) -> list[tuple[str, str]]:
     """What of an upstream's headers is kept with its answer, names in lower case, each once."""
     kept: dict[str, str] = {}
     for name, value in _of_the_message(headers):
-        if name in _KEPT:
+        if name in kept and name in _LISTS:
+            kept[name] = f"{kept[name]}, {value}"
+        elif name in _KEPT:
             kept.setdefault(name, value)
     return list(kept.items())
 

@@ -4,9 +4,11 @@
 --
 -- Looks at a page of retired rows, by the index service_secrets_retired, so that an organisation that
 -- retires many costs the others nothing; the next page begins after the last row of this one. Jobs of
--- one endpoint are found by their flow, in jobs_ready and jobs_postponed; those that are held are read
--- once, in jobs_held. OFFSET 0 has the rest asked row by row, by index: as joins they would read the queues
--- of all organisations. Tasks of batches have flows of their own, and their batch says whom they are for.
+-- one endpoint are found by their flow. Those that wait are read once for each endpoint and organisation
+-- of the page, in jobs_ready and jobs_postponed, and not for each of its rows: an organisation may have
+-- many of both. Those that are held are read once, in jobs_held. OFFSET 0 has batches asked row by row, by
+-- index: as a join it would read those of all organisations. Tasks of batches have flows of their own,
+-- and their batch says whom they are for.
 --
 -- Answers a row for each one that it looked at, in order.
 --
@@ -29,25 +31,29 @@ held AS MATERIALIZED (
       AND EXISTS (SELECT FROM page)
     GROUP BY j.org_id, j.flow
 ),
+waiting AS MATERIALIZED (
+    SELECT f.org_id, f.endpoint_id, least(q.oldest, s.oldest) AS oldest
+    FROM (SELECT DISTINCT p.org_id, p.endpoint_id FROM page AS p) AS f
+    CROSS JOIN LATERAL (
+        SELECT min(j.created_at) AS oldest
+        FROM unnest(enum_range(NULL::job_lane)) AS l (lane)
+        JOIN jobs AS j ON j.state = 'queued' AND j.lane = l.lane AND j.endpoint = $2::text
+            AND j.org_id = f.org_id AND j.flow = f.endpoint_id
+    ) AS q
+    LEFT JOIN (
+        SELECT o.org_id, j.flow, min(j.created_at) AS oldest
+        FROM (SELECT DISTINCT p.org_id FROM page AS p) AS o
+        JOIN jobs AS j ON j.state IN ('staged', 'retrying') AND j.org_id = o.org_id
+            AND j.endpoint = $2::text
+        GROUP BY o.org_id, j.flow
+    ) AS s ON s.org_id = f.org_id AND s.flow = f.endpoint_id
+),
 unneeded AS MATERIALIZED (
     SELECT p.org_id, p.id
     FROM page AS p
     WHERE NOT EXISTS (
-        SELECT FROM unnest(enum_range(NULL::job_lane)) AS l (lane)
-        CROSS JOIN LATERAL (
-            SELECT FROM jobs AS j
-            WHERE j.state = 'queued' AND j.lane = l.lane AND j.endpoint = $2::text
-              AND j.org_id = p.org_id AND j.flow = p.endpoint_id AND j.created_at < p.until
-            ORDER BY j.run_at, j.id
-            LIMIT 1
-        ) AS j
-        OFFSET 0
-    )
-    AND NOT EXISTS (
-        SELECT FROM jobs AS j
-        WHERE j.state IN ('staged', 'retrying') AND j.org_id = p.org_id
-          AND j.endpoint = $2::text AND j.flow = p.endpoint_id AND j.created_at < p.until
-        OFFSET 0
+        SELECT FROM waiting AS w
+        WHERE w.org_id = p.org_id AND w.endpoint_id = p.endpoint_id AND w.oldest < p.until
     )
     AND NOT EXISTS (
         SELECT FROM held AS h
