@@ -104,3 +104,47 @@ async def test_only_so_many_of_one_caller_wait() -> None:
     for each in waiting:
         each.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_one_that_gives_up_in_the_turn_in_which_there_is_room_lets_the_next_in() -> None:
+    room = budget()
+    held = room.reserve_now("a", SHARE)
+    given_up = asyncio.create_task(room.reserve("a", SHARE, LONG))
+    patient = asyncio.create_task(room.reserve("a", SHARE // 2, LONG))
+    await asyncio.sleep(0)  # they have asked
+    given_up.cancel()
+    held.end()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    got = await patient
+    assert room.held_bytes == got.size == SHARE // 2
+    got.end()
+    assert room.held_bytes == 0
+
+
+async def test_the_last_that_waits_leaves_nothing_behind_if_it_gives_up_as_there_is_room() -> None:
+    room = budget()
+    held = room.reserve_now("a", SHARE)
+    given_up = asyncio.create_task(room.reserve("a", SHARE, LONG))
+    await asyncio.sleep(0)  # it has asked
+    given_up.cancel()
+    held.end()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    assert room.held_bytes == 0
+    again = await room.reserve("a", SHARE, LONG)
+    assert room.held_bytes == again.size == SHARE
+
+
+async def test_one_that_gives_up_right_after_it_was_let_in_gives_its_room_to_the_next() -> None:
+    room = budget()
+    held = room.reserve_now("a", SHARE)
+    given_up = asyncio.create_task(room.reserve("a", SHARE, LONG))
+    patient = asyncio.create_task(room.reserve("a", SHARE, LONG))
+    await asyncio.sleep(0)  # they have asked
+    held.end()
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    (await patient).end()
+    assert room.held_bytes == 0

@@ -38,13 +38,13 @@ async def _hung_threads(target: Target) -> Figures:
             for endpoint in ("echo", "echo-plain")
             for _ in range(others)
         ]
-        said = (await client.get(f"{_job(hung[-1])}/explain")).json().get("blockers") or [{}]
+        explained = await _explained(client, hung[-1])
     return {
         "hung_attempts": attempts,
         "threads_more": worker.num_threads() - before,
         "others_completed": sum(ended),
         "others": len(ended),
-        "explained": str(said[0].get("kind", "")),
+        "explained": explained,
     }
 
 
@@ -57,6 +57,17 @@ async def _until_none_is_left_or_refused(
             return
         await asyncio.sleep(_LOOK_SECONDS)
     await asyncio.sleep(_LOOK_SECONDS)  # those that were running then are given up, too
+
+
+async def _explained(client: httpx2.AsyncClient, job: str) -> str:
+    """Why it waits. Workers have the database know of their threads every now and then."""
+    deadline = time.monotonic() + _SECONDS_MAX
+    while True:
+        told = (await client.get(f"{_job(job)}/explain")).json()
+        kinds = [str(blocker["kind"]) for blocker in told.get("blockers") or []]
+        if "threads_held" in kinds or time.monotonic() > deadline:
+            return "threads_held" if "threads_held" in kinds else " ".join(kinds)
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def _submit(client: httpx2.AsyncClient, endpoint: str, **body: object) -> str:

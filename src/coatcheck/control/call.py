@@ -262,6 +262,13 @@ class Call:
         size = bytes_max if length is None else int(length)
         self._reservation = await self._bodies.reserve(self._paying_org(), self.address, size)
 
+    async def reserve_beginning(self, bytes_max: int) -> None:
+        """Have room for as much of a body as is held before the rest is taken in by pieces."""
+        if self._bodies is None or ARRIVING not in self.scope:
+            return
+        size = min(int(self.headers.get(b"content-length", bytes_max)), bytes_max)
+        self._reservation = await self._bodies.reserve(self._paying_org(), self.address, size)
+
     async def _receive_all(self, bytes_max: int) -> bytes:
         pieces: list[bytes] = []
         size = 0

@@ -119,7 +119,7 @@ class Connections:
             over = self._strangers[address] - self._of_one_address_most
             if over > 0:
                 return Arrival.CUT_OFF if over > OVER_MAX else Arrival.ADDRESS_FULL
-        over = len(everyone) - len(self._closing) - self._most
+        over = len(everyone) - min(len(self._closing), OVER_MAX) - self._most
         if over > 0 and now >= self._look_again_at:
             over -= self._make_room(everyone, now)
         if over <= 0:

@@ -72,6 +72,8 @@ Admit = Callable[[Call, Operation], Awaitable[RawHeaders]]
 """Lets a call in, or raises. Gives the headers that its answer shall carry."""
 Watch = Callable[[Call, Callable[[], None]], contextlib.AbstractContextManager[CredentialWatch]]
 """Has something called once what a call was let in with stops counting."""
+_WHERE: Final = frozenset({b"location", b"link", b"x-job-id", b"idempotent-replayed"})
+"""The headers that say where a job is found, also if there is no room for the answer itself."""
 _LAST_WORDS_SECONDS_MAX: Final = 1.0
 """How long a reader is waited for who may hear no more than the end."""
 
@@ -231,7 +233,11 @@ class Dispatcher:
         try:
             reply.reservation = self._large_answers.reserve_now(owner, len(reply.body))
         except CoatcheckError as error:
-            return problem_of(call, error)
+            refusal = problem_of(call, error)
+            # What was asked for may be done: where it is found is still told.
+            found = [each for each in reply.headers if each[0] in _WHERE]
+            refusal.headers = [*refusal.headers, *found]
+            return refusal
         return reply
 
     async def _send(self, reply: Reply | StreamReply, call: Call, send: Send) -> None:

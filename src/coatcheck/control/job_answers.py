@@ -23,7 +23,13 @@ from coatcheck.control.operations import Answer, Parameter
 from coatcheck.control.pace import Pace, kind_of
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply, encoded, json_reply
-from coatcheck.domain.errors import IdempotencyMismatch, InvalidParameter, Unauthenticated
+from coatcheck.domain.errors import (
+    IdempotencyMismatch,
+    InvalidParameter,
+    ServerBusy,
+    TooManyBytesInFlight,
+    Unauthenticated,
+)
 from coatcheck.domain.explanation import Explanation, Holder
 from coatcheck.domain.identity import ANYONE, Principal, Scope
 from coatcheck.domain.job import JobView
@@ -132,7 +138,10 @@ class JobAnswers:
         urls = voice.urls(job_id)
         if view is not None and view.terminal:
             headers += [*urls.headers(), (b"etag", etag(view))]
-            return await self.shown(view, voice, HTTPStatus.OK, headers)
+            try:
+                return await self.shown(view, voice, HTTPStatus.OK, headers)
+            except (TooManyBytesInFlight, ServerBusy):
+                headers = [*preferences.headers, *replay_headers(ticket)]  # it is done: not a 429
         state = ticket.state if view is None else view.state
         # One that has ended need not be waited for.
         seconds = 0 if state.terminal else self._pace.retry_after(kind, lane, view)

@@ -112,10 +112,11 @@ class ByteBudget:
             raise
 
     def _leave(self, owner: str, waiting: _Waiting) -> None:
-        line = self._waiting[owner]
-        line.remove(waiting)
+        line = self._waiting.get(owner, deque())
+        if waiting in line:
+            line.remove(waiting)
         if not line:
-            del self._waiting[owner]
+            self._waiting.pop(owner, None)
 
     def give_back(self, owner: str, size: int) -> None:
         """Take back so many bytes, and let in whoever has room now."""
@@ -129,8 +130,10 @@ class ByteBudget:
         """Each organisation's requests in their order; the organisations in turn."""
         for owner in [*self._waiting]:
             line = self._waiting.pop(owner)
-            while line and self._fits(owner, line[0].size):
+            while line and (line[0].granted.done() or self._fits(owner, line[0].size)):
                 waiting = line.popleft()
+                if waiting.granted.done():
+                    continue  # given up in this turn of the loop
                 self._take(owner, waiting.size)
                 waiting.granted.set_result(None)
             if line:

@@ -302,7 +302,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _head_is_late(self) -> None:
         self._head_timer = None
-        if self.pipeline:
+        if self.flow.read_paused:
             self._start_head_timer()  # nothing is read meanwhile: it is not the caller who is late
             return
         latest = self._latest
@@ -393,28 +393,35 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.hang_up()
             return
         super().on_body(body)
-        if len(self.cycle.body) > self._bounds.unread_body_bytes:
-            self._wait_until_asked_for(len(self.cycle.body))
+        waiting = sum(len(cycle.body) for cycle, _ in self.pipeline)
+        if self._answering is not None:
+            waiting += len(self._answering.body)
+        if waiting > self._bounds.unread_body_bytes:
+            self._wait_until_asked_for(waiting)
 
     def _wait_until_asked_for(self, size: int) -> None:
-        """Receive no more of a body before somebody asks for it; or refuse it, if what others were
-        sent in this way is too much already."""
+        """Receive no more of a body before somebody asks for it. If all connections together hold
+        too much in this way, those that have for longest are cut off: whoever comes now is asked
+        for soon, and must not pay for those who are not."""
         self.flow.pause_reading()
         _unread_bodies.bytes += size - self._unread_body_bytes
         self._unread_body_bytes = size
-        if _unread_bodies.bytes > self._bounds.unread_bodies_bytes:
+        _unread_bodies.holders.setdefault(self)
+        while _unread_bodies.bytes > self._bounds.unread_bodies_bytes:
             metrics.record_bound_met("bodies")
-            self.body_is_asked_for()
-            self.cycle.body = bytearray()
-            self._refuse(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "server_busy",
-                "Too many bodies arrive at once; see Retry-After.",
-                [RETRY_AFTER],
-            )
+            longest = next(iter(_unread_bodies.holders))
+            longest.body_is_asked_for()
+            if longest is self:
+                raise _NoRoomForBody
+            longest.cut_off()
+
+    def cut_off(self) -> None:
+        """End the connection at once, whatever is unread on it."""
+        self._wire.abort()
 
     def body_is_asked_for(self) -> None:
         """What was received of the body is no longer in the way."""
+        _unread_bodies.holders.pop(self, None)
         _unread_bodies.bytes -= self._unread_body_bytes
         self._unread_body_bytes = 0
 
@@ -498,6 +505,14 @@ class BoundedProtocol(HttpToolsProtocol):
                     "answer before theirs. This one and those after it were not done.",
                     [RETRY_AFTER],
                     bound="pipeline",
+                )
+            case _NoRoomForBody():
+                self.cycle.body = bytearray()
+                self._refuse(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    "server_busy",
+                    "Too many bodies arrive at once; see Retry-After.",
+                    [RETRY_AFTER],
                 )
             case _Malformed(args=[str(detail)]):
                 self._refuse_malformed(detail)
@@ -583,6 +598,10 @@ class BoundedProtocol(HttpToolsProtocol):
         latest = self._latest
         if whole and (latest is None or not latest.more_body):
             self._wire.close()
+            if self._wire.get_write_buffer_size():  # nobody may ever read it
+                self._linger_timer = self.loop.call_later(
+                    self._bounds.stall_seconds, self._wire.abort
+                )
             return
         self._deaf = True
         self._stop_head_timer()
@@ -667,7 +686,10 @@ class _PipelineFlow(FlowControl):
 class _UnreadBodies:
     """What all connections of this process hold of long bodies that nobody has asked for yet."""
 
-    bytes = 0
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.holders: dict[BoundedProtocol, None] = {}
+        """Whoever has held some for longest comes first."""
 
 
 _unread_bodies: Final = _UnreadBodies()
@@ -708,6 +730,10 @@ class _Malformed(Exception):
 
 
 class _TooManyWaiting(Exception):
+    """Raised to the parser, which gives up."""
+
+
+class _NoRoomForBody(Exception):
     """Raised to the parser, which gives up."""
 
 

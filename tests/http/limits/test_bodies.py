@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
 from coatcheck.control import call, memory_budget
 from coatcheck.control.memory_budget import BodyBudget
 from coatcheck.control.protocol import Bounds
-from tests.http.limits.wire import BODY_BYTES_MAX, GET, Wire, assert_problem, connected, site
+from tests.http.limits.wire import (
+    BODY_BYTES_MAX,
+    GET,
+    Site,
+    Wire,
+    assert_problem,
+    connected,
+    site,
+)
 from tests.waiting import eventually_async
 
 POST = b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
@@ -291,22 +300,59 @@ async def test_a_body_of_unknown_length_takes_room_for_the_longest(
         assert (await first.answer()).json() == []
 
 
+HOLDING = b"POST /slow HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n" + b"x" * 20_000
+ROOM_FOR_TWO = Bounds(linger_seconds=0.3, unread_bodies_bytes=50_000)
+
+
+async def hold(served: Site, wire: Wire) -> None:
+    """Send the beginning of a body, which nobody asks for."""
+    served.entered.clear()
+    await wire.say(HOLDING)
+    await served.entered.wait()
+
+
 async def test_bodies_that_nobody_asks_for_are_bounded_in_all() -> None:
-    slow = b"POST /slow HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n" + b"x" * 20_000
-    bounds = Bounds(linger_seconds=0.3, unread_bodies_bytes=50_000)
+    async with (
+        site(ROOM_FOR_TWO) as served,
+        connected(served) as first,
+        connected(served) as second,
+        connected(served) as third,
+    ):
+        for wire in (first, second, third):
+            await hold(served, wire)
+        assert await first.is_cut_off()
+        served.release.set()
+        for wire in (second, third):
+            assert (await wire.answer()).json() == {"slow": "done"}
+
+
+async def test_a_body_is_taken_while_others_hold_theirs_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those who hold theirs for longest make room for it."""
+    body = b"[" + b" " * 20_000 + b"]"
+    monkeypatch.setattr("tests.http.limits.wire.BODY_BYTES_MAX", len(body))
+    async with site(ROOM_FOR_TWO) as served, AsyncExitStack() as open_wires:
+        holding = [await open_wires.enter_async_context(connected(served)) for _ in range(5)]
+        for wire in holding:
+            await hold(served, wire)
+        async with connected(served) as bystander:
+            for _ in range(2):
+                await bystander.say(sized(body))
+                assert (await bystander.answer()).json() == []
+        for wire in holding[:4]:
+            assert await wire.is_cut_off()
+        served.release.set()
+        assert (await holding[4].answer()).json() == {"slow": "done"}
+
+
+async def test_a_body_that_is_too_much_by_itself_is_refused() -> None:
+    bounds = Bounds(linger_seconds=0.3, unread_bodies_bytes=19_000)
     async with site(bounds) as served:
-        async with connected(served) as first, connected(served) as second:
-            await first.say(slow)
-            await served.entered.wait()
-            served.entered.clear()
-            await second.say(slow)
-            await served.entered.wait()
-            async with connected(served) as third:
-                await third.say(slow)
-                assert_problem(await third.answer(), 503, "server_busy")
-            served.release.set()
-            assert (await first.answer()).json() == {"slow": "done"}
-            assert (await second.answer()).json() == {"slow": "done"}
         async with connected(served) as wire:
-            await wire.say(slow)
-            assert (await wire.answer()).status == 200
+            await wire.say(HOLDING)
+            assert_problem(await wire.answer(), 503, "server_busy")
+            assert await wire.end() == b""
+        async with connected(served) as wire:
+            await wire.say(sized(b"[]"))
+            assert (await wire.answer()).json() == []

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from ipaddress import ip_network
 
-from coatcheck.control.connections import Addresses
+import pytest
+
+from coatcheck.control.connections import Addresses, Arrival, Connections
 from coatcheck.control.memory_budget import ByteBudget
-from coatcheck.control.protocol import Bounds
+from coatcheck.control.protocol import BoundedProtocol, Bounds
 from tests.http.limits.wire import GET, Site, Wire, assert_problem, connected, site
 from tests.waiting import eventually_async
 
@@ -106,6 +109,75 @@ async def test_an_answer_that_nobody_reads_is_given_up() -> None:
         await wire.say(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
         await connections(served, 1)
         await connections(served, 0)
+
+
+async def test_a_little_that_nobody_reads_does_not_keep_an_idle_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Less is unread than an answer waits for: nobody watches the reader, until it hangs up."""
+    monkeypatch.setattr("tests.http.limits.wire.BODY_BYTES_MAX", 30_000)
+    async with site(Bounds(stall_seconds=0.3, connections=1)) as served:
+        with socket.socket() as idle:
+            protocol = await idle_with_unread_answers(served, idle)
+            async with connected(served) as wire:
+                assert await answered(wire)
+                assert protocol.transport.is_closing()
+                await connections(served, 1)
+                assert await answered(wire)
+
+
+async def idle_with_unread_answers(served: Site, idle: socket.socket) -> BoundedProtocol:
+    """Ask on a connection, and read nothing, until the server cannot send all of an answer."""
+    assert served.server is not None
+    state = served.server.server_state
+    idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    idle.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(idle, ("127.0.0.1", served.port))
+    await connections(served, 1)
+    [protocol] = state.connections
+    assert isinstance(protocol, BoundedProtocol)
+    protocol.transport.get_extra_info("socket").setsockopt(
+        socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096
+    )
+
+    async def all_answered() -> bool:
+        return state.total_requests == asked
+
+    head = b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 30000\r\n\r\n"
+    asked = unread = 0
+    while not unread:
+        await loop.sock_sendall(idle, head + b'"' + b"x" * 29_998 + b'"')
+        asked += 1
+        await eventually_async(all_answered, f"{asked} requests are answered")
+        unread = protocol._wire.get_write_buffer_size()
+    assert unread < 64 * 1024
+    return protocol
+
+
+class _Idle:
+    """A connection that nothing comes on, and that does not end when it is closed."""
+
+    def idle_until(self) -> float:
+        return 0.0
+
+    def hang_up(self) -> None:
+        pass
+
+
+def test_connections_that_do_not_end_when_closed_make_room_for_so_many_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coatcheck.control.connections.OVER_MAX", 3)
+    everyone: list[_Idle] = []
+    counted = Connections(10, 0)
+    arrivals = []
+    for _ in range(40):
+        everyone.append(_Idle())
+        arrivals.append(counted.arrived(everyone[-1], None, everyone, 0.0))
+    assert arrivals[:10] == [Arrival.WELCOME] * 10
+    assert arrivals.count(Arrival.WELCOME) <= 10 + 3 + 1
+    assert arrivals[-1] is Arrival.CUT_OFF
 
 
 async def test_an_answer_that_is_read_slowly_arrives_whole() -> None:

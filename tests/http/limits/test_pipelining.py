@@ -66,6 +66,46 @@ async def test_the_rest_of_a_head_is_not_late_while_requests_before_it_wait() ->
         assert [(await wire.answer()).status for _ in range(3)] == [200] * 3
 
 
+async def test_a_head_that_came_is_not_late_while_the_request_before_it_is_handled() -> None:
+    async with site(Bounds(head_seconds=0.3)) as served, connected(served) as wire:
+        await wire.say(SLOW + SLOW + GET[:10])
+        await served.entered.wait()
+        await wire.say(GET[10:])
+        first, served.release = served.release, asyncio.Event()
+        served.entered.clear()
+        first.set()
+        assert (await wire.answer()).status == 200
+        await served.entered.wait()  # the second is handled, and nobody waits behind it
+        await asyncio.sleep(0.5)  # longer than the bound: that is what is tested
+        served.release.set()
+        assert [(await wire.answer()).status for _ in range(2)] == [200] * 2
+
+
+async def test_nothing_is_answered_in_the_place_of_a_body_that_is_refused() -> None:
+    bounds = Bounds(linger_seconds=0.3, unread_bodies_bytes=20_000)
+    async with site(bounds) as served, connected(served) as wire:
+        await wire.say(SLOW + POST % (30_000, b"x" * 30_000) + GET)
+        await served.entered.wait()
+        served.release.set()
+        assert (await wire.answer()).json() == {"slow": "done"}
+        assert_problem(await wire.answer(), 503, "server_busy")
+        assert await wire.end() == b""
+    assert served.headers == []
+
+
+async def test_bodies_of_requests_that_wait_are_counted_together() -> None:
+    """Each of them alone would not count."""
+    bounds = Bounds(linger_seconds=0.3, unread_body_bytes=1_000, unread_bodies_bytes=2_500)
+    waiting = b"POST /slow HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\n\r\n" + b"x" * 900
+    async with site(bounds) as served, connected(served) as wire:
+        await wire.say(SLOW + waiting * 3)
+        await served.entered.wait()
+        served.release.set()
+        assert [(await wire.answer()).status for _ in range(3)] == [200] * 3
+        assert_problem(await wire.answer(), 503, "server_busy")
+        assert await wire.end() == b""
+
+
 async def test_a_body_that_comes_while_its_request_waits_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

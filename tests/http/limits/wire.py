@@ -157,6 +157,13 @@ class Wire:
         async with asyncio.timeout(GUARD_SECONDS):
             return await self._reader.read()
 
+    async def is_cut_off(self) -> bool:
+        """Whether the server hangs up without another word."""
+        try:
+            return await self.end() == b""
+        except ConnectionError:
+            return True
+
     def break_off(self) -> None:
         """Leave without a word."""
         self._writer.transport.abort()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
+from coatcheck.surfaces.batches.lists import SMALL_BYTES_MAX
 from tests.contract.raw import send
 from tests.surfaces.batches.asking import (
     ADD,
@@ -22,6 +25,7 @@ from tests.surfaces.batches.asking import (
     told,
 )
 from tests.surfaces.house import House, bearer
+from tests.waiting import eventually_async
 
 MANY = 2_500
 
@@ -156,3 +160,45 @@ async def test_a_list_over_the_bound_is_refused_before_it_is_read(house: House) 
         b"Content-Length: 10000000001",
     )
     assert (answer.status, answer.problem()["code"]) == (413, "body_too_large")
+
+
+async def test_the_beginning_of_a_list_counts_against_the_budget_of_bodies(house: House) -> None:
+    await know_sums(house)
+    bodies = house.parts.bodies
+
+    async def held(size: int) -> None:
+        async def counted() -> bool:
+            return bodies.held_bytes == size
+
+        await eventually_async(counted, f"{size} bytes of bodies are reserved")
+
+    async with begun_list(house, b"Content-Length: 5000"):
+        await held(5_000)
+        async with begun_list(house, b"Content-Length: 9000000000"):
+            await held(5_000 + SMALL_BYTES_MAX)
+            async with begun_list(house, b"Transfer-Encoding: chunked"):
+                await held(5_000 + 2 * SMALL_BYTES_MAX)
+            await held(5_000 + SMALL_BYTES_MAX)
+        await held(5_000)
+        assert (await submit_list(house.http, lines([{"a": 1}])))["counts"]["total"] == 1
+    await held(0)
+
+
+@asynccontextmanager
+async def begun_list(house: House, length: bytes) -> AsyncIterator[None]:
+    """A list of which only the head has come."""
+    url = house.http.base_url
+    _, writer = await asyncio.open_connection(str(url.host), url.port)
+    head = [
+        b"POST %b?service=sums&endpoint=/add HTTP/1.1" % JOBS.encode(),
+        b"Host: localhost",
+        b"Authorization: Bearer " + house.key.encode(),
+        b"Content-Type: application/x-ndjson",
+        length,
+    ]
+    try:
+        writer.write(b"\r\n".join([*head, b"", b""]))
+        await writer.drain()
+        yield
+    finally:
+        writer.transport.abort()

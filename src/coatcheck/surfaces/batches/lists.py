@@ -95,6 +95,7 @@ class Lists:
         RateLimited if too many are on their way in; and QueueFull if it is short enough to be read
         before it is stored: a longer one is taken in as far as there is room."""
         pieces = call.pieces(LIST_BYTES_MAX, LIST_SECONDS_MAX)
+        await call.reserve_beginning(SMALL_BYTES_MAX)
         begun: list[bytes] = []
         size = 0
         async for piece in pieces:

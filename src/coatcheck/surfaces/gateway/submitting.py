@@ -48,6 +48,8 @@ from coatcheck.domain.errors import (
     InvalidParameter,
     NotAsyncEligible,
     NotFound,
+    ServerBusy,
+    TooManyBytesInFlight,
     Unauthenticated,
     UnknownLane,
 )
@@ -146,7 +148,10 @@ class Submitting:
         voice, view = await self._collect(call, aim, ticket, known, _patience(spec, preferences))
         if view is not None and view.terminal:
             headers = [*preferences.headers, *replay_headers(ticket)]
-            return await self._result(call, view, voice.urls(ticket.id), headers)
+            try:
+                return await self._result(call, view, voice.urls(ticket.id), headers)
+            except (TooManyBytesInFlight, ServerBusy):
+                view = None  # the work is done: a ticket, no refusal that means "not done"
         return await self._scene.answers.submitted(
             ticket,
             voice,
