@@ -195,15 +195,6 @@ async def test_the_system_resolver_finds_what_the_hosts_file_has() -> None:
             await Guard().check_url(allowed.url(scheme="https", host="localhost"))
 
 
-async def test_localhost_is_called_where_one_of_its_addresses_is_allowed() -> None:
-    async with upstream_server() as allowed:
-        async with Guard(parse_allow(f"127.0.0.1:{allowed.port}")).client() as client:
-            answer = await client.get(allowed.url(host="localhost"))
-        assert answer.status_code == 200
-        with pytest.raises(UrlForbidden):
-            await Guard(parse_allow("127.0.0.1:1")).check_url(allowed.url(host="localhost"))
-
-
 async def test_a_resolver_that_takes_too_long_is_a_connect_timeout() -> None:
     async def silent(host: str, org: str, timeout: float | None) -> list[object]:
         async with asyncio.timeout(timeout):

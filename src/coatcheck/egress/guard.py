@@ -80,9 +80,6 @@ class Guard:
             if not (trusted or self._allow):
                 _check_name(target.host)  # spares the resolver
             addresses = await self._resolve(target.host, org, timeout)
-            if target.host.rpartition(".")[2] == "localhost":
-                # The resolver knows ::1 for it even where the machine has no IPv6.
-                addresses = [a for a in addresses if self._lists(a, target.port)] or addresses
         if not (trusted or self._all_listed(addresses, target.port)):
             unlisted = [a for a in addresses if not self._lists(a, target.port)]
             _check(target, unlisted, self._plain_http)
