@@ -416,7 +416,11 @@ class BoundedProtocol(HttpToolsProtocol):
             longest.cut_off()
 
     def cut_off(self) -> None:
-        """End the connection at once, whatever is unread on it."""
+        """End the connection at once, and forget what is unread on it: whoever answers the request
+        may go on to wait for a while."""
+        for cycle in (self._answering, *(each for each, _ in self.pipeline)):
+            if cycle is not None:
+                cycle.body = bytearray()
         self._wire.abort()
 
     def body_is_asked_for(self) -> None:
