@@ -57,7 +57,7 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "archive": (errors.ArchiveRejected("encrypted", "encrypted"), 422, "archive_rejected"),
     "keyless": (errors.IdempotencyKeyRequired("a key"), 400, "idempotency_key_required"),
     "services": (errors.TooManyServices(200), 409, "too_many_services"),
-    "foreign key": (errors.IdempotencyKeyTaken(), 409, "idempotency_key_taken"),
+    "foreign key": (errors.IdempotencyKeyInUse(), 409, "idempotency_key_in_use"),
     "key": (errors.IdempotencyMismatch("another payload"), 422, "idempotency_mismatch"),
     "look-ups": (errors.TooManyLookUps(5), 429, "too_many_look_ups"),
     "resolver": (errors.ResolverBusy(), 503, "resolver_busy"),

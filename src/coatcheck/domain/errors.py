@@ -42,7 +42,7 @@ CoatcheckError
 ├── WebhookConflict           what is there of webhooks does not allow that
 ├── ServiceNameTaken          another service of that name is there already
 ├── TooManyServices           the organisation has registered as many as it may have
-├── IdempotencyKeyTaken       the key names a job that the caller may not see
+├── IdempotencyKeyInUse       the key names a job that the caller may not see
 ├── SealingKeyMissing         no key is set that seals, or opens, a registered secret
 ├── SecretsLost               a registered secret is gone, or what is stored is not what was sealed
 ├── SignedUrlExpired          a URL that was signed for a time, and the time is up
@@ -451,14 +451,14 @@ class TooManyServices(CoatcheckError):
         )
 
 
-class IdempotencyKeyTaken(CoatcheckError):
+class IdempotencyKeyInUse(CoatcheckError):
     """The key names a job of the organisation that the caller may not see.
 
     It says nothing of that job, and is the same whatever was sent: else whoever guesses a key
     could find out what its owner sent with it.
     """
 
-    code = "idempotency_key_taken"
+    code = "idempotency_key_in_use"
 
     def __init__(self) -> None:
         super().__init__("Another caller of the organisation uses this idempotency key.")

@@ -147,7 +147,7 @@ async def test_a_key_of_another_user_tells_nothing_of_their_job(
         for prefer in ({}, {"Prefer": "handling=strict"})
     ]
     for answer in answers:
-        problem(answer, 409, "idempotency_key_taken")
+        problem(answer, 409, "idempotency_key_in_use")
         assert ticket["job_id"] not in str(answer.headers) + answer.text
         assert not {REPLAYED, MISMATCH, "location", "link"}.intersection(answer.headers)
         assert without_time(answer) == without_time(answers[0])
@@ -173,7 +173,7 @@ async def test_a_key_that_is_taken_is_answered_alike_whatever_its_job_does(
     await end_of(shared.http, ticket)
     after_its_end = await guessed()
 
-    problem(while_it_runs, 409, "idempotency_key_taken")
+    problem(while_it_runs, 409, "idempotency_key_in_use")
     assert without_time(while_it_runs) == without_time(after_its_end)
 
 

@@ -94,7 +94,7 @@ async def test_a_service_tokens_key_tells_other_customers_nothing(
     first = await trusting.http.post(route, json={}, headers=named | owner)
     assert first.status_code in (200, 202)
     answer = await trusting.http.post(route, json={}, headers=named | other)
-    problem(answer, 409, "idempotency_key_taken")
+    problem(answer, 409, "idempotency_key_in_use")
     assert not {"location", "link", "idempotent-replayed"}.intersection(answer.headers)
     again = await trusting.http.post(route, json={}, headers=named | owner)
     assert again.headers["idempotent-replayed"] == "true"

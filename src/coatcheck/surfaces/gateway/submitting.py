@@ -44,7 +44,7 @@ from coatcheck.control.webhook_urls import (
 from coatcheck.domain.catalogue import EndpointSpec, Matched, ServiceSpec
 from coatcheck.domain.errors import (
     EndpointNotFound,
-    IdempotencyKeyTaken,
+    IdempotencyKeyInUse,
     InvalidParameter,
     NotAsyncEligible,
     NotFound,
@@ -256,7 +256,7 @@ class Submitting:
     async def _known(self, call: Call, aim: _Aim, ticket: Ticket) -> JobView | None:
         """The job that a known idempotency key names; None if the key was free.
 
-        Raises IdempotencyKeyTaken for a job that the caller may not see: always the same answer,
+        Raises IdempotencyKeyInUse for a job that the caller may not see: always the same answer,
         so that it tells neither which job it is, nor what was sent with it, nor how far it is.
         """
         if ticket.created:
@@ -264,7 +264,7 @@ class Submitting:
         org = call.params["org"]
         known = await self._scene.engine.look(ticket.id, org=org)
         if not may_see(aim.principal, known, org):
-            raise IdempotencyKeyTaken
+            raise IdempotencyKeyInUse
         return known
 
     async def _collect(
@@ -427,7 +427,7 @@ def operations(scene: Scene) -> list[Operation]:
                     Answer(
                         HTTPStatus.CONFLICT,
                         "It was cancelled; or another caller uses the idempotency key "
-                        "(`idempotency_key_taken`).",
+                        "(`idempotency_key_in_use`).",
                         Problem,
                         MEDIA_TYPE,
                     ),
@@ -477,7 +477,7 @@ _OTHER_METHODS: Final = Answer(
 )
 _KEY_TAKEN: Final = Answer(
     HTTPStatus.CONFLICT,
-    "The idempotency key names a job that the caller may not see (`idempotency_key_taken`).",
+    "The idempotency key names a job that the caller may not see (`idempotency_key_in_use`).",
     Problem,
     MEDIA_TYPE,
 )
