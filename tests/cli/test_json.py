@@ -70,6 +70,14 @@ def test_a_token_and_the_receipts_and_their_key_are_shown_as_json(
     assert shown(*arguments, exit_code=1) == []
 
 
+def test_a_folder_without_a_secret_is_named_and_not_asked_for(data_root: Path) -> None:
+    arguments = ["token", "--user", "ada", "--data", str(data_root / "empty")]
+    ran = CliRunner().invoke(app, arguments, env={"COATCHECK_DATABASE_URL": ""})
+    assert ran.exit_code == 2
+    assert "empty has no jwt-secret: no `coatcheck up` has run on it" in ran.stderr
+    assert "Name it with --data" not in ran.stderr
+
+
 def test_what_a_doctor_finds_is_a_line_of_json_each() -> None:
     findings = {finding["subject"]: finding for finding in shown("doctor", exit_code=1)}
     assert findings["versions"]["verdict"] == "ok"

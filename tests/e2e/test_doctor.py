@@ -30,6 +30,7 @@ def test_a_healthy_installation_is_all_ok(dsn: str, tmp_path: Path) -> None:
     ran = coatcheck(
         "doctor",
         cwd=tmp_path,
+        COATCHECK_KEY_PEPPER="p" * 32,
         COATCHECK_DATABASE_URL=dsn,
         COATCHECK_BLOB_URL=(tmp_path / "blobs").as_uri(),
     )
@@ -48,6 +49,23 @@ def test_a_healthy_installation_is_all_ok(dsn: str, tmp_path: Path) -> None:
         ],
         "ok",
     )
+
+
+def test_settings_with_which_serve_does_not_start_are_not_called_valid(
+    dsn: str, tmp_path: Path
+) -> None:
+    environment = {
+        "COATCHECK_DATABASE_URL": dsn,
+        "COATCHECK_BLOB_URL": (tmp_path / "blobs").as_uri(),
+    }
+    serving = coatcheck("serve", cwd=tmp_path, **environment)
+    assert serving.returncode == 2
+    assert "COATCHECK_KEY_PEPPER is not set" in serving.stderr
+    ran = coatcheck("doctor", "--json", cwd=tmp_path, **environment)
+    (found,) = [line for line in ran.stdout.splitlines() if '"subject":"settings"' in line]
+    assert '"verdict":"warn"' in found
+    assert "COATCHECK_KEY_PEPPER is not set" in found
+    assert ran.returncode == 0, "a worker needs no pepper"
 
 
 def test_a_database_that_was_never_migrated_fails_with_the_command_to_run(

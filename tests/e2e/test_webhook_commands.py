@@ -173,7 +173,9 @@ def test_an_endpoint_by_commands_and_the_example_of_a_receiver(post: Post) -> No
         eventually(taken, "it was sent again")
         said = process.said()
         assert said.count(kept) == 1, "what was seen is passed over"
-        assert post.webhooks("replay", "--since", "1h", "--endpoint", endpoint).startswith("0 are")
+        span = ("--since", "1h", "--endpoint", endpoint)
+        none = post.webhooks("replay", *span, "--status", "exhausted")
+        assert none == "0 deliveries are sent again\n"
         again = post.webhooks("replay", "--since", "1h", "--status", "delivered", "--json")
         assert json.loads(again)["replayed"] >= 2
     assert post.webhooks("delete", endpoint) == f"{endpoint} is deleted\n"
@@ -260,7 +262,7 @@ def test_every_command_of_the_guide_works(post: Post, tmp_path: Path) -> None:
     assert test == "delivered: answered 204\n"
     assert "job.completed" in log
     assert "delivered" in log
-    assert sent.splitlines()[-1] == "0 are sent again"
+    assert sent.splitlines()[-1] == "0 deliveries are sent again"
     assert [line.split()[1] for line in steered.splitlines()] == ["paused", "active"]
     assert new.startswith("whsec_")
     assert gone.endswith(" is deleted\n")

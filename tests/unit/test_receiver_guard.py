@@ -32,12 +32,14 @@ async def test_it_opens_nothing_else(url: str) -> None:
         await receiver_guard(settings(webhook_loopback=True)).check_url(url)
 
 
-def test_up_lets_webhooks_in_unless_something_was_said() -> None:
-    environment = {"COATCHECK_EGRESS_ALLOW": "  "}
-    assert let_webhooks_in(environment)
-    assert environment["COATCHECK_WEBHOOK_LOOPBACK"] == "on"
-    for said in (
+def test_up_lets_webhooks_in_unless_that_was_decided() -> None:
+    for environment in (
+        {"COATCHECK_WEBHOOK_LOOPBACK": "  "},
         {"COATCHECK_EGRESS_ALLOW": "models.corp.internal"},
+    ):
+        assert let_webhooks_in(environment)
+        assert environment["COATCHECK_WEBHOOK_LOOPBACK"] == "on"
+    for said in (
         {"COATCHECK_WEBHOOK_LOOPBACK": "off"},
         {"COATCHECK_WEBHOOK_LOOPBACK": "on"},
     ):

@@ -86,7 +86,7 @@ async def _examine(data: Path | None) -> list[Finding]:
     except SettingsInvalid as error:
         hint = "See docs/reference/settings.md. The other checks need valid settings."
         return [*findings, Finding("settings", Verdict.FAIL, str(error), hint)]
-    findings.append(_settings())
+    findings.append(_settings(settings))
     findings += [finding async for finding in _database(settings)]
     findings.append(await _blobs(settings))
     findings += [await _llm_target(target) for target in settings.llm_targets]
@@ -103,16 +103,20 @@ def _versions() -> Finding:
     )
 
 
-def _settings() -> Finding:
+def _settings(settings: Settings) -> Finding:
     typos = likely_typos(os.environ)
+    hint = "Did you mean " + " or ".join(typos.values()) + "?" if typos else ""
+    try:
+        settings.require_for_serving()
+    except SettingsInvalid as error:
+        # No failure: a worker's machine need not have what only servers use.
+        missing = str(error).partition("\n")[0]
+        found = f"enough for a worker, but `coatcheck serve` does not start: {missing}"
+        return Finding("settings", Verdict.WARN, found, hint)
     if not typos:
         return Finding("settings", Verdict.OK, "valid")
-    return Finding(
-        "settings",
-        Verdict.WARN,
-        f"valid, but no setting is named {' or '.join(typos)}",
-        "Did you mean " + " or ".join(typos.values()) + "?",
-    )
+    found = f"valid, but no setting is named {' or '.join(typos)}"
+    return Finding("settings", Verdict.WARN, found, hint)
 
 
 async def _database(settings: Settings) -> AsyncIterator[Finding]:

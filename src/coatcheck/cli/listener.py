@@ -2,7 +2,7 @@
 
 It has an endpoint of its own at the server, which is taken away at the end, whichever way that
 comes; the server removes those that nobody asks for. A server that is away is waited for. What the
-receiver does not take is reported, and comes again by the schedule of all webhooks.
+receiver does not take is reported, and comes again within half a minute.
 """
 
 from __future__ import annotations
@@ -183,6 +183,6 @@ def _line(message: WebhookMessage, outcome: Outcome, milliseconds: float) -> str
     elif outcome.status_code == 410:
         parts.append("it wants nothing any more: no more is sent")
     else:
-        seconds = retry_seconds(message.tries + 1, 0.0, outcome.retry_after)
+        seconds = retry_seconds(message.tries + 1, 0.0, outcome.retry_after, fetched=True)
         parts.append("not tried again" if seconds is None else f"again in {seconds:g} s")
     return "  ".join(parts)

@@ -50,7 +50,7 @@ def serve(
         overridden({"COATCHECK_HOST": host, "COATCHECK_PORT": port})
     )
     prepare(settings)
-    settings.require("key_pepper")
+    settings.require_for_serving()
     if supervised:
         end_with_supervisor(settings.drain_seconds)
     with listen(settings.host, settings.port) as listening, tracing_as("serve"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Final
 
 import jwt
@@ -13,6 +14,7 @@ from coatcheck.cli import quantities
 from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.errors import Misconfigured, reporting_errors
+from coatcheck.cli.secret_files import JWT_SECRET
 from coatcheck.domain.tenants import (
     DEFAULT_ORG,
     ORG_ID_ALLOWED,
@@ -43,11 +45,7 @@ def token(
         raise Misconfigured(f"{org!r} cannot be an organisation\nAllowed: {ORG_ID_ALLOWED}.")
     settings = settings_for(data)
     if not settings.jwt_secret:
-        raise Misconfigured(
-            "there is nothing to sign a token with: no data folder of `coatcheck up` is here\n"
-            "Name it with --data, or set COATCHECK_JWT_SECRET, COATCHECK_JWT_ISSUER and"
-            " COATCHECK_JWT_AUDIENCE."
-        )
+        raise Misconfigured(_no_secret(data))
     expires_at = int(time.time()) + expires
     claims = {
         "iss": settings.require("jwt_issuer"),
@@ -63,3 +61,15 @@ def token(
         typer.echo(encode(shown))
     else:
         typer.echo(signed)
+
+
+def _no_secret(data: Path | None) -> str:
+    """Why there is nothing to sign a token with, and what to do about it."""
+    all_three = "COATCHECK_JWT_SECRET, COATCHECK_JWT_ISSUER and COATCHECK_JWT_AUDIENCE"
+    if data is not None:
+        why = f"{data} has no {JWT_SECRET}: no `coatcheck up` has run on it"
+        hint = f"`coatcheck up --data {data}` makes one. Or set {all_three}."
+    else:
+        why = "no data folder of `coatcheck up` is here"
+        hint = f"Name it with --data, or set {all_three}."
+    return f"there is nothing to sign a token with: {why}\n{hint}"

@@ -96,12 +96,11 @@ def up(
 
 
 def let_webhooks_in(environment: dict[str, str]) -> bool:
-    """Let webhooks be sent to this machine itself, unless something was said of what may be called.
+    """Let webhooks be sent to this machine itself, unless the setting for just that is set.
 
     Whether it was done.
     """
-    said = (_WEBHOOK_LOOPBACK, "COATCHECK_EGRESS_ALLOW")
-    if any(environment.get(name, "").strip() for name in said):
+    if environment.get(_WEBHOOK_LOOPBACK, "").strip():
         return False
     environment[_WEBHOOK_LOOPBACK] = "on"
     return True

@@ -171,7 +171,10 @@ def replay(
     endpoint: EndpointOption = None,
     status: Annotated[
         list[str] | None,
-        typer.Option(help="Of this status; may be given again. By default exhausted and disabled."),
+        typer.Option(
+            help="Of this status; may be given again. By default what failed: exhausted, disabled, "
+            "and pending after a failed try."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -187,7 +190,14 @@ def replay(
             typer.echo(encode(sent) if as_json else delivery_line(sent))
             return
         count = client.webhooks.replay_since(since, until, endpoint=endpoint, statuses=status)
-    typer.echo(encode({"replayed": count}) if as_json else f"{count} are sent again")
+    said = "1 delivery is sent again" if count == 1 else f"{count} deliveries are sent again"
+    typer.echo(encode({"replayed": count}) if as_json else said)
+    if not count and not as_json:
+        err.print(
+            "No delivery of that time has failed. What was for a deleted endpoint, such as that of "
+            "a listen that has ended, cannot be sent again.",
+            style="dim",
+        )
 
 
 @app.command()

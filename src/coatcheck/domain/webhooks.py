@@ -19,6 +19,11 @@ RETRY_SECONDS: Final = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86
 """How long after each failed try the next one is made; the first is made at once."""
 RETRY_JITTER: Final = 0.1
 TRIES_MAX: Final = len(RETRY_SECONDS) + 1
+FETCHED_RETRY_SECONDS: Final = (1, 2, 5, 10, 20, 30)
+"""The same for messages that are fetched: whoever fetches is there, and asks all the time. The last
+wait is repeated."""
+FETCHED_TRIES_MAX: Final = 120
+"""About an hour of failures."""
 PEACE_SECONDS_MAX: Final = 86_400.0
 """A receiver that asks for more by Retry-After is tried again after this long."""
 
@@ -200,13 +205,16 @@ def delivery_of(message: str) -> UUID:
     return from_text(message.removeprefix(_MESSAGE))
 
 
-def retry_seconds(tries: int, random: float, asked_seconds: float | None = None) -> float | None:
+def retry_seconds(
+    tries: int, random: float, asked_seconds: float | None = None, *, fetched: bool = False
+) -> float | None:
     """The wait after so many failed tries; None if there is none left. ``random`` is in [0, 1).
 
     What the receiver asked for makes it longer, never shorter: one that always asks for a second
-    would be out of tries within ten.
+    would be out of tries within ten. ``fetched``: the message is taken by whoever forwards it.
     """
-    if tries >= TRIES_MAX:
+    if tries >= (FETCHED_TRIES_MAX if fetched else TRIES_MAX):
         return None
-    plain = RETRY_SECONDS[tries - 1] * (1.0 + RETRY_JITTER * random)
+    schedule = FETCHED_RETRY_SECONDS if fetched else RETRY_SECONDS
+    plain = schedule[min(tries, len(schedule)) - 1] * (1.0 + RETRY_JITTER * random)
     return max(plain, min(asked_seconds or 0.0, PEACE_SECONDS_MAX))

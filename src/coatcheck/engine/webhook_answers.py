@@ -44,17 +44,24 @@ def answered(status: int, asked_seconds: float | None = None) -> Answer:
 
 
 def judged(
-    org: str, delivery: UUID, lease: UUID, *, tries: int, answer: Answer, luck: float
+    org: str,
+    delivery: UUID,
+    lease: UUID,
+    *,
+    tries: int,
+    answer: Answer,
+    luck: float,
+    fetched: bool = False,
 ) -> Mark:
     """What becomes of a delivery that had been tried ``tries`` times before. ``luck`` is in
-    [0, 1)."""
+    [0, 1). One that was ``fetched`` has a schedule of its own."""
     status, delay = Status.PENDING, None
     if answer.error is None:
         status = Status.DELIVERED
     elif answer.is_gone:
         status = Status.DISABLED
     else:
-        delay = retry_seconds(tries + 1, luck, answer.asked_seconds)
+        delay = retry_seconds(tries + 1, luck, answer.asked_seconds, fetched=fetched)
         if delay is None:
             status = Status.EXHAUSTED
     return Mark(

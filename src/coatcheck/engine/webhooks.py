@@ -45,7 +45,9 @@ from coatcheck.store.webhooks import Claimed, Secret
 REPLAYED_MAX: Final = 1_000
 """Deliveries that one call sends again."""
 ENDED: Final = (Status.DELIVERED, Status.EXHAUSTED, Status.DISABLED)
-FAILED: Final = (Status.EXHAUSTED, Status.DISABLED)
+FAILED: Final = (Status.PENDING, Status.EXHAUSTED, Status.DISABLED)
+"""What a replay sends again unless it is asked for something else. Of what is pending it is what
+has failed, and waits for its next try."""
 _ERROR_CHARACTERS_MAX: Final = 200
 _Found = TypeVar("_Found")
 
@@ -256,8 +258,9 @@ class Webhooks:
         limit: int = REPLAYED_MAX,
     ) -> Replayed:
         """Have those sent again that were noted at ``since`` or later, before ``until``, and that
-        have ended so: of one endpoint, or all. Oldest first; ``after`` goes on where the last call
-        ended. What was for deleted endpoints is left out."""
+        have this status: of one endpoint, or all. Of what is pending, those whose last try failed.
+        Oldest first; ``after`` goes on where the last call ended. What was for deleted endpoints is
+        left out."""
         first = first_delivery_at(since)
         if after is not None:
             first = max(first, UUID(int=after.int + 1))
@@ -298,8 +301,9 @@ class Webhooks:
         return _found(await take())
 
     async def report(self, org: str, endpoint: str, reports: Sequence[Report]) -> list[bool]:
-        """Say what became of messages that were fetched, by the rules for those that are posted.
-        For each, whether its lease was still held: if it was not, nothing is changed."""
+        """Say what became of messages that were fetched, by the rules for those that are posted,
+        but tried again sooner. For each, whether its lease was still held: if it was not, nothing
+        is changed."""
         named = _endpoint(endpoint)
         pairs = [(each.delivery, each.lease) for each in reports]
         tries = await retried(partial(endpoint_store.held, self._line, org, named, pairs))
@@ -311,6 +315,7 @@ class Webhooks:
                 tries=tries[each.delivery],
                 answer=_answer(each),
                 luck=random.random(),
+                fetched=True,
             )
             for each in reports
             if each.delivery in tries

@@ -287,7 +287,7 @@ class Settings:
         "WEBHOOK_LOOPBACK",
         "Whether webhooks may be sent to the servers' own machine (127.0.0.0/8, ::1, localhost), "
         "over plain http, too. For development: who may hand in a job can then have posts made "
-        "to any port there. `coatcheck up` switches it on unless COATCHECK_EGRESS_ALLOW is set.",
+        "to any port there. `coatcheck up` switches it on unless it is set.",
         allowed="on, off",
         parse=parsers.switch,
         default="off",
@@ -642,6 +642,11 @@ class Settings:
                 f"{declared.variable} is not set; allowed: {declared.allowed}\n{declared.meaning}"
             )
         return value
+
+    def require_for_serving(self) -> None:
+        """Raise SettingsInvalid unless ``coatcheck serve`` can start with these settings; a worker
+        can with fewer."""
+        self.require("key_pepper")
 
     @property
     def speech_target(self) -> OperatorRemote | None:

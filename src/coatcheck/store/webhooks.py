@@ -234,7 +234,8 @@ async def replay_range(
     statuses: Sequence[Status],
     limit: int,
 ) -> list[UUID]:
-    """Have those sent again that were noted within a time and ended so. Which, oldest first."""
+    """Have those sent again that were noted within a time and have one of these statuses. Which,
+    oldest first."""
     rows = await line.fetch(
         sql("webhooks/replay_range"),
         org,

@@ -197,7 +197,8 @@ class AsyncWebhooks:
     ) -> int:
         """Have all sent again that were made in a span of time, and return how many those are.
 
-        Without ``statuses`` those that were not taken: ``exhausted`` and ``disabled``.
+        Without ``statuses`` those that were not taken: ``exhausted``, ``disabled``, and those
+        ``pending`` whose last try failed.
         """
         url = f"{self._addresses.webhooks()}/replay"
         if endpoint is not None:

@@ -33,7 +33,7 @@ from coatcheck.domain import ids
 from coatcheck.domain.errors import FieldIssue, InvalidInput
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.webhooks import DeliveryView, Status, Tells, delivery_of, message_id
-from coatcheck.engine.webhooks import ENDED, FAILED, Webhooks
+from coatcheck.engine.webhooks import FAILED, Webhooks
 
 _BODY_BYTES_MAX: Final = 16 * 1024
 _PAGE_ROWS: Final = 50
@@ -46,7 +46,7 @@ _LIMIT: Final = {
     "default": _PAGE_ROWS,
 }
 
-_Ended = Literal["delivered", "exhausted", "disabled"]
+_Replayable = Literal["pending", "delivered", "exhausted", "disabled"]
 _Zoned = Annotated[datetime, Meta(tz=True)]
 
 
@@ -84,13 +84,14 @@ class WebhookDeliveryPage(Struct, frozen=True):
 class ReplayOrder(Struct, frozen=True, forbid_unknown_fields=True):
     """Which deliveries to send again: those made since a moment, and before another.
 
-    Without ``statuses`` those that were not taken: exhausted and disabled. ``cursor`` is ``next``
-    of the answer before, where there were more than one order takes.
+    Without ``statuses`` those that were not taken: exhausted, disabled, and those pending whose
+    last try failed. ``cursor`` is ``next`` of the answer before, where there were more than one
+    order takes.
     """
 
     since: _Zoned
     until: _Zoned | None = None
-    statuses: Annotated[list[_Ended], Meta(min_length=1, max_length=len(ENDED))] | None = None
+    statuses: Annotated[list[_Replayable], Meta(min_length=1, max_length=len(Status))] | None = None
     cursor: Annotated[str, Meta(pattern=MESSAGE["pattern"])] | None = None
 
 

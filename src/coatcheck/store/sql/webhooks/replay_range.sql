@@ -1,5 +1,6 @@
--- Send again what was noted within a time and came to one of these ends, oldest first: as replay.sql
--- does with one. Answers their ids; the next call goes on after the last.
+-- Send again what was noted within a time and has one of these statuses, oldest first: as replay.sql
+-- does with one. Of what is pending: what has failed and waits for its next try, not what was never
+-- tried, nor what somebody is posting. Answers their ids; the next call goes on after the last.
 --
 -- $1 org   $2 endpoint, or NULL for all targets   $3 from this id on   $4 before this id, or NULL
 -- $5 statuses   $6 rows at most
@@ -9,14 +10,18 @@ WITH target AS MATERIALIZED (
     JOIN webhook_targets AS t ON t.org_id = d.org_id AND t.id = d.target_id
     WHERE d.org_id = $1 AND ($2::uuid IS NULL OR d.target_id = $2)
       AND d.id >= $3::uuid AND ($4::uuid IS NULL OR d.id < $4)
-      AND d.status = ANY ($5::text[]) AND d.status <> 'pending' AND t.deleted_at IS NULL
+      AND d.status = ANY ($5::text[]) AND t.deleted_at IS NULL
+      AND (
+          d.status <> 'pending'
+          OR d.tries > 0 AND (d.lease IS NULL OR d.due_at <= now())
+      )
     ORDER BY d.id
     LIMIT $6::integer
     FOR UPDATE OF d SKIP LOCKED
 ),
 again AS (
     UPDATE webhook_deliveries AS d
-    SET status = 'pending', tries = 0, due_at = now(), ended_at = NULL
+    SET status = 'pending', tries = 0, lease = NULL, due_at = now(), ended_at = NULL
     FROM target AS t
     WHERE d.org_id = t.org_id AND d.id = t.id
     RETURNING d.id
