@@ -36,6 +36,12 @@ def test_failures_of_tasks_are_told_only_to_who_names_them() -> None:
     assert expand_events(["task.failed", "job.failed"]) == ("job.failed", "task.failed")
 
 
+def test_alerts_are_told_only_to_who_names_them() -> None:
+    for name in EVENTS - {"job.alert"} | {"*", "job.*", "batch.*"}:
+        assert "job.alert" not in expand_events([name])
+    assert expand_events(["job.alert"]) == ("job.alert",)
+
+
 def test_what_is_named_twice_is_told_once() -> None:
     assert expand_events(["job.failed", "*", "job.failed"]) == expand_events(["*"])
 

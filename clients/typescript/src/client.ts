@@ -47,6 +47,8 @@ export interface SubmitOptions {
   readonly lane?: string | undefined;
   /** 1 to 255 printable characters. Without it a fresh one, so that retries are safe. */
   readonly idempotencyKey?: string | undefined;
+  /** Seconds after which the job may start; until then it is `staged`. */
+  readonly delay?: number | undefined;
   /** Seconds, 60 at most, for which the server holds its answer until the job has ended. */
   readonly wait?: number | undefined;
   /** Who is told of the job's end. */
@@ -58,7 +60,7 @@ export interface SubmitOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-export interface CallEndpointOptions extends Omit<SubmitOptions, "wait"> {
+export interface CallEndpointOptions extends Omit<SubmitOptions, "wait" | "delay"> {
   /** How long the call may take in all. */
   readonly timeoutMs?: number | undefined;
 }
@@ -257,6 +259,7 @@ function headersOf(
     webhookUrl: options.webhookUrl,
     stateWebhookUrl: options.stateWebhookUrl,
     waitSeconds,
+    delaySeconds: options.delay,
     contentType: input === undefined ? undefined : "application/json",
     given: options.headers,
   });

@@ -9,6 +9,7 @@ export interface SubmissionHeaders {
   readonly lane?: string | undefined;
   readonly idempotencyKey?: string | undefined;
   readonly waitSeconds?: number | undefined;
+  readonly delaySeconds?: number | undefined;
   readonly webhookUrl?: string | undefined;
   readonly stateWebhookUrl?: string | undefined;
   readonly contentType?: string | undefined;
@@ -30,6 +31,7 @@ export function submissionHeaders(wanted: SubmissionHeaders): Record<string, str
   if (method !== "POST") headers["x-hsl-target-method"] = method;
   if (wanted.webhookUrl !== undefined) headers["x-webhook-url"] = wanted.webhookUrl;
   if (wanted.stateWebhookUrl !== undefined) headers["x-state-webhook-url"] = wanted.stateWebhookUrl;
+  if (wanted.delaySeconds !== undefined) headers["x-coatcheck-delay"] = plainSeconds(wanted.delaySeconds);
   if (wanted.waitSeconds !== undefined) {
     const held = `wait=${seconds(wanted.waitSeconds)}`;
     headers["prefer"] = headers["prefer"] === undefined ? held : `${held}, ${headers["prefer"]}`;
@@ -66,7 +68,12 @@ export function seconds(wait: number): string {
   if (!(wait >= 0 && wait <= WAIT_SECONDS_MAX)) {
     throw new TypeError(`wait must be 0 to ${WAIT_SECONDS_MAX} seconds`);
   }
-  return wait.toFixed(3).replace(/\.?0+$/, "");
+  return plainSeconds(wait);
+}
+
+/** A number of seconds as headers spell it: to the millisecond, without an exponent. */
+function plainSeconds(number: number): string {
+  return number.toFixed(3).replace(/\.?0+$/, "");
 }
 
 /** `fetch` takes the bytes of a header as the characters of a string. */

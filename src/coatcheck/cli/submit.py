@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 import typer
 
+from coatcheck.cli import quantities
 from coatcheck.cli.console import warn
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.job_follow import ended, require_completed
@@ -40,6 +41,12 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the job's end.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
     lane: Annotated[str | None, typer.Option(help="urgent, standard or bulk.")] = None,
+    delay: Annotated[
+        int | None,
+        typer.Option(
+            parser=quantities.seconds, metavar="SPAN", help="Start it later, in 90s, 15m or 2h."
+        ),
+    ] = None,
     key: Annotated[str | None, typer.Option(help="An idempotency key.")] = None,
     method: Annotated[
         str, typer.Option(help="The endpoint's own method, where it is named by its path.")
@@ -63,6 +70,7 @@ def submit(
             method=method,
             lane=lane,
             idempotency_key=key,
+            delay=delay,
         )
         if ticket.mismatch:
             warn("the key came with something else before; this is the job it made then")

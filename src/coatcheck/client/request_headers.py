@@ -24,6 +24,7 @@ def submission_headers(
     wait: float | None,
     given: Mapping[str, str] | None,
     has_body: bool,
+    delay: float | None = None,
 ) -> Headers:
     """The headers of a submission; those the caller has ``given`` go first.
 
@@ -36,6 +37,8 @@ def submission_headers(
         headers["x-hsl-lane"] = lane
     if method != "POST":
         headers["x-hsl-target-method"] = method
+    if delay is not None:
+        headers["x-coatcheck-delay"] = plain_seconds(delay)
     if wait is not None:
         held = f"wait={seconds(wait)}"
         headers["prefer"] = f"{held}, {headers['prefer']}" if "prefer" in headers else held
@@ -65,7 +68,12 @@ def seconds(wait: float) -> str:
     """A number of seconds, as ``wait`` takes it."""
     if not 0 <= wait <= WAIT_SECONDS_MAX:
         raise ValueError(f"wait must be 0 to {WAIT_SECONDS_MAX:g} seconds")
-    return f"{wait:.3f}".rstrip("0").rstrip(".")
+    return plain_seconds(wait)
+
+
+def plain_seconds(number: float) -> str:
+    """A number of seconds as headers spell it: to the millisecond, without an exponent."""
+    return f"{number:.3f}".rstrip("0").rstrip(".")
 
 
 def _names_a_key(headers: Mapping[str, str]) -> bool:

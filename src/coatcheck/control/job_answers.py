@@ -31,6 +31,7 @@ from coatcheck.domain.errors import (
     Unauthenticated,
 )
 from coatcheck.domain.explanation import Explanation, Holder
+from coatcheck.domain.forecast import retry_when_due
 from coatcheck.domain.identity import ANYONE, Principal, Scope
 from coatcheck.domain.job import JobView
 from coatcheck.domain.lanes import Lane
@@ -127,11 +128,12 @@ class JobAnswers:
         lane: Lane,
         preferences: Preferences,
         view: JobView | None = None,
+        delay: float = 0.0,
     ) -> Reply | StreamReply:
         """202 with the ticket; or 200 with the job, if it was waited for and has ended in time.
 
         ``kind`` is what jobs like it are known by (``pace.kind_of``); ``view`` the job after the
-        wait, if there was one.
+        wait, if there was one; ``delay`` the seconds after which it may start, if it is new.
         """
         headers = [*preferences.headers, *replay_headers(ticket)]
         job_id = ticket.id
@@ -144,7 +146,12 @@ class JobAnswers:
                 headers = [*preferences.headers, *replay_headers(ticket)]  # it is done: not a 429
         state = ticket.state if view is None else view.state
         # One that has ended need not be waited for.
-        seconds = 0 if state.terminal else self._pace.retry_after(kind, lane, view)
+        if state.terminal:
+            seconds = 0
+        elif view is None and delay > 0 and ticket.created:
+            seconds = retry_when_due(delay)
+        else:
+            seconds = self._pace.retry_after(kind, lane, view)
         headers += [*urls.headers(), (b"retry-after", b"%d" % seconds)]
         body = voice.ticket(job_id, state, urls)
         return json_reply(body, HTTPStatus.ACCEPTED, headers)

@@ -67,7 +67,9 @@ class Pace:
         """Take note of a job that ended; each counts once, however often it is shown."""
         if view.finished_at is None or view.started_at is None:
             return
-        waited = max(0.0, (view.started_at - view.created_at).total_seconds())
+        # A delay that was asked for says nothing about the queue.
+        due = min(max(view.created_at, view.run_at), view.started_at)
+        waited = max(0.0, (view.started_at - due).total_seconds())
         ran = max(0.0, (view.finished_at - view.started_at).total_seconds())
         kind = (kind_of(view.org, view.endpoint, view.flow), view.lane)
         mean = self._means.get(kind)

@@ -28,6 +28,8 @@ REPORTS_UNDERWAY_BYTES: Final = 128 * 1024
 ARTIFACT_NAME_CHARACTERS_MAX: Final = 255
 ARTIFACT_BYTES_MAX: Final = 5 * 1024 * 1024 * 1024
 IDEMPOTENCY_KEY_CHARACTERS_MAX: Final = 255
+DELAY_SECONDS_MAX: Final = 366 * 86_400
+"""Of a job that is submitted over HTTP: for longer nobody's deployment stands still."""
 JSON_DEPTH_MAX: Final = 32
 ARCHIVE_BYTES_MAX: Final = 500_000_000
 LIST_BYTES_MAX: Final = 10_000_000_000

@@ -48,7 +48,9 @@ JOB_EVENTS: Final = tuple(f"job.{state}" for state in sorted(set(TRANSITIONS.val
 """Every state that a job can be moved to. That it was created is no event: its caller knows."""
 BATCH_EVENTS: Final = ("batch.completed", "batch.cancelled")
 TASK_EVENTS: Final = ("task.failed",)
-EVENTS: Final = frozenset((*JOB_EVENTS, *BATCH_EVENTS, *TASK_EVENTS))
+ALERT_EVENT: Final = "job.alert"
+"""A job has failed with no attempt left. Told besides ``job.failed``, and only to who names it."""
+EVENTS: Final = frozenset((*JOB_EVENTS, *BATCH_EVENTS, *TASK_EVENTS, ALERT_EVENT))
 """What an endpoint can be told of."""
 TEST_EVENT: Final = "webhook.test"
 """What an endpoint is told when somebody tries it."""

@@ -11,6 +11,7 @@ from coatcheck.surfaces.served import notices
 from coatcheck.upkeep.deliverer import Deliverer
 from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.surfaces.batches.asking import end_of, submit, tasks_of
+from tests.surfaces.batches.sums import BREAKS
 from tests.surfaces.house import House
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import first_secret, verified
@@ -106,6 +107,30 @@ async def test_a_batch_that_was_deleted_before_it_was_told_is_told_by_its_facts(
     finally:
         await deliverer.stop()
     assert (data["task"], data["job_id"], data["error_code"]) == (None, None, "negative")
+
+
+async def test_who_asks_for_alerts_is_told_of_jobs_without_an_attempt_left(
+    telling_house: House, receiver: UpstreamServer
+) -> None:
+    http, webhooks = telling_house.http, telling_house.engine.webhooks
+    endpoint = await webhooks.create_endpoint("default", receiver.url("/"), ["job.alert"])
+    ended = await end_of(http, await submit(http, [{"a": -1}, {"a": BREAKS}]))
+    assert ended["counts"]["failed"] == 2
+    refused = await telling_house.engine.submit("sums.post__add", {"a": -1})
+    broken = await telling_house.engine.submit("sums.post__add", {"a": BREAKS})
+    for ticket in (refused, broken):
+        assert (await telling_house.engine.wait(ticket.id)).state == "failed"
+    page = await webhooks.deliveries("default", endpoint=endpoint.id, limit=10)
+    assert [each.event for each in page] == ["job.alert"]
+
+    async def is_told() -> bool:
+        return bool(receiver.requests)
+
+    await eventually_async(is_told, "the endpoint is told")
+    secret = (await webhooks.secret("default", endpoint.id)).secret
+    told = verified(receiver.requests[0], secret)
+    assert (told["type"], told["state"], told["data"]["id"]) == ("job.alert", "failed", broken.id)
+    assert told["data"]["last_error"]["code"] == "max_retries_exhausted"
 
 
 async def test_an_endpoint_is_told_of_every_batch_s_end_and_of_failures_if_it_names_them(

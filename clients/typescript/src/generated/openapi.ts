@@ -1188,7 +1188,7 @@ export interface components {
             /** @default  */
             description: string;
             /** @default null */
-            events: ("*" | "job.*" | "batch.*" | "batch.cancelled" | "batch.completed" | "job.cancel_requested" | "job.cancelled" | "job.completed" | "job.dispatching" | "job.failed" | "job.finalizing" | "job.processing" | "job.queued" | "job.retrying" | "task.failed")[] | null;
+            events: ("*" | "job.*" | "batch.*" | "batch.cancelled" | "batch.completed" | "job.alert" | "job.cancel_requested" | "job.cancelled" | "job.completed" | "job.dispatching" | "job.failed" | "job.finalizing" | "job.processing" | "job.queued" | "job.retrying" | "task.failed")[] | null;
             /** @default false */
             pulled: boolean;
             /** @default null */
@@ -1563,8 +1563,9 @@ export interface components {
          * ReplayOrder
          * @description Which deliveries to send again: those made since a moment, and before another.
          *
-         *         Without ``statuses`` those that were not taken: exhausted and disabled. ``cursor`` is ``next``
-         *         of the answer before, where there were more than one order takes.
+         *         Without ``statuses`` those that were not taken: exhausted, disabled, and those pending whose
+         *         last try failed. ``cursor`` is ``next`` of the answer before, where there were more than one
+         *         order takes.
          */
         ReplayOrder: {
             /** @default null */
@@ -1572,7 +1573,7 @@ export interface components {
             /** Format: date-time */
             since: string;
             /** @default null */
-            statuses: ("delivered" | "disabled" | "exhausted")[] | null;
+            statuses: ("delivered" | "disabled" | "exhausted" | "pending")[] | null;
             /** @default null */
             until: string | null;
         };
@@ -2025,7 +2026,7 @@ export interface components {
          */
         WebhookEndpointChanges: {
             description?: string;
-            events?: ("*" | "job.*" | "batch.*" | "batch.cancelled" | "batch.completed" | "job.cancel_requested" | "job.cancelled" | "job.completed" | "job.dispatching" | "job.failed" | "job.finalizing" | "job.processing" | "job.queued" | "job.retrying" | "task.failed")[];
+            events?: ("*" | "job.*" | "batch.*" | "batch.cancelled" | "batch.completed" | "job.alert" | "job.cancel_requested" | "job.cancelled" | "job.completed" | "job.dispatching" | "job.failed" | "job.finalizing" | "job.processing" | "job.queued" | "job.retrying" | "task.failed")[];
             /** Format: uri */
             url?: string;
         };

@@ -139,6 +139,7 @@ class AsyncClient:
         method: str = "POST",
         lane: str | None = None,
         idempotency_key: str | None = None,
+        delay: float | None = None,
         wait: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncJob:
@@ -147,8 +148,9 @@ class AsyncClient:
         ``payload`` is anything that fits JSON, or bytes that are sent as they are; without it the
         request has no body. ``path`` may have a query. Without an ``idempotency_key`` there is a
         fresh one, so that a retry cannot make a second job; give one of your own if your program
-        may end before it has the answer. With ``wait`` the answer is held until the job has ended,
-        for up to so many seconds (60 at most): look at ``terminal``.
+        may end before it has the answer. With ``delay`` the job starts so many seconds later, and
+        is ``staged`` until then. With ``wait`` the answer is held until the job has ended, for up
+        to so many seconds (60 at most): look at ``terminal``.
         """
         url = self._addresses.submit(service, version, path)
         sent = submission_headers(
@@ -156,6 +158,7 @@ class AsyncClient:
             lane=lane,
             idempotency_key=idempotency_key,
             wait=wait,
+            delay=delay,
             given=headers,
             has_body=payload is not None,
         )

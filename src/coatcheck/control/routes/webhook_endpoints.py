@@ -215,7 +215,8 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             description="Of all jobs, whoever hands them in and whatever they say themselves. "
             "`*` stands for every end of jobs and batches, `batch.*` for those of batches, and "
             "`job.*` for every state of a job. Tasks that fail are told of where `task.failed` is "
-            "named. An organisation has at most 50 endpoints.",
+            "named; jobs that fail with no attempt left, where `job.alert` is. An "
+            "organisation has at most 50 endpoints.",
             handler=handlers.create,
             body=RequestBody("Who is told, and of what.", NewWebhookEndpoint),
             answers=[

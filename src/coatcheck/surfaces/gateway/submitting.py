@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from coatcheck.control.call import Call
+from coatcheck.control.delays import DELAY_PARAMETER, read_delay
 from coatcheck.control.gate import check_scope
 from coatcheck.control.idempotency import of_strangers, read_idempotency_key
 from coatcheck.control.job_answers import (
@@ -121,7 +122,8 @@ class Submitting:
         if not aim.matched.spec.async_eligible:
             raise NotAsyncEligible("This endpoint takes synchronous calls only.")
         preferences = read_preferences(call)
-        ticket, lane = await self._hand_in(call, aim, own_wait=True)
+        delay = read_delay(call)
+        ticket, lane = await self._hand_in(call, aim, delay, own_wait=True)
         known = await self._known(call, aim, ticket)
         check_mismatch(ticket, preferences)
         voice, view = await self._collect(call, aim, ticket, known, preferences.wait)
@@ -132,6 +134,7 @@ class Submitting:
             lane=lane,
             preferences=preferences,
             view=view,
+            delay=delay,
         )
 
     async def call(self, call: Call) -> Reply | StreamReply:
@@ -142,10 +145,12 @@ class Submitting:
             return method_not_allowed(call, other.methods)
         spec = aim.matched.spec
         preferences = read_preferences(call, in_query=False)
-        ticket, lane = await self._hand_in(call, aim, own_wait=False)
+        delay = read_delay(call)
+        ticket, lane = await self._hand_in(call, aim, delay, own_wait=False)
         known = await self._known(call, aim, ticket)
         check_mismatch(ticket, preferences)
-        voice, view = await self._collect(call, aim, ticket, known, _patience(spec, preferences))
+        seconds = _patience(spec, preferences, delay)
+        voice, view = await self._collect(call, aim, ticket, known, seconds)
         if view is not None and view.terminal:
             headers = [*preferences.headers, *replay_headers(ticket)]
             try:
@@ -159,6 +164,7 @@ class Submitting:
             lane=lane,
             preferences=preferences,
             view=view,
+            delay=delay,
         )
 
     async def _aim(self, call: Call, method: str) -> _Aim:
@@ -194,7 +200,9 @@ class Submitting:
             matched = matched._replace(spec=allowed)
         return _Aim(principal, service, matched, method, path)
 
-    async def _hand_in(self, call: Call, aim: _Aim, *, own_wait: bool) -> tuple[Ticket, Lane]:
+    async def _hand_in(
+        self, call: Call, aim: _Aim, delay: float, *, own_wait: bool
+    ) -> tuple[Ticket, Lane]:
         scene, spec = self._scene, aim.matched.spec
         lane = _lane(call) or spec.lane
         key = read_idempotency_key(call)
@@ -231,6 +239,7 @@ class Submitting:
             idempotency_key=key,
             owner=ANYONE if spec.auth == "none" else aim.principal.owner,
             request_id=call.request_id,
+            delay=delay or None,
             timeout=timeout,
             keep_completed=keep_completed,
             keep_failed=keep_failed,
@@ -346,11 +355,12 @@ def _kind(call: Call, spec: EndpointSpec) -> str:
     return kind_of(call.params["org"], spec.engine_endpoint, spec.flow)
 
 
-def _patience(spec: EndpointSpec, preferences: Preferences) -> float | None:
-    """For how long a synchronous call is held; None if it is not."""
+def _patience(spec: EndpointSpec, preferences: Preferences, delay: float) -> float | None:
+    """For how long a synchronous call is held; None if it is not, or cannot end by then."""
+    seconds: float | None = None if preferences.respond_async else spec.sync_timeout_seconds
     if preferences.wait is not None:
-        return min(preferences.wait, spec.sync_timeout_seconds)
-    return None if preferences.respond_async else spec.sync_timeout_seconds
+        seconds = min(preferences.wait, spec.sync_timeout_seconds)
+    return None if seconds is not None and 0 < seconds <= delay else seconds
 
 
 def _decoded(params: Mapping[str, str]) -> Mapping[str, str]:
@@ -442,6 +452,7 @@ def operations(scene: Scene) -> list[Operation]:
 _PARAMETERS: Final = (
     *IDEMPOTENCY_PARAMETERS,
     *WEBHOOK_PARAMETERS,
+    DELAY_PARAMETER,
     Parameter(
         "X-HSL-Lane",
         "header",

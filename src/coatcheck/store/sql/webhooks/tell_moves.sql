@@ -7,7 +7,7 @@
 INSERT INTO webhook_deliveries (
         org_id, target_id, subject_kind, subject_id, run_id, event, facts
     )
-    SELECT c.org_id, told.target_id, told.kind, c.id, c.run_id, told.kind || '.' || c.state,
+    SELECT c.org_id, told.target_id, told.kind, c.id, c.run_id, told.event,
            jsonb_strip_nulls(jsonb_build_object(
                'state', c.state, 'previous', c.previous, 'attempt', c.attempts,
                'error_code', c.error_code, 'endpoint', c.endpoint,

@@ -7,8 +7,9 @@
 -- a claim for a model that was loaded already, nor that it was given back before it began.
 -- Of a batch's tasks (3) a failure, to whom the batch names.
 -- And the organisation's endpoints, of what they want to know, whatever the job says; of tasks only
--- failures, and nothing of the jobs that batches are served by, which are our own.
-SELECT w.target_id, 'job' AS kind,
+-- failures, and nothing of the jobs that batches are served by, which are our own. Those who want
+-- alerts are told of a job that failed with no attempt left, as events/alert.sql notes it.
+SELECT w.target_id, 'job' AS kind, 'job.' || c.state AS event,
                CASE w.tells WHEN 1 THEN 'end' WHEN 2 THEN 'state' ELSE 'llm' END AS told_as
         FROM job_webhooks AS w
         WHERE (c.webhook IN (2, 4) OR c.webhook = 1 AND c.state IN ('completed', 'failed', 'cancelled'))
@@ -25,17 +26,21 @@ SELECT w.target_id, 'job' AS kind,
               ELSE c.previous NOT IN ('staged', 'retrying')
           END
         UNION ALL
-        SELECT b.webhook_target, 'task', 'end'
+        SELECT b.webhook_target, 'task', 'task.' || c.state, 'end'
         FROM batch_runs AS r
         JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.batch_id
         WHERE c.webhook = 3 AND c.state = 'failed' AND r.org_id = c.org_id AND r.id = c.run_id
           AND b.webhook_target IS NOT NULL
         UNION ALL
-        SELECT t.id, CASE WHEN c.run_id IS NULL THEN 'job' ELSE 'task' END, 'endpoint'
+        SELECT t.id, CASE WHEN c.run_id IS NULL THEN 'job' ELSE 'task' END, wanted.event, 'endpoint'
         FROM webhook_targets AS t
+        CROSS JOIN LATERAL unnest(t.events) AS wanted (event)
         WHERE t.org_id = c.org_id AND t.events IS NOT NULL
           AND CASE
-              WHEN c.run_id IS NULL
-              THEN 'job.' || c.state = ANY (t.events) AND c.endpoint NOT LIKE 'batches.%'
-              ELSE c.state = 'failed' AND 'task.failed' = ANY (t.events)
+              WHEN c.run_id IS NOT NULL AND c.state <> 'failed' THEN false
+              WHEN c.run_id IS NULL AND c.endpoint LIKE 'batches.%' THEN false
+              WHEN wanted.event
+                   = CASE WHEN c.run_id IS NULL THEN 'job.' ELSE 'task.' END || c.state THEN true
+              ELSE wanted.event = 'job.alert' AND c.run_id IS NULL AND c.state = 'failed'
+                   AND c.error_code IN ('max_retries_exhausted', 'worker_lost')
           END
