@@ -87,6 +87,20 @@ async def test_what_is_answered_is_what_is_documented(client: httpx2.AsyncClient
             assert set(answer.json()) == set(schema["properties"])
 
 
+async def test_rate_limits_are_declared_wherever_requests_are_counted(
+    client: httpx2.AsyncClient,
+) -> None:
+    document = await read_document(client)
+    names = {"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit"}
+    names |= {"RateLimit-Policy"}
+    assert set(document["components"]["headers"]) == names
+    for path, method, operation in operations_of(document):
+        for status, answer in operation["responses"].items():
+            declared = names.intersection(answer["headers"])
+            counted = bool(operation["security"]) and status not in ("401", "431")
+            assert declared == (names if counted else set()), (method, path, status)
+
+
 async def test_problems_are_documented_with_the_names_they_have_on_the_wire(
     client: httpx2.AsyncClient,
 ) -> None:

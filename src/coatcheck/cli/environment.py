@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from coatcheck.cli.errors import show_tracebacks
 from coatcheck.process_access import close_to_others
 from coatcheck.settings import Settings, likely_typos
+from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.logs import configure_logging
 
 _log = logging.getLogger(__name__)
@@ -24,7 +25,9 @@ def prepare(settings: Settings) -> None:
     """Set the process's logs up, keep other processes from reading its environment and memory, and
     warn of settings that look misspelt."""
     close_to_others()
-    configure_logging(settings.log_level, settings.log_format)
+    handler = configure_logging(settings.log_level, settings.log_format)
+    if settings.log_events and logging.getLogger().isEnabledFor(logging.INFO):
+        EVENTS.open(handler)
     if settings.log_level == "debug":
         show_tracebacks()
     for given, meant in likely_typos(os.environ).items():

@@ -46,6 +46,7 @@ from coatcheck.control.whole_answers import write_whole
 from coatcheck.domain import ids
 from coatcheck.domain.errors import ClientGone, CoatcheckError, NotServedAsCode, Unauthenticated
 from coatcheck.telemetry import context, metrics, traceparents, tracing
+from coatcheck.telemetry.event_log import EVENTS
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +75,9 @@ Watch = Callable[[Call, Callable[[], None]], contextlib.AbstractContextManager[C
 """Has something called once what a call was let in with stops counting."""
 _WHERE: Final = frozenset({b"location", b"link", b"x-job-id", b"idempotent-replayed"})
 """The headers that say where a job is found, also if there is no room for the answer itself."""
+_NAMES_JOB: Final = re.compile(r"/(?:jobs|tasks)/\{id\}")
+_JOB_ID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_JOB_IN_HEADER: Final = re.compile(rb"(?:^|/)([0-7][0-9A-HJKMNP-TV-Z]{25})(?:$|[>/])")
 _LAST_WORDS_SECONDS_MAX: Final = 1.0
 """How long a reader is waited for who may hear no more than the end."""
 
@@ -164,9 +168,16 @@ class Dispatcher:
             if not self._to_be_shown:
                 self._to_be_shown = True
                 asyncio.get_running_loop().call_later(_SHOWN_SECONDS, self._show_requests)
-            if _log.isEnabledFor(logging.DEBUG):
-                seconds = round(time.perf_counter() - began, 6)
-                _log.debug("%s %s", method, route, extra={"status": status, "seconds": seconds})
+            if EVENTS.is_on:
+                EVENTS.request(
+                    request_id,
+                    counted,
+                    route,
+                    status,
+                    time.perf_counter() - began,
+                    org=_org_of(call),
+                    job_id=_job_of(call, route, reply),
+                )
             context.request_id.reset(token)
 
     async def _run(self, call: Call, match: Match) -> Reply | StreamReply:
@@ -354,6 +365,23 @@ def _hang_up(call: Call) -> None:
     if cycle is not None:
         cycle.disconnected = True
         cycle.transport.abort()
+
+
+def _org_of(call: Call) -> str | None:
+    """The organisation that a call is of, as far as it is known. What a path says is believed of
+    callers alone that were let in: a stranger's words are not logged."""
+    return None if call.caller is None else call.params.get("org", call.caller.org)
+
+
+def _job_of(call: Call, route: str, reply: Reply | StreamReply | None) -> str | None:
+    """The job that a call was about: named by its path, or made by it."""
+    if _NAMES_JOB.search(route) and _JOB_ID.fullmatch(named := call.params.get("id", "")):
+        return named
+    if reply is not None and call.method != "GET":
+        for name, value in reply.headers:
+            if name in _WHERE and (found := _JOB_IN_HEADER.search(value)):
+                return found[1].decode("ascii")
+    return None
 
 
 def _request_ids() -> Iterator[str]:

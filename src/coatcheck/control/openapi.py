@@ -38,7 +38,11 @@ def build_document(operations: Sequence[Operation], *, version: str) -> dict[str
             "summary": "Hand slow work in, get a ticket, collect the result later.",
         },
         "paths": paths,
-        "components": {"schemas": components, "securitySchemes": _SECURITY_SCHEMES},
+        "components": {
+            "schemas": components,
+            "headers": _RATE_LIMIT_HEADERS,
+            "securitySchemes": _SECURITY_SCHEMES,
+        },
     }
 
 
@@ -63,7 +67,11 @@ def _describe(
         "tags": [operation.tag],
         "parameters": [*_path_parameters(operation), *_parameters(operation)],
         "responses": {
-            str(int(status)): _describe_answer(_in_style(answers[status], operation), schema_of)
+            str(int(status)): _describe_answer(
+                _in_style(answers[status], operation),
+                schema_of,
+                is_counted=operation.access is not Access.OPEN and status not in _UNCOUNTED,
+            )
             for status in sorted(answers)
         },
         "security": _security(operation),
@@ -171,7 +179,10 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
     ]
 
 
-def _describe_answer(answer: Answer, schema_of: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+def _describe_answer(
+    answer: Answer, schema_of: dict[Any, dict[str, Any]], *, is_counted: bool
+) -> dict[str, Any]:
+    """``is_counted``: it is an answer to a request that counts against the caller's limits."""
     headers = {"X-Request-Id": "The request's id, the caller's or a fresh one."} | dict(
         answer.headers
     )
@@ -182,6 +193,10 @@ def _describe_answer(answer: Answer, schema_of: dict[Any, dict[str, Any]]) -> di
             for name, text in headers.items()
         },
     }
+    if is_counted:
+        described["headers"] |= {
+            name: {"$ref": f"#/components/headers/{name}"} for name in _RATE_LIMIT_HEADERS
+        }
     if not answer.empty:
         schema = (
             schema_of[answer.body]
@@ -210,6 +225,19 @@ _PATH_PARAMETERS: Final = {
     "version": "The service's version: a whole number from 1.",
     "path": "The endpoint's path within the service; it may contain slashes.",
 }
+_RATE_LIMIT_HEADERS: Final = {
+    name: {"description": text, "schema": {"type": kind}}
+    for name, text, kind in (
+        ("RateLimit-Limit", "Requests in a window, by the limit nearest to being met.", "integer"),
+        ("RateLimit-Remaining", "How many of them are left.", "integer"),
+        ("RateLimit-Reset", "Seconds until the window ends.", "integer"),
+        ("RateLimit", "The same, as the IETF's draft spells it.", "string"),
+        ("RateLimit-Policy", "The limits of the key and of the organisation.", "string"),
+    )
+}
+"""On answers to callers who have limits."""
+_UNCOUNTED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE})
+"""Refused before anybody knows whose limits count."""
 _SECURITY_SCHEMES: Final = {
     "bearer": {
         "type": "http",

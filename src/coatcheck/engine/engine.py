@@ -60,6 +60,7 @@ from coatcheck.store.migrate import check_schema
 from coatcheck.store.notify import Notifier
 from coatcheck.store.sessions import require_sessions
 from coatcheck.telemetry import metrics, tracing
+from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.tally import tally_of
 
 _SUBMIT_FLIGHTS = 2
@@ -547,6 +548,15 @@ class Engine:
         view = await self.get(job_id, org=org)
         if after is State.CANCELLED and not before.terminal:
             self._tally.moved(org, view.lane, after)
+            EVENTS.job_ended(
+                view.uuid,
+                org,
+                view.endpoint,
+                after,
+                request_id=view.request_id,
+                attempt=view.attempts,
+                error_code=view.error_code,
+            )
         return view
 
     async def set_limit(self, limit: ConcurrencyLimit) -> None:

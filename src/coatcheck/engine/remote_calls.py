@@ -58,7 +58,7 @@ from coatcheck.store import remote_calls as store
 from coatcheck.store import reports
 from coatcheck.store.faults import retried
 from coatcheck.store.remote_calls import PutBack, TakenCall
-from coatcheck.telemetry import metrics
+from coatcheck.telemetry import context, metrics
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,11 @@ class Action(NamedTuple):
     """What has to be done about a call."""
 
     call: TakenCall
-    do: Callable[[], Coroutine[Any, Any, None]]
+    work: Callable[[], Coroutine[Any, Any, None]]
+
+    async def do(self) -> None:
+        with context.about_job(self.call.job, self.call.request_id):
+            await self.work()
 
 
 class RemoteCalls:

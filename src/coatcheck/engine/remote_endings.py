@@ -23,6 +23,7 @@ from coatcheck.store.faults import retried
 from coatcheck.store.leases import Settlement
 from coatcheck.store.remote_calls import TakenCall
 from coatcheck.telemetry import alerts, metrics
+from coatcheck.telemetry.event_log import EVENTS
 
 _log = logging.getLogger(__name__)
 
@@ -52,8 +53,18 @@ class Endings:
         self._office.tell([call.job])
         if state.terminal:
             metrics.record_finished(call.endpoint, state)
+            EVENTS.job_ended(
+                call.job,
+                call.org,
+                call.endpoint,
+                state,
+                request_id=call.request_id,
+                attempt=call.attempt,
+                seconds=call.ran_seconds,
+                error_code=now.error_code,
+            )
             if event is Event.RETRY and state is State.FAILED:
-                alerts.sound(call.job, call.endpoint)
+                alerts.sound(call.job, call.endpoint, call.request_id)
         await self._clean_up(call, state)
 
     async def _clean_up(self, call: TakenCall, state: State | None) -> None:
@@ -110,7 +121,17 @@ class Endings:
         settlement = Settlement(stray, Event.FAIL, missing.code, str(missing), 0.0, 0.0)
         keep = self._office.settings.keep_failed_seconds
         if await retried(lambda: leases.settle(self._office.line, [settlement], keep)):
-            _log.error("a parked job had no remote id", extra={"job_id": to_text(stray.uuid)})
+            named = {"job_id": to_text(stray.uuid), "request_id": stray.request_id}
+            _log.error("a parked job had no remote id", extra=named)
+            EVENTS.job_ended(
+                stray.uuid,
+                stray.org,
+                stray.endpoint,
+                State.FAILED,
+                request_id=stray.request_id,
+                attempt=stray.attempt,
+                error_code=missing.code,
+            )
             metrics.record_finished(stray.endpoint, State.FAILED)
             self._office.tally.moved(stray.org, stray.lane, State.FAILED, code=missing.code)
             self._office.tell([stray.uuid])

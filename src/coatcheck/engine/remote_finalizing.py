@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from coatcheck.crash import crash_point
 from coatcheck.domain.errors import BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown
-from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
 from coatcheck.engine.remote_endings import Endings
@@ -27,6 +26,7 @@ from coatcheck.store import reports
 from coatcheck.store.faults import retried
 from coatcheck.store.remote_calls import FiledArtifact, PutBack, TakenCall
 from coatcheck.telemetry import metrics
+from coatcheck.telemetry.event_log import EVENTS
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Finalizer:
         try:
             kept = await self._while_held(call, self._kept(remote, call))
         except _LeaseLost:
-            _log.info("a result is stored by another", extra={"job_id": to_text(call.job)})
+            _log.info("a result is stored by another")
             view = await self._view(call)
             if view is None or (view.terminal and view.state is not State.COMPLETED):
                 await self._office.delete_stored(call)
@@ -112,6 +112,15 @@ class Finalizer:
             return
         crash_point("remote.completed")
         metrics.record_finished(call.endpoint, State.COMPLETED)
+        EVENTS.job_ended(
+            call.job,
+            call.org,
+            call.endpoint,
+            State.COMPLETED,
+            request_id=call.request_id,
+            attempt=call.attempt,
+            seconds=call.ran_seconds,
+        )
         self._office.tally.moved(call.org, call.lane, State.COMPLETED, ran_seconds=call.ran_seconds)
         self._office.tell([call.job])
 

@@ -316,6 +316,14 @@ class Settings:
         parse=parsers.one_of("auto", "json", "pretty"),
         default="auto",
     )
+    log_events: bool = setting(
+        "LOG_EVENTS",
+        "Whether each request (method, route, status, milliseconds, organisation, job) and each "
+        "job's end is a line of the log, at `info`.",
+        allowed="on, off",
+        parse=parsers.switch,
+        default="on",
+    )
     key_pepper: str = setting(
         "KEY_PEPPER",
         "What the secrets of API keys are hashed with. The same for every server on one database; "

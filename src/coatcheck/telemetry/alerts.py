@@ -15,9 +15,11 @@ from coatcheck.telemetry import metrics
 _log = logging.getLogger(__name__)
 
 
-def sound(job_id: UUID, endpoint: str) -> None:
-    """A job has failed for good, after every attempt it had."""
+def sound(job_id: UUID, endpoint: str, request_id: str | None = None) -> None:
+    """A job has failed for good, after every attempt it had. ``request_id`` is of the request that
+    made it."""
     _log.warning(
-        "a job failed with no attempt left", extra={"job_id": to_text(job_id), "endpoint": endpoint}
+        "a job failed with no attempt left",
+        extra={"job_id": to_text(job_id), "endpoint": endpoint, "request_id": request_id},
     )
     metrics.record_alert(endpoint)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import IO, Any, Final, Literal
 
 import msgspec
@@ -51,8 +52,11 @@ _RESET: Final = "\x1b[0m"
 
 def configure_logging(
     level: str = "info", log_format: LogFormat = "auto", stream: IO[str] | None = None
-) -> None:
-    """Send every log line of this process to ``stream`` (stderr). Call it once, at the start."""
+) -> logging.StreamHandler[IO[str]]:
+    """Send every log line of this process to ``stream`` (stderr). Call it once, at the start.
+
+    Returns what writes them.
+    """
     stream = sys.stderr if stream is None else stream
     pretty = stream.isatty() if log_format == "auto" else log_format == "pretty"
     handler = logging.StreamHandler(stream)
@@ -65,6 +69,7 @@ def configure_logging(
     for name, quiet_level in _QUIET_LOGGERS.items():
         logging.getLogger(name).setLevel(max(quiet_level, root.level))
     logging.captureWarnings(capture=True)
+    return handler
 
 
 class JsonFormatter(logging.Formatter):
@@ -73,7 +78,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "time": _rfc3339(record.created),
+            "time": rfc3339(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": redact(record.getMessage()),
@@ -153,7 +158,9 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str | Non
     return None
 
 
-def _rfc3339(timestamp: float) -> str:
+@lru_cache(maxsize=16)  # lines that are written together are often of one moment
+def rfc3339(timestamp: float) -> str:
+    """A moment as every line spells it."""
     moment = datetime.fromtimestamp(timestamp, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

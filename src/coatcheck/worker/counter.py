@@ -32,6 +32,7 @@ from coatcheck.store.limits import sharing
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
 from coatcheck.telemetry import alerts, metrics
+from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.tally import NoTally, tally_of
 from coatcheck.worker.crew import Crew
 from coatcheck.worker.lease import LeaseKeeper
@@ -309,8 +310,18 @@ class Counter:
             )
             if state.terminal:
                 ended[job.endpoint, state] += 1
+                EVENTS.job_ended(
+                    job.uuid,
+                    job.org,
+                    job.endpoint,
+                    state,
+                    request_id=job.request_id,
+                    attempt=job.attempt,
+                    seconds=settlement.ran_seconds,
+                    error_code=now.error_code,
+                )
                 if settlement.event is Event.RETRY and state is State.FAILED:
-                    alerts.sound(job.uuid, job.endpoint)
+                    alerts.sound(job.uuid, job.endpoint, job.request_id)
                 self._ended(job)
         for (endpoint, state), jobs in ended.items():
             metrics.record_finished(endpoint, state, jobs)
@@ -451,6 +462,8 @@ class Counter:
                 done for done in completions if (done.job.uuid, done.job.lease) not in refused
             ]
         self._tally.completed((done.job, done.ran_seconds) for done in completions)
+        if EVENTS.is_on:
+            EVENTS.jobs_completed(_end_of(completion) for completion in completions)
         ran: dict[str, list[float]] = {}
         for completion in completions:
             ran.setdefault(completion.job.endpoint, []).append(completion.ran_seconds)
@@ -475,7 +488,11 @@ class Counter:
         metrics.record_refused_result()
         _log.warning(
             "a result came too late: the job had been taken from this worker",
-            extra={"job_id": to_text(job.uuid), "endpoint": job.endpoint},
+            extra={
+                "job_id": to_text(job.uuid),
+                "endpoint": job.endpoint,
+                "request_id": job.request_id,
+            },
         )
 
     def _settled(self, jobs: list[ClaimedJob]) -> None:
@@ -486,6 +503,12 @@ class Counter:
     def _tell(self, job_ids: list[UUID]) -> None:
         few = len(job_ids) <= _IDS_TOLD_MAX
         self._notifier.say(CHANGED, [job_id.hex for job_id in job_ids] if few else None)
+
+
+def _end_of(completion: Completion) -> tuple[UUID, str, str, str | None, int, float]:
+    """What the line of a job that completed says (``EventLog.jobs_completed``)."""
+    job = completion.job
+    return job.uuid, job.org, job.endpoint, job.request_id, job.attempt, completion.ran_seconds
 
 
 def newest_leases(jobs: Iterable[ClaimedJob]) -> dict[UUID, int]:

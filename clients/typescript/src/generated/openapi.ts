@@ -2136,7 +2136,18 @@ export interface components {
     responses: never;
     parameters: never;
     requestBodies: never;
-    headers: never;
+    headers: {
+        /** @description The same, as the IETF's draft spells it. */
+        RateLimit: string;
+        /** @description Requests in a window, by the limit nearest to being met. */
+        "RateLimit-Limit": number;
+        /** @description The limits of the key and of the organisation. */
+        "RateLimit-Policy": string;
+        /** @description How many of them are left. */
+        "RateLimit-Remaining": number;
+        /** @description Seconds until the window ends. */
+        "RateLimit-Reset": number;
+    };
     pathItems: never;
 }
 export type $defs = Record<string, never>;

@@ -1,0 +1,235 @@
+"""One log line for each request and for each job's end: the lines that come by the thousand.
+
+A line is noted as plain values, and written a moment later together with those around it: through
+``logging`` each would cost several times what it takes to answer the request. It looks like every
+other line, and ends up in the same stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextvars
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import IO, Final
+from uuid import UUID
+
+import msgspec
+
+from coatcheck.domain import ids
+from coatcheck.telemetry.logs import PrettyFormatter, rfc3339
+
+_FLUSH_SECONDS: Final = 0.1
+_LINES_MAX: Final = 10_000
+"""Noted and not yet written: more are written at once."""
+
+
+class _RequestLine(msgspec.Struct):
+    time: str
+    level: str
+    logger: str
+    message: str
+    request_id: str
+    job_id: str | None
+    org: str | None
+    method: str
+    route: str
+    status: int
+    ms: float
+
+
+class _JobLine(msgspec.Struct):
+    time: str
+    level: str
+    logger: str
+    message: str
+    request_id: str | None
+    job_id: str
+    org: str
+    endpoint: str
+    state: str
+    attempt: int
+    ms: float | None
+    error_code: str | None
+
+
+_Request = tuple[float, str, str | None, str | None, str, str, int, float]
+_Job = tuple[float, str | None, UUID, str, str, str, int, float | None, str | None]
+
+
+class EventLog:
+    """The lines of one process. Off until ``open``: a library writes nothing by itself."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self._handler: logging.StreamHandler[IO[str]] | None = None
+        self._requests: list[_Request] = []
+        self._jobs: list[_Job] = []
+        self._due = False
+        self._encode = msgspec.json.Encoder().encode_lines
+
+    def open(self, handler: logging.StreamHandler[IO[str]]) -> None:
+        """Write to where ``handler`` does, in its format."""
+        if self._handler is None:
+            atexit.register(self.flush)
+        self._handler = handler
+        self.is_on = True
+
+    def close(self) -> None:
+        """Write what was noted, and note nothing more."""
+        self.flush()
+        self.is_on = False
+
+    def request(
+        self,
+        request_id: str,
+        method: str,
+        route: str,
+        status: int,
+        seconds: float,
+        *,
+        org: str | None,
+        job_id: str | None,
+    ) -> None:
+        """A request was answered. ``route`` is its template, never its path; status 0: its caller
+        had left."""
+        ms = round(seconds * 1_000, 2)
+        self._requests.append((time.time(), request_id, job_id, org, method, route, status, ms))
+        self._soon()
+
+    def job_ended(
+        self,
+        job: UUID,
+        org: str,
+        endpoint: str,
+        state: str,
+        *,
+        request_id: str | None,
+        attempt: int,
+        seconds: float | None = None,
+        error_code: str | None = None,
+    ) -> None:
+        """A job has come to its end. ``seconds``: how long its last attempt took, if known."""
+        if self.is_on:
+            ms = None if seconds is None else round(seconds * 1_000, 2)
+            self._jobs.append(
+                (time.time(), request_id, job, org, endpoint, state, attempt, ms, error_code)
+            )
+            self._soon()
+
+    def jobs_completed(self, jobs: Iterable[tuple[UUID, str, str, str | None, int, float]]) -> None:
+        """The same for many that have completed, each as (job, org, endpoint, request id, attempt,
+        seconds)."""
+        now = time.time()
+        self._jobs += [
+            (now, request_id, job, org, endpoint, "completed", attempt, seconds * 1_000, None)
+            for job, org, endpoint, request_id, attempt, seconds in jobs
+        ]
+        self._soon()
+
+    def flush(self) -> None:
+        """Write what was noted."""
+        self._due = False
+        requests, self._requests = self._requests, []
+        jobs, self._jobs = self._jobs, []
+        handler = self._handler
+        if handler is None or not (requests or jobs):
+            return
+        if isinstance(handler.formatter, PrettyFormatter):
+            for record in [*map(_request_record, requests), *map(_job_record, jobs)]:
+                handler.handle(record)
+            return
+        lines = self._encode([*map(_request_line, requests), *map(_job_line, jobs)]).decode()
+        handler.acquire()
+        try:
+            handler.stream.write(lines)
+            handler.flush()
+        except (OSError, ValueError):
+            # As logging does: whoever read our lines has gone, and the work goes on.
+            handler.handleError(_request_record(requests[0]) if requests else _job_record(jobs[0]))
+        finally:
+            handler.release()
+
+    def _soon(self) -> None:
+        if len(self._requests) + len(self._jobs) >= _LINES_MAX:
+            self.flush()
+        elif not self._due:
+            self._due = True
+            # Not as a part of the request that happens to be the first one noted.
+            asyncio.get_running_loop().call_later(
+                _FLUSH_SECONDS, self.flush, context=contextvars.Context()
+            )
+
+
+EVENTS: Final = EventLog()
+"""This process's."""
+
+_REQUESTS: Final = "coatcheck.requests"
+_JOBS: Final = "coatcheck.jobs"
+
+
+def _request_line(noted: _Request) -> _RequestLine:
+    at, request_id, job_id, org, method, route, status, ms = noted
+    return _RequestLine(
+        rfc3339(at),
+        "info",
+        _REQUESTS,
+        "request",
+        request_id,
+        job_id,
+        org,
+        method,
+        route,
+        status,
+        ms,
+    )
+
+
+def _job_line(noted: _Job) -> _JobLine:
+    at, request_id, job, org, endpoint, state, attempt, ms, error_code = noted
+    return _JobLine(
+        rfc3339(at),
+        "info",
+        _JOBS,
+        "job ended",
+        request_id,
+        ids.to_text(job),
+        org,
+        endpoint,
+        state,
+        attempt,
+        None if ms is None else round(ms, 2),
+        error_code,
+    )
+
+
+def _request_record(noted: _Request) -> logging.LogRecord:
+    at, request_id, job_id, org, method, route, status, ms = noted
+    fields = {"request_id": request_id, "org": org, "job_id": job_id}
+    return _record(_REQUESTS, at, f"{method} {route} {status} in {ms:g} ms", fields)
+
+
+def _job_record(noted: _Job) -> logging.LogRecord:
+    at, request_id, job, org, endpoint, state, attempt, ms, error_code = noted
+    took = "" if ms is None else f" in {ms:.3g} ms"
+    fields = {
+        "job_id": ids.to_text(job),
+        "org": org,
+        "attempt": attempt,
+        "error_code": error_code,
+        "request_id": request_id,
+    }
+    return _record(_JOBS, at, f"{endpoint} {state}{took}", fields)
+
+
+def _record(
+    logger: str, at: float, message: str, fields: Mapping[str, object]
+) -> logging.LogRecord:
+    given = {name: value for name, value in fields.items() if value is not None}
+    record = logging.makeLogRecord(
+        {"name": logger, "levelno": logging.INFO, "levelname": "INFO", "msg": message, **given}
+    )
+    record.created = at
+    return record
