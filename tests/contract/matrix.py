@@ -252,6 +252,9 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     # Nobody operates this deployment.
     "operator_orgs": Entry(scope=Scope.ADMIN, own=403, other_user=403),
+    "operator_forget_services": Entry(
+        scope=Scope.ADMIN, own=403, other_user=403, params=lambda _: {"name": fixed("docs")}
+    ),
     "services": Entry(scope=Scope.READ, params=_org),
     "service": Entry(scope=Scope.READ, params=_hosted),
     "register_service": Entry(

@@ -41,6 +41,7 @@ def test_a_healthy_installation_is_all_ok(dsn: str, tmp_path: Path) -> None:
             "settings",
             "database",
             "schema",
+            "services",
             "secret keys",
             "LISTEN/NOTIFY",
             "advisory locks",
@@ -155,7 +156,7 @@ async def test_a_server_that_takes_no_writes_fails_and_is_not_asked_for_what_it_
     read_only = f"{dsn}&options=-c%20default_transaction_read_only%3Don"
     settings = Settings(database_url=read_only)
     found = {finding.subject: finding async for finding in doctor._database(settings)}
-    assert list(found) == ["database", "schema", "secret keys", "clock"]
+    assert list(found) == ["database", "schema", "services", "secret keys", "clock"]
     assert found["database"].verdict is Verdict.FAIL
     assert "read-only" in found["database"].found
     assert "primary" in found["database"].hint

@@ -18,9 +18,9 @@ from coatcheck.store import services as service_store
 from coatcheck.store.channels import SERVICES
 from coatcheck.store.line import Line
 from coatcheck.store.listen import Listener
-from coatcheck.store.services import publish
 from tests.store.blocking import until_blocked
 from tests.store.edge_guard import Connection
+from tests.store.publishing import publish
 from tests.waiting import eventually_async
 
 TARGET = {"type": "http", "url": "https://upstream.example"}

@@ -8,9 +8,9 @@ import pytest
 
 from coatcheck import Engine, Lane, Service, Settings, Submission
 from coatcheck.store.line import Line
-from coatcheck.store.services import publish
 from tests.store.blocking import processes_named, terminate
 from tests.store.edge_guard import Connection
+from tests.store.publishing import publish
 from tests.waiting import eventually_async
 
 

@@ -53,6 +53,12 @@ COMMANDS: Final = (
         _RUN,
     ),
     Late(
+        "services",
+        "coatcheck.cli.services:app",
+        "List what workers publish; forget endpoints without a worker.",
+        _RUN,
+    ),
+    Late(
         "secrets",
         "coatcheck.cli.secrets:app",
         "Seal the secrets of services with another key.",

@@ -23,6 +23,7 @@ from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.error_texts import IS_IT_RUNNING
 from coatcheck.cli.errors import EXIT_FAILED, reporting_errors
 from coatcheck.domain.errors import CoatcheckError, SchemaMismatch, SettingsInvalid
+from coatcheck.domain.limits import UNSERVED_ENDPOINT_SECONDS
 from coatcheck.encoding import encode
 from coatcheck.settings import Settings, likely_typos
 from coatcheck.settings.llm_targets import LlmTarget
@@ -32,6 +33,7 @@ from coatcheck.version import __version__
 
 CLOCK_SECONDS_MAX: Final = 5.0
 _BLOB_SECONDS_MAX: Final = 10.0
+_NAMES_SHOWN_MAX: Final = 10
 _NO_WORK: Final = "coatcheck-doctor"
 _IMPATIENT: Final = Patience(retries=0)
 _DATABASE_HINT: Final = (
@@ -127,6 +129,8 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
             schema = await _schema(diagnosis)
             yield schema
             if schema.verdict is Verdict.OK:
+                for finding in await _services(settings):
+                    yield finding
                 yield await _secrets(settings)
             if server.verdict is Verdict.OK:  # a standby refuses to LISTEN
                 yield await _notifications(diagnosis)
@@ -182,6 +186,47 @@ async def _clock(diagnosis: Diagnosis) -> Finding:
         )
         return Finding("clock", Verdict.WARN, found, hint)
     return Finding("clock", Verdict.OK, found)
+
+
+async def _services(settings: Settings) -> list[Finding]:
+    """What workers publish: where they disagree, and what no live worker publishes."""
+    from coatcheck.domain.publications import by_endpoint, conflicts_of, described, unserved_of
+    from coatcheck.store.line import Line
+    from coatcheck.store.services import list_published
+
+    line = Line(settings.database_url, name="doctor")
+    try:
+        published = await list_published(line)
+    finally:
+        await line.close()
+    findings = []
+    if conflicts := conflicts_of(published):
+        workers = dict.fromkeys(name for each in conflicts for name in each.in_force.workers)
+        found = (
+            f"live workers publish different definitions of {described(conflicts)}; in force is "
+            f"the newest, of {', '.join(workers)}"
+        )
+        hint = (
+            "That is how a canary or a deployment looks while it goes on. Else stop the workers of "
+            "the older code, or give the change a version of its own."
+        )
+        findings.append(Finding("services", Verdict.WARN, found, hint))
+    if unserved := unserved_of(published):
+        names = [each.spec.engine_endpoint for each in unserved]
+        shown = ", ".join(names[:_NAMES_SHOWN_MAX])
+        more = f" and {len(names) - _NAMES_SHOWN_MAX} more" if names[_NAMES_SHOWN_MAX:] else ""
+        found = f"no live worker publishes {shown}{more}"
+        hint = (
+            "Their jobs are accepted, and wait. Start a worker, or take them out of the catalogue "
+            "with `coatcheck services forget`; after "
+            f"{UNSERVED_ENDPOINT_SECONDS // 86_400} days they are forgotten."
+        )
+        findings.append(Finding("services", Verdict.WARN, found, hint))
+    if not findings:
+        endpoints = len(by_endpoint(published))
+        found = f"workers publish {endpoints} endpoints" if endpoints else "workers publish none"
+        findings.append(Finding("services", Verdict.OK, found))
+    return findings
 
 
 async def _secrets(settings: Settings) -> Finding:

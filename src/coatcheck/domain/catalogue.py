@@ -117,6 +117,7 @@ class EndpointSpec:
     keep_completed_seconds: float | None = None
     keep_failed_seconds: float | None = None
     keep_input: bool = True
+    concurrency: int | None = None
     parameters: Mapping[str, ParameterKind] = field(default_factory=dict)
     target: HttpTarget | None = None
     remote: RemoteTarget | None = None

@@ -61,6 +61,10 @@ FORGOTTEN_BATCH_SECONDS: Final = 14 * 86_400
 """How long a list that failed waits for somebody before its batch is removed, and how long an open
 batch waits for more tasks before it is closed."""
 
+UNSERVED_ENDPOINT_SECONDS: Final = 7 * 86_400
+"""How long an endpoint that no live worker publishes stays in the catalogue: as long as a job that
+failed is kept by default."""
+
 CRASHES_MAX: Final = 3
 """How often a job may lose its worker before it is taken for the cause and failed."""
 

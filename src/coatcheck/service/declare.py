@@ -268,6 +268,7 @@ def _endpoint(
         keep_completed_seconds=_retention("keep_completed", options.get("keep_completed")),
         keep_failed_seconds=_retention("keep_failed", options.get("keep_failed")),
         keep_input=bool(options.get("keep_input", True)),
+        concurrency=_whole("concurrency", options.get("concurrency"), at_least=1),
         parameters=signature.kinds,
     )
     return Endpoint(
@@ -282,7 +283,7 @@ def _endpoint(
         isolated=isolated,
         memory_mb=memory_mb,
         cpu_seconds=cpu_seconds,
-        concurrency=_whole("concurrency", options.get("concurrency"), at_least=1),
+        concurrency=spec.concurrency,
         keep_completed_seconds=spec.keep_completed_seconds,
         keep_failed_seconds=spec.keep_failed_seconds,
         keep_input=spec.keep_input,

@@ -15,12 +15,14 @@ import asyncpg
 import msgspec
 
 from coatcheck.crash import crash_point
+from coatcheck.domain.catalogue import VersionSpec
 from coatcheck.domain.claim_turns import ClaimTurns, FlowPlace
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.limits import FLOWS_SCANNED_MAX, RATE_BURST_SECONDS, RUN_FLOWS_SCANNED_MAX
 from coatcheck.domain.states import Event, State
+from coatcheck.store import services
 from coatcheck.store.crashing import fetch_or_die
 from coatcheck.store.line import Connection, Line
 from coatcheck.store.sql import sql
@@ -233,22 +235,35 @@ async def register(
     version: str,
     lanes: dict[Lane, LanePolicy],
     endpoints: Sequence[str] = (),
+    published: Mapping[str, Sequence[VersionSpec]] | None = None,
 ) -> int:
-    """Announce a worker process, its lease times and what it serves. Its boot number."""
-    rows = await line.fetch(
-        sql("workers/register"),
-        name,
-        version,
-        lanes[Lane.URGENT].ack_seconds,
-        lanes[Lane.STANDARD].ack_seconds,
-        lanes[Lane.BULK].ack_seconds,
-        list(endpoints),
-        [lane.value for lane, policy in lanes.items() if policy.concurrency > 0],
-        [policy.concurrency for policy in lanes.values() if policy.concurrency > 0],
-        [policy.reserved for policy in lanes.values() if policy.concurrency > 0],
-    )
-    boot: int = rows[0]["boot"]
-    return boot
+    """Announce a worker process, its lease times and what it serves. Its boot number.
+
+    ``published`` is what its code declares, by service: it is in the catalogue from the same commit
+    on, and for as long as the worker lives.
+    """
+
+    async def write(connection: Connection) -> int:
+        async with connection.transaction():
+            if published:
+                await services.lock_published(connection)
+            boot: int = await connection.fetchval(
+                sql("workers/register"),
+                name,
+                version,
+                lanes[Lane.URGENT].ack_seconds,
+                lanes[Lane.STANDARD].ack_seconds,
+                lanes[Lane.BULK].ack_seconds,
+                list(endpoints),
+                [lane.value for lane, policy in lanes.items() if policy.concurrency > 0],
+                [policy.concurrency for policy in lanes.values() if policy.concurrency > 0],
+                [policy.reserved for policy in lanes.values() if policy.concurrency > 0],
+            )
+            if published:
+                await services.publish(connection, boot, published)
+            return boot
+
+    return await line.run(write)
 
 
 async def newest_boot(line: Line) -> int:
@@ -276,8 +291,16 @@ async def tell_of_held_threads(line: Line, boot: int, threads: Mapping[str, int]
 
 
 async def deregister(line: Line, boot: int) -> None:
-    """End a worker process in good order."""
-    await line.fetch(sql("workers/deregister"), boot)
+    """End a worker process in good order. What it published is no longer in force, where another
+    live worker publishes the same endpoint otherwise."""
+
+    async def write(connection: Connection) -> None:
+        async with connection.transaction():
+            await services.lock_published(connection)
+            await connection.execute(sql("workers/deregister"), boot)
+            await services.resolve(connection)
+
+    await line.run(write)
 
 
 def _claimed(rows: list[asyncpg.Record], order: ClaimOrder, *, limited: bool) -> list[ClaimedJob]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
@@ -12,6 +12,9 @@ import asyncpg
 import msgspec
 
 from coatcheck.domain.catalogue import EndpointSpec, ServiceSpec, ServiceSummary, VersionSpec
+from coatcheck.domain.endpoint_names import engine_name
+from coatcheck.domain.limits import UNSERVED_ENDPOINT_SECONDS
+from coatcheck.domain.publications import Forgotten, PublishedDefinition
 from coatcheck.store.channels import SERVICES
 from coatcheck.store.line import Connection, Line
 from coatcheck.store.service_secrets import Sealed
@@ -23,6 +26,7 @@ CODE_WORKSPACE: Final = "default"
 
 _WRITE_LOCK: Final = 0x436F_5365  # "CoSe"
 """The class of the advisory locks under which a service is registered or removed."""
+_PUBLISHED_LOCK: Final = 0x436F_6174_5075  # "CoatPu"
 
 
 class SecretsChanged(Exception):
@@ -42,6 +46,7 @@ class _Stored(msgspec.Struct):
 
 
 _decode: Final = msgspec.json.Decoder(_Stored).decode
+_decode_endpoint: Final = msgspec.json.Decoder(EndpointSpec).decode
 _decode_numbers: Final = msgspec.json.Decoder(list[str]).decode
 _decode_counts: Final = msgspec.json.Decoder(list[int]).decode
 _encode: Final = msgspec.json.encode
@@ -82,20 +87,90 @@ async def list_code(line: Line) -> list[ServiceSpec]:
     return [_spec(row) for row in await line.fetch(sql("services/list_code"))]
 
 
-async def publish(line: Line, versions: Mapping[str, Sequence[VersionSpec]]) -> list[str]:
-    """What a worker's code declares, by service. The names of those that this changed."""
-    flat = [(service, each) for service, specs in versions.items() for each in specs]
-    if not flat:
+async def publish(
+    connection: Connection, boot: int, versions: Mapping[str, Sequence[VersionSpec]]
+) -> None:
+    """Publish what the code of a worker declares, by service, in the transaction that registers it.
+
+    The caller holds the lock (``lock_published``).
+    """
+    given = [
+        (_encode(endpoint).decode(), position)
+        for specs in versions.values()
+        for each in specs
+        for position, endpoint in enumerate(each.endpoints)
+    ]
+    definitions, positions = [text for text, _ in given], [position for _, position in given]
+    await connection.execute(sql("services/publish"), boot, definitions, positions)
+    await resolve(connection)
+
+
+async def lock_published(connection: Connection) -> None:
+    """Be the only one to change what code publishes, until the transaction ends."""
+    await connection.execute(sql("services/lock_published"), _PUBLISHED_LOCK)
+
+
+async def resolve(connection: Connection, also: Collection[str] = ()) -> list[str]:
+    """Put into force what live workers publish, in the caller's transaction and under its lock. The
+    names of the services that this changed. Of those of ``also`` something was changed already."""
+    rows = await connection.fetch(sql("services/mark_served"), float(UNSERVED_ENDPOINT_SECONDS))
+    marked = sorted({row["service_id"] for row in rows}.union(also))
+    if not marked:
         return []
-    rows = await line.fetch(
-        sql("services/publish"),
-        [service for service, _ in flat],
-        [each.version for _, each in flat],
-        [_encode(each.endpoints).decode() for _, each in flat],
-        CODE_WORKSPACE,
-        SERVICES,
-    )
-    return [row["service_id"] for row in rows]
+    changed = await connection.fetch(sql("services/resolve"), marked, CODE_WORKSPACE, SERVICES)
+    await connection.execute(sql("services/declare_limits"), marked)
+    return [row["service_id"] for row in changed]
+
+
+async def resolve_published(line: Line) -> list[str]:
+    """The same in a transaction of its own: workers may have come or gone."""
+
+    async def write(connection: Connection) -> list[str]:
+        async with connection.transaction():
+            await lock_published(connection)
+            return await resolve(connection)
+
+    return await line.run(write)
+
+
+async def list_published(line: Line) -> list[PublishedDefinition]:
+    """Every definition that workers publish or did until lately; of each endpoint the one in force
+    first."""
+    rows = await line.fetch(sql("services/published"))
+    return [
+        PublishedDefinition(
+            _decode_endpoint(row["definition"]),
+            row["published_at"],
+            row["unserved_since"],
+            tuple(row["names"]),
+            tuple(row["boots"]),
+        )
+        for row in rows
+    ]
+
+
+async def forget(
+    line: Line, service: str, version: int | None = None, key: str | None = None
+) -> Forgotten:
+    """Take endpoints of code that no live worker publishes out of the catalogue: of a service, of
+    a version of it, or one."""
+    named = (service, version, key)
+
+    async def write(connection: Connection) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
+        async with connection.transaction():
+            await lock_published(connection)
+            forgotten = await connection.fetch(sql("services/forget"), *named)
+            if forgotten:
+                await resolve(connection, [service])
+            return forgotten, await connection.fetch(sql("services/named"), *named)
+
+    forgotten, left = await line.run(write)
+    return Forgotten(_names(service, forgotten), _names(service, left))
+
+
+def _names(service: str, rows: Sequence[asyncpg.Record]) -> tuple[str, ...]:
+    endpoints = sorted({(row["version"], row["key"]) for row in rows})
+    return tuple(engine_name(service, version, key) for version, key in endpoints)
 
 
 async def put(

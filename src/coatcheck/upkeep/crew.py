@@ -11,6 +11,7 @@ from coatcheck.upkeep.artifact_keeper import ArtifactKeeper
 from coatcheck.upkeep.batch_canceller import BatchCanceller
 from coatcheck.upkeep.batch_remover import BatchRemover
 from coatcheck.upkeep.bookkeeper import Bookkeeper
+from coatcheck.upkeep.catalogue_resolver import CatalogueResolver
 from coatcheck.upkeep.expirer import Expirer
 from coatcheck.upkeep.export_keeper import ExportKeeper
 from coatcheck.upkeep.forgetter import Forgetter
@@ -45,6 +46,7 @@ class Upkeep:
         self.loops: tuple[Loop, ...] = (
             Stager(self._line, self._notifier),
             Rescuer(self._line, self._notifier, keep_failed_seconds=keep),
+            CatalogueResolver(self._line),
             Expirer(self._line, self._notifier, keep_failed_seconds=keep),
             Bookkeeper(self._line, self._notifier),
             BatchCanceller(self._line, self._notifier),

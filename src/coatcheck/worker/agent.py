@@ -35,6 +35,7 @@ from coatcheck.domain.outcome import (
     Retryable,
     Unreachable,
 )
+from coatcheck.domain.publications import conflicts_of, described
 from coatcheck.domain.retry import JOB_BACKOFF, UNREACHABLE_BACKOFF
 from coatcheck.domain.states import Event
 from coatcheck.engine.remote_calls import RemoteCalls
@@ -51,7 +52,7 @@ from coatcheck.store.limits import declare_limits
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.listen import Listener
 from coatcheck.store.notify import Notifier
-from coatcheck.store.services import publish
+from coatcheck.store.services import list_published
 from coatcheck.telemetry import context, metrics, tracing
 from coatcheck.version import __version__
 from coatcheck.worker.counter import Claims, Counter, newest_leases
@@ -152,6 +153,7 @@ class Worker:
             name=name or f"{socket.gethostname()}:{os.getpid()}",
             version=__version__,
             endpoints=list(self._endpoints),
+            published=self._published,
             on_cancel=self._cancel,
             on_lost=self._lose,
             on_held_again=self._held_again,
@@ -224,8 +226,8 @@ class Worker:
         temp_root = TempRoot(self._settings.temp_dir)
         self._executors = executors = Executors(self._settings, temp_root)
         try:
-            # Who sees this worker registered can already call what it serves.
-            for step in (self._declare_limits, self._publish_services, self._keeper.register):
+            # Registering publishes: who sees this worker registered can call what it serves.
+            for step in (self._declare_limits, self._keeper.register, self._tell_of_conflicts):
                 if not await self._insisted(step):
                     return await self._close_lines()
             await self._listener.start()
@@ -276,16 +278,28 @@ class Worker:
                     await self._stopping.wait()
 
     async def _declare_limits(self) -> None:
+        """Those of endpoints that are not published. A published one has its limit with it."""
         await declare_limits(
             self._report_line,
-            {name: endpoint.concurrency for name, endpoint in self._endpoints.items()},
+            {
+                name: endpoint.concurrency
+                for name, endpoint in self._endpoints.items()
+                if endpoint.service not in self._published
+            },
         )
 
-    async def _publish_services(self) -> None:
-        """Put what this worker's code declares into the catalogue, so that it can be called."""
-        changed = await retried(lambda: publish(self._report_line, self._published))
-        if changed:
-            _log.info("services published", extra={"services": changed})
+    async def _tell_of_conflicts(self) -> None:
+        """Say once, in the log, of which endpoints other live workers publish other definitions."""
+        if not self._published:
+            return
+        published = await retried(lambda: list_published(self._report_line))
+        conflicts = [each for each in conflicts_of(published) if self.boot in each.boots]
+        if conflicts:
+            _log.warning(
+                "live workers publish different definitions of %s; of each the newest is in force",
+                described(conflicts),
+                extra={"endpoints": [conflict.endpoint for conflict in conflicts]},
+            )
 
     async def _until_stopped(self, loops: Sequence[asyncio.Task[None]]) -> None:
         stopping = asyncio.create_task(self._stopping.wait())

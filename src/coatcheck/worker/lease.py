@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from coatcheck.crash import crash_point
+from coatcheck.domain.catalogue import VersionSpec
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.store import leases
@@ -53,6 +54,7 @@ class LeaseKeeper:
         name: str,
         version: str,
         endpoints: Sequence[str],
+        published: Mapping[str, Sequence[VersionSpec]] | None = None,
         on_cancel: Callable[[UUID], None],
         on_lost: Callable[[Lane], None],
         on_held_again: Callable[[], None],
@@ -64,6 +66,7 @@ class LeaseKeeper:
         self._name = name
         self._version = version
         self._endpoints = list(endpoints)
+        self._published = published
         self._on_cancel = on_cancel
         self._on_lost = on_lost
         self._on_held_again = on_held_again
@@ -76,10 +79,15 @@ class LeaseKeeper:
         self.boot = 0
 
     async def register(self) -> None:
-        """Begin a boot: every lease from now on is of this one."""
+        """Begin a boot: every lease from now on is of this one, and so is what is published."""
         sent_at = time.monotonic()
         self.boot = await leases.register(
-            self._registry_line, self._name, self._version, self._lanes, self._endpoints
+            self._registry_line,
+            self._name,
+            self._version,
+            self._lanes,
+            self._endpoints,
+            self._published,
         )
         self._claims = 0
         self._renewed(sent_at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coatcheck import Service
 from coatcheck.domain.identity import USER_SCOPES
 from tests.surfaces.console.callers import Caller
 from tests.surfaces.console.conftest import OPERATOR_ORG
@@ -65,6 +66,30 @@ async def test_an_operator_looks_after_every_organisation_and_nobody_else_does(
     for caller in (plain, stranger, admin, user):
         refused = await caller.ask("GET", "/api/v1/operator/orgs")
         assert (refused.status_code, refused.json()["code"]) == (403, "missing_scope")
+
+
+async def test_operators_forget_endpoints_without_a_worker_and_nobody_else_does(
+    shared: House, user: Caller, admin: Caller, operator: Caller
+) -> None:
+    errands = Service("errands")
+
+    @errands.post("/run")
+    async def run() -> None: ...
+
+    await shared.dismiss(await shared.work(errands))
+    place = "/api/v1/operator/services"
+    for caller in (user, admin):
+        refused = await caller.ask("DELETE", f"{place}/errands")
+        assert (refused.status_code, refused.json()["code"]) == (403, "missing_scope")
+    kept = await operator.ask("DELETE", f"{place}/chores.post__idle")
+    assert kept.json() == {"forgotten": [], "served": ["chores.post__idle"]}
+    forgotten = await operator.ask("DELETE", f"{place}/errands.post__run")
+    assert forgotten.json() == {"forgotten": ["errands.post__run"], "served": []}
+    names = [each["service_id"] for each in (await operator.get("services"))["items"]]
+    assert "errands" not in names
+    for name in ("errands", "errands.v2", "a.b.c.d", "a%20b"):
+        absent = await operator.ask("DELETE", f"{place}/{name}")
+        assert (absent.status_code, absent.json()["code"]) == (404, "not_found"), name
 
 
 async def test_an_operator_finds_nothing_where_there_is_nothing(operator: Caller) -> None:

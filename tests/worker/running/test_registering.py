@@ -143,7 +143,7 @@ async def test_a_worker_publishes_though_its_connection_breaks(workshop: Worksho
     async with workshop.sql.transaction():
         await workshop.sql.execute("LOCK TABLE services IN ACCESS EXCLUSIVE MODE")
         starting = asyncio.create_task(workshop.start_worker(docs()))
-        pid = await workshop.seen_waiting("coatcheck worker reports")
+        pid = await workshop.seen_waiting("coatcheck worker exchange")
         await workshop.sql.execute("SELECT pg_terminate_backend($1)", pid)
     await starting
 

@@ -764,6 +764,15 @@ export interface components {
             status: ("cancelled" | "failed" | "succeeded") | ("cancelled" | "failed" | "succeeded")[] | null;
         };
         /**
+         * ForgottenServices
+         * @description The endpoints that were taken out of the catalogue, and those that stay because live workers
+         *         publish them.
+         */
+        ForgottenServices: {
+            forgotten: string[];
+            served: string[];
+        };
+        /**
          * Function
          * @description A function that the model wants called. ``arguments`` is a JSON object, as text.
          */

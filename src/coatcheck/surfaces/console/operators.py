@@ -1,4 +1,4 @@
-"""What the deployment's operators may ask besides: which organisations there are."""
+"""What the deployment's operators may do besides: list organisations, forget endpoints."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from coatcheck.control.call import Call
 from coatcheck.control.operations import Answer, Operation
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.reply import Reply, json_reply
+from coatcheck.domain.errors import NotFound
 from coatcheck.domain.identity import Scope
-from coatcheck.store import tenants
+from coatcheck.domain.publications import parse_name
+from coatcheck.store import services, tenants
 from coatcheck.store.faults import retried
 from coatcheck.store.line import Line
 from coatcheck.surfaces.console import words
@@ -23,7 +25,7 @@ OPERATORS_ONLY: Final = Answer(
 
 
 def operations(line: Line) -> list[Operation]:
-    """``/api/v1/operator/orgs``."""
+    """``/api/v1/operator/orgs`` and ``/api/v1/operator/services/{name}``."""
 
     async def orgs(_: Call) -> Reply:
         found = await retried(lambda: tenants.list_orgs(line))
@@ -36,7 +38,33 @@ def operations(line: Line) -> list[Operation]:
             )
         )
 
+    async def forget_services(call: Call) -> Reply:
+        named = parse_name(call.params["name"])
+        if named is None:
+            raise NotFound
+        result = await retried(lambda: services.forget(line, *named))
+        if not result.forgotten and not result.served:
+            raise NotFound
+        return json_reply(words.ForgottenServices(list(result.forgotten), list(result.served)))
+
     return [
+        Operation(
+            methods=("DELETE",),
+            path=f"{OPERATOR}/services/{{name}}",
+            name="operator_forget_services",
+            summary="Take endpoints of code without a live worker out of the catalogue.",
+            description="`name` is a service, a version of it or an endpoint: `docs`, `docs.v2`, "
+            "`docs.post__count`, `docs.v2.post__count`. Jobs that were accepted stay; a worker "
+            "that publishes an endpoint brings it back.",
+            handler=forget_services,
+            access=Scope.ADMIN,
+            operators_only=True,
+            tag=TAG,
+            answers=(
+                Answer(HTTPStatus.OK, "What was forgotten.", words.ForgottenServices),
+                OPERATORS_ONLY,
+            ),
+        ),
         Operation(
             methods=("GET",),
             path=f"{OPERATOR}/orgs",
@@ -52,5 +80,5 @@ def operations(line: Line) -> list[Operation]:
                 Answer(HTTPStatus.OK, "The organisations.", words.OperatedOrgs),
                 OPERATORS_ONLY,
             ),
-        )
+        ),
     ]

@@ -217,6 +217,14 @@ class OperatedOrg(msgspec.Struct, frozen=True):
     created_at: datetime
 
 
+class ForgottenServices(msgspec.Struct, frozen=True):
+    """The endpoints that were taken out of the catalogue, and those that stay because live workers
+    publish them."""
+
+    forgotten: list[str]
+    served: list[str]
+
+
 class OperatedOrgs(msgspec.Struct, frozen=True):
     """Every organisation that has a row, by its id."""
 

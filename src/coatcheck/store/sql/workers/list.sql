@@ -3,8 +3,7 @@
 --
 -- $1 rows at most
 SELECT w.boot, w.name, w.version,
-       w.last_seen_at > now() - interval '1 second'
-           * least(w.urgent_seconds, w.standard_seconds, w.bulk_seconds) AS alive,
+       (/* include workers/is_live.sql */) AS alive,
        w.started_at, w.last_seen_at, w.lanes, w.slots, w.endpoints,
        (SELECT count(*) FROM jobs AS j WHERE j.lease IS NOT NULL AND j.lease >> 40 = w.boot) AS held
 FROM workers AS w
