@@ -117,7 +117,7 @@ class Engine:
         self._notifier = Notifier(self._notify_line)
         self._tally = tally_of(dsn)
         self._tally_keeper = TallyKeeper(self._batch_read_line)
-        self.llm = LlmDesk(self._read_line)
+        self.llm = LlmDesk(self._read_line, self._page_line)
         self.artifact_desk = ArtifactDesk(self._page_line, lambda: self.blobs)
         self.batches = Batches(self._batch_line, self._batch_read_line, self._notifier)
         self.uploads = Uploads(

@@ -1,12 +1,15 @@
-"""What can be asked of the llm surface's targets, and of which of them a job is at."""
+"""What can be asked of the llm surface's targets, of which of them a job is at, and which chats
+their callers have left."""
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
+from coatcheck.domain.states import State
 from coatcheck.store import llm as llm_store
 from coatcheck.store.faults import retried
 from coatcheck.store.group_commit import Coalescer
@@ -21,10 +24,11 @@ JobKey = tuple[str, UUID]
 
 
 class LlmDesk:
-    """Reads only; for many askers at once."""
+    """Reads for many askers at once; ``write_line`` is for the few who have something to note."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, write_line: Line) -> None:
         self._line = line
+        self._write_line = write_line
         self._reader: Coalescer[JobKey, Assignment | None] = Coalescer(
             self._read, rows_max=_READ_ROWS_MAX
         )
@@ -42,6 +46,22 @@ class LlmDesk:
             self._states = await retried(lambda: llm_store.target_states(self._line))
             self._read_at = now
         return self._states
+
+    async def note_abandoned(self, org: str, job: UUID) -> bool:
+        """The chat's synchronous caller has gone before its answer. Whether a retry may join it."""
+        return await retried(lambda: llm_store.note_abandoned(self._write_line, org, job))
+
+    async def join_abandoned(
+        self, org: str, owner: str, payload: bytes
+    ) -> tuple[UUID, State] | None:
+        """A chat with that payload, and its state, whose caller has gone; None if there is none.
+        One retry at a time gets it."""
+        digest = hashlib.sha256(payload).digest()
+        return await retried(lambda: llm_store.join_abandoned(self._write_line, org, owner, digest))
+
+    async def is_for_its_caller(self, org: str, job: UUID) -> bool:
+        """Whether a chat is for nobody but its synchronous caller."""
+        return await retried(lambda: llm_store.is_for_its_caller(self._write_line, org, job))
 
     async def drain(self) -> None:
         """Answer what was asked."""

@@ -560,6 +560,15 @@ class Settings:
         parse=parsers.whole_number(0, _TEN_YEARS_SECONDS),
         default=str(_DAY_SECONDS),
     )
+    llm_cancel_abandoned: bool = setting(
+        "LLM_CANCEL_ABANDONED",
+        "Whether a chat is cancelled at once when its synchronous caller has gone. A chat goes on "
+        "that was queued, or has an idempotency key or a webhook of its own. Off: every chat goes "
+        "on, and a retry of the caller's client joins it.",
+        allowed="on, off",
+        parse=parsers.switch,
+        default="off",
+    )
     remotes: Mapping[str, OperatorRemote] = setting(
         "REMOTES",
         "Functions that run elsewhere, such as on Modal, which every organisation's services may "

@@ -22,6 +22,7 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import ERROR_MESSAGE_CHARACTERS_MAX, FLOWS_SCANNED_MAX
 from coatcheck.domain.llm import LLM_ENDPOINTS
 from coatcheck.domain.llm_turns import Choice, Target, Turn, WaitingLine, choose
+from coatcheck.domain.states import State
 from coatcheck.store.leases import LIMITED_CLAIM_LOCK, ClaimOrder, Cursor
 from coatcheck.store.line import Connection, Line
 from coatcheck.store.sql import sql
@@ -31,6 +32,9 @@ _JOBS_OF_A_LINE_MAX: Final = 16
 _PICKS_OF_A_LANE_MAX: Final = 16
 """That one claim makes: each looks at every line, and everybody else waits for the lock."""
 _MADE_DUE_AT_ONCE: Final = 1_000
+RETRY_SECONDS_MAX: Final = 120.0
+"""How long after its caller left a retry may join a chat. Clients try again within seconds, or when
+they were told to, which OpenAI's follow for up to a minute."""
 _TRY_SECONDS_MAX: Final = 10.0
 """For who said when they would try a target: one that is asleep is not known to be at once."""
 _ENDPOINTS: Final = list(LLM_ENDPOINTS.values())
@@ -150,6 +154,30 @@ async def assignments(
 
 async def assignment(line: Line, org: str, job_id: UUID) -> Assignment | None:
     return (await assignments(line, [(org, job_id)])).get((org, job_id))
+
+
+async def note_abandoned(line: Line, org: str, job_id: UUID) -> bool:
+    """The chat's synchronous caller has gone. Whether a retry may join it from now on."""
+    return bool(await line.fetch(sql("llm/note_abandoned"), org, job_id))
+
+
+async def join_abandoned(
+    line: Line, org: str, owner: str, digest: bytes
+) -> tuple[UUID, State] | None:
+    """A chat of that owner with that payload whose caller has gone; nobody else joins it then."""
+    rows = await line.fetch(sql("llm/join_abandoned"), org, owner, digest, RETRY_SECONDS_MAX)
+    return (rows[0]["id"], State(rows[0]["state"])) if rows else None
+
+
+async def forget_abandoned(line: Line, rows_max: int) -> int:
+    """Delete what no retry may join any more. How many rows those were."""
+    return len(await line.fetch(sql("llm/forget_abandoned"), RETRY_SECONDS_MAX, rows_max))
+
+
+async def is_for_its_caller(line: Line, org: str, job_id: UUID) -> bool:
+    """Whether nobody but the caller who waits for a chat could want it."""
+    rows = await line.fetch(sql("llm/is_for_its_caller"), org, job_id)
+    return bool(rows) and rows[0]["is_for_its_caller"]
 
 
 @asynccontextmanager

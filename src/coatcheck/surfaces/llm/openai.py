@@ -41,18 +41,16 @@ from coatcheck.surfaces.llm.passthrough import (
     JOB_HEADERS,
     PREFER,
     REFUSALS,
+    RETRY_COUNT,
     no_answer,
     ticket,
 )
-from coatcheck.surfaces.llm.relaying import Relay, untranslatable
+from coatcheck.surfaces.llm.relaying import LEAVE_IT, Relay, untranslatable
 from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.straight import TAGS, NoAnswer, Straight, spelled
 from coatcheck.surfaces.llm.submitting import NOT_CONFIGURED, PAYMENT, HandedIn, HandIn
 
 _DONE: Final = b"data: [DONE]\n\n"
-_LEAVE_IT: Final = (b"x-should-retry", b"false")
-"""The job was tried as often as is worth while: OpenAI's clients would make another of their own
-accord, and a third."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -108,7 +106,9 @@ class ChatCompletions:
             framing = ServerSentChunks(job, handed_in.model, include_usage=wanted.include_usage)
             after = 0 if handed_in.ticket.created else after
             reply = await self._relay.stream(call, job, framing, headers, after=after)
-            return _left(reply) if isinstance(reply, Reply) else reply
+            if isinstance(reply, StreamReply) or reply.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                return reply
+            return _left(reply)
         view = await self._relay.held(call, handed_in.ticket.id, preferences.wait)
         if view.state is State.COMPLETED:
             answer = await self._scene.voice.answer(view)
@@ -121,7 +121,7 @@ class ChatCompletions:
             return _left(self._relay.failed(call, view, headers))
         if preferences.wait is not None:
             return await ticket(self._scene, handed_in, "chat", preferences)
-        return _left(self._relay.drained(call, job, headers))
+        return await self._relay.drained(call, job, headers)
 
     async def _handed_in(self, call: Call) -> tuple[HandedIn, _Wanted]:
         """The job, and how to answer. The body is gone after this: its caller may wait for long."""
@@ -135,7 +135,7 @@ class ChatCompletions:
 
 def _left(reply: Reply) -> Reply:
     """An answer that is no reason to make another job."""
-    headers: RawHeaders = [*reply.headers, _LEAVE_IT]
+    headers: RawHeaders = [*reply.headers, LEAVE_IT]
     return Reply(reply.status, reply.body, headers)
 
 
@@ -185,7 +185,7 @@ def operations(scene: Scene) -> list[Operation]:
             handler=completions.create,
             access=Scope.SUBMIT,
             tag="llm",
-            parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER),
+            parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER, RETRY_COUNT),
             body=RequestBody("What OpenAI takes.", schema=CHAT),
             problem_style="openai",
             answers=(

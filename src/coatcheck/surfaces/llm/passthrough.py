@@ -96,7 +96,7 @@ class Passthrough:
             return self._relay.failed(call, view, headers)
         if preferences.wait is not None:
             return await ticket(self._scene, handed_in, kind, preferences)
-        return self._relay.drained(call, job, headers)
+        return await self._relay.drained(call, job, headers)
 
     async def _handed_in(self, call: Call, kind: LlmKind) -> tuple[HandedIn, bool]:
         """The job, and whether its answer is to be streamed. The body is gone after this: its
@@ -249,7 +249,7 @@ def _making(path: str, name: str, summary: str, handler: Any, body: Mapping[str,
         handler=handler,
         access=Scope.SUBMIT,
         tag="llm",
-        parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER),
+        parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER, RETRY_COUNT),
         body=RequestBody("What Ollama takes.", schema=body),
         problem_style="ollama",
         answers=(
@@ -339,12 +339,19 @@ PREFER: Final = Parameter(
     "`respond-async`: 202 with a ticket; `wait=N`: the same after N seconds (at most 60), if the "
     "answer does not stream; `handling=strict` (RFC 7240).",
 )
+RETRY_COUNT: Final = Parameter(
+    "x-stainless-retry-count",
+    "header",
+    "How often the client has sent the request before. Above 0 it joins the job of the request "
+    "before it, if nobody waits for that any more.",
+)
 JOB_HEADERS: Final = {
     "X-Job-Id": "The id of the job.",
     "Location": "Where to ask for the job.",
     "Link": "Where to follow it (`events`), cancel it (`cancel`), find its files (`artifacts`).",
     "Idempotent-Replayed": "`true`: the idempotency key was known, no job was created.",
     "Idempotency-Mismatch": "`true`: it was known with another payload.",
+    "X-Job-Joined": "`true`: the request is a retry, and was joined to the job of an earlier one.",
 }
 ACCEPTED: Final = Answer(
     HTTPStatus.ACCEPTED,

@@ -4,17 +4,18 @@ The status of an answer cannot be taken back, so its head is sent only when the 
 something: a job that fails before is answered with the status that says so. A caller who would
 wait long is sent the head all the same, and what goes wrong later is told within the stream.
 
-A caller who leaves takes nothing with them: the job goes on.
+A caller who leaves takes nothing with them: the job goes on, and a retry of their client may join
+it (``caller_retries.py``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -24,7 +25,7 @@ from coatcheck.control.problems import problem
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply
 from coatcheck.crash import crash_point
 from coatcheck.domain.errors import ClientGone, CoatcheckError, Unauthenticated
-from coatcheck.domain.ids import to_text
+from coatcheck.domain.ids import from_text, to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
 from coatcheck.surfaces.llm.following import (
@@ -40,6 +41,8 @@ from coatcheck.surfaces.llm.openai_answers import Untranslatable
 from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.voice import shown_error
 
+Awaited = TypeVar("Awaited")
+
 HELD_SECONDS_MAX: Final = 30 * 86_400.0
 """How long a caller is held who set no time: longer than any of them stays."""
 RETRY_AFTER_SECONDS: Final = 2
@@ -51,6 +54,9 @@ FAILURES: Final = {
 }
 """What a caller who waited is answered when the job failed; else 502."""
 
+LEAVE_IT: Final = (b"x-should-retry", b"false")
+"""The job was tried as often as is worth while, or goes on: OpenAI's clients would make another of
+their own accord, and a third."""
 _STREAM_HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # a proxy that collects pieces would hold them back
@@ -107,15 +113,15 @@ class Relay:
             job,
             watching=partial(scene.gate.watch, call),
         )
-        telling = _Telling(scene, job, framing, after)
+        telling = _Telling(scene, call.principal.org, job, framing, after)
         try:
-            first = await telling.next_of(pieces)
+            first = await self._while_there(call, job, telling.next_of(pieces))
             if isinstance(first, Ended) and first.view.state is not State.COMPLETED:
                 await pieces.aclose()
                 return self.failed(call, first.view, headers)
             if isinstance(first, Draining):
                 await pieces.aclose()
-                return self.drained(call, job, headers)
+                return await self.drained(call, job, headers)
         except BaseException:
             await pieces.aclose()
             raise
@@ -130,12 +136,19 @@ class Relay:
         if seconds is None:
             seconds = HELD_SECONDS_MAX
         held = self._scene.answers.held(call, job_id, call.principal.org, seconds)
-        waiting = asyncio.create_task(held)
+        return await self._while_there(call, from_text(job_id), held)
+
+    async def _while_there(
+        self, call: Call, job: UUID, awaited: Coroutine[Any, Any, Awaited]
+    ) -> Awaited:
+        """What is waited for, for as long as the caller stays. Raises ClientGone if they do not."""
+        waiting = asyncio.create_task(awaited)
         leaving = asyncio.create_task(call.disconnected())
         try:
             await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                raise ClientGone("The caller left before the job had ended; the job goes on.")
+                self._scene.callers.gone(call.principal.org, job)
+                raise ClientGone("The caller left before the job had said anything.")
             return waiting.result()
         finally:
             for task in (waiting, leaving):
@@ -152,8 +165,11 @@ class Relay:
         status, code, message = _failure(view)
         return problem(call, status, code, message, headers=headers)
 
-    def drained(self, call: Call, job: UUID, headers: RawHeaders) -> Reply:
-        """The answer to a caller whom this server cannot keep any longer."""
+    async def drained(self, call: Call, job: UUID, headers: RawHeaders) -> Reply:
+        """The answer to a caller whom this server cannot keep any longer. Their client may try
+        again elsewhere, if it joins the job then."""
+        joinable = await self._scene.callers.sent_away(call.principal.org, job)
+        headers = headers if joinable else [*headers, LEAVE_IT]
         return problem(
             call,
             HTTPStatus.SERVICE_UNAVAILABLE,
@@ -170,8 +186,9 @@ def job_id_header(job_id: str) -> tuple[bytes, bytes]:
 class _Telling:
     """One caller's stream, as far as it has come."""
 
-    def __init__(self, scene: Scene, job: UUID, framing: Framing, after: int) -> None:
+    def __init__(self, scene: Scene, org: str, job: UUID, framing: Framing, after: int) -> None:
         self._scene = scene
+        self._org = org
         self._job = job
         self._framing = framing
         self._after = after
@@ -194,7 +211,20 @@ class _Telling:
     async def bodies(
         self, piece: Piece, pieces: AsyncGenerator[Piece, None]
     ) -> AsyncGenerator[bytes, None]:
-        """What to send, from ``piece`` on."""
+        """What to send, from ``piece`` on. Left before its end, its caller has gone."""
+        has_ended = False
+        try:
+            async with aclosing(self._bodies(piece, pieces)) as bodies:
+                async for body in bodies:
+                    yield body
+            has_ended = True
+        finally:
+            if not has_ended:
+                self._scene.callers.gone(self._org, self._job)
+
+    async def _bodies(
+        self, piece: Piece, pieces: AsyncGenerator[Piece, None]
+    ) -> AsyncGenerator[bytes, None]:
         framing = self._framing
         async with aclosing(pieces):
             try:

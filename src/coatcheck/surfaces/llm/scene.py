@@ -18,6 +18,7 @@ from coatcheck.domain.llm import LLM_KINDS
 from coatcheck.egress import Guard
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
+from coatcheck.surfaces.llm.caller_retries import SynchronousCallers
 from coatcheck.surfaces.llm.voice import LlmVoice
 
 _MARK: Final = "\x1ellm:"
@@ -44,6 +45,7 @@ class Scene:
     guard: Guard
     """Of webhooks."""
     draining: Draining
+    callers: SynchronousCallers
     room: UploadRoom = field(default_factory=_room)
     """For bodies with images; shared by all routes."""
 

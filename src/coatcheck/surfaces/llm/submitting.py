@@ -40,6 +40,7 @@ from coatcheck.domain.limits import LLM_PAYLOAD_BYTES_MAX
 from coatcheck.domain.llm import JOB_TIMEOUT_SECONDS, LLM_ENDPOINTS, LlmKind
 from coatcheck.engine import Ticket
 from coatcheck.surfaces.llm import request, words
+from coatcheck.surfaces.llm.caller_retries import JOINED
 from coatcheck.surfaces.llm.scene import Scene, stored_key
 from coatcheck.surfaces.llm.voice import JOBS
 
@@ -68,7 +69,8 @@ class HandIn:
     async def chat(
         self, call: Call, kind: LlmKind, fields: request.Fields, *, lane: Lane, passthrough: bool
     ) -> HandedIn:
-        """Create the job, or find the one that the call's idempotency key names.
+        """Create the job, or find the one that the call's idempotency key names, or that the call
+        is a retry for.
 
         ``passthrough``: the target may be sent a request that asks nothing, which has it load its
         model. Raises InvalidParameter, UrlForbidden, SubscriptionInactive, QueueFull, and
@@ -81,7 +83,12 @@ class HandIn:
         asked = request.MESSAGES if kind == "chat" else request.PROMPT
         if not passthrough and not request.has(fields, asked):
             raise InvalidParameter(asked, "is missing: what to ask the model", "body")
+        payload = request.payload_of(kind, model, fields)
         said = read_idempotency_key(call)
+        if passthrough and said is None and not request.OWN_FIELDS & fields.keys():
+            joined = await scene.callers.join(call, payload)
+            if joined is not None:
+                return HandedIn(joined, model, [JOINED])
         key = None if said is None else stored_key(principal, said)
         await self._scene.gate.check_unless_known(
             call.principal, key, partial(self._scene.engine.knows_key, org=call.principal.org)
@@ -90,7 +97,7 @@ class HandIn:
         ticket = await self._submit(
             call,
             kind,
-            request.payload_of(kind, model, fields),
+            payload,
             {
                 "flow": model,
                 "lane": lane,

@@ -14,6 +14,7 @@ from coatcheck.surfaces.llm import (
     submitting,
     telling,
 )
+from coatcheck.surfaces.llm.caller_retries import SynchronousCallers
 from coatcheck.surfaces.llm.desk import LlmDesk
 from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.voice import LlmVoice
@@ -29,6 +30,9 @@ def operations(parts: Parts) -> list[Operation]:
         voice=LlmVoice(parts.engine),
         guard=parts.receivers,
         draining=parts.draining,
+        callers=SynchronousCallers(
+            parts.engine, cancels_abandoned=parts.settings.llm_cancel_abandoned
+        ),
     )
     return [
         *submitting.operations(scene),
