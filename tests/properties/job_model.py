@@ -32,6 +32,7 @@ FORGOTTEN_AFTER_UNITS: Final = 2 * max(LEASE_UNITS.values())
 _OUTCOMES: Final = {
     Event.RELEASE: "interrupted",
     Event.UNREACHABLE: "target_unreachable",
+    Event.POSTPONE: "postponed",
     Event.ACKNOWLEDGE_CANCEL: "cancelled",
     Event.FAIL: "failed",
     Event.RETRY: "failed",

@@ -388,6 +388,7 @@ class EngineMachine(Machine):
                 Event.RETRY,
                 Event.RETRY,
                 Event.UNREACHABLE,
+                Event.POSTPONE,
                 Event.RELEASE,
                 Event.ACKNOWLEDGE_CANCEL,
             )

@@ -27,7 +27,12 @@ async def happen(event: Event, job: ClaimedJob, worker: Claimer) -> None:
         case Event.COMPLETE:
             await worker.complete(job)
         case (
-            Event.FAIL | Event.RETRY | Event.UNREACHABLE | Event.RELEASE | Event.ACKNOWLEDGE_CANCEL
+            Event.FAIL
+            | Event.RETRY
+            | Event.UNREACHABLE
+            | Event.POSTPONE
+            | Event.RELEASE
+            | Event.ACKNOWLEDGE_CANCEL
         ):
             await worker.settle(job, event)
         case Event.CRASH:

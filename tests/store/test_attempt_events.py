@@ -29,6 +29,7 @@ async def test_each_way_to_end_an_attempt_is_told_with_where_it_led(
         (State.PROCESSING, Event.RETRY, "failed", 1, "retrying"),
         (State.PROCESSING, Event.FAIL, "failed", 1, "failed"),
         (State.PROCESSING, Event.UNREACHABLE, "target_unreachable", 1, "retrying"),
+        (State.PROCESSING, Event.POSTPONE, "postponed", 1, "retrying"),
         (State.DISPATCHING, Event.RELEASE, "interrupted", 1, "queued"),
         (State.PROCESSING, Event.CRASH, "crashed", 1, "queued"),
         (State.CANCEL_REQUESTED, Event.ACKNOWLEDGE_CANCEL, "cancelled", 1, "cancelled"),

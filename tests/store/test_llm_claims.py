@@ -507,3 +507,36 @@ async def test_a_claim_that_was_not_told_is_given_back_without_a_word(
     rows = await connection.fetch("SELECT event FROM webhook_deliveries ORDER BY id")
     words = [] if resident else ["job.dispatching", "job.retrying"]
     assert [row["event"] for row in rows] == words
+
+
+async def test_drops_are_counted_once_for_each_claim_and_over_all_of_them(
+    connection: Connection, claims: LlmClaimer
+) -> None:
+    await put_chat(connection)
+    line = claims.worker.line
+    for drops in (1, 2, 3):
+        (held,) = await claims.claim(offer())
+        job = held.job
+        # Sent again after its answer was lost.
+        for _ in range(2):
+            assert await llm.note_drop(line, job.org, job.uuid, job.lease) == drops
+        await claims.worker.settle(job, Event.POSTPONE)
+        await connection.execute("UPDATE jobs SET run_at = now(), state = 'queued'")
+    row = await row_of(connection, job)
+    assert (row["failures"], row["crashes"]) == (0, 0)
+    assert (row["interruptions"], row["unreachables"]) == (0, 0)
+
+
+async def test_a_drop_of_who_holds_the_job_no_longer_does_not_count(
+    connection: Connection, claims: LlmClaimer
+) -> None:
+    await put_chat(connection)
+    line = claims.worker.line
+    (stale,) = await claims.claim(offer())
+    await claims.worker.settle(stale.job, Event.RELEASE)
+    key = (stale.job.org, stale.job.uuid)
+    assert await llm.note_drop(line, *key, stale.job.lease) is None
+    (held,) = await claims.claim(offer())
+    assert await llm.note_drop(line, *key, stale.job.lease) is None
+    assert await llm.note_drop(line, "somebody-else", stale.job.uuid, held.job.lease) is None
+    assert await llm.note_drop(line, *key, held.job.lease) == 1

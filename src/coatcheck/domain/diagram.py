@@ -118,6 +118,8 @@ def _story(event: Event) -> tuple[str, str]:
             return "its worker or the expirer", "failed, or ran too long, and an attempt is left"
         case Event.UNREACHABLE:
             return "its worker", "what it needs cannot be reached; spends no attempt"
+        case Event.POSTPONE:
+            return "its worker", "what it asked broke off, and it counts that itself; no attempt"
         case Event.RELEASE:
             return "its worker", "the worker is stopping; spends no attempt"
         case Event.CRASH:

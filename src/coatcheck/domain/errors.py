@@ -568,6 +568,16 @@ class TargetUnreachable(JobSignal):
         self.after = after
 
 
+class JobPostponed(JobSignal):
+    """Tried again after ``after`` seconds, spending no attempt. Only for what counts by itself how
+    often that happens, and gives up."""
+
+    def __init__(self, reason: str, *, after: float, code: str) -> None:
+        super().__init__(reason)
+        self.after = after
+        self.code = code
+
+
 class JobParked(JobSignal):
     """The work goes on elsewhere: the attempt ends here, and somebody else will end the job."""
 

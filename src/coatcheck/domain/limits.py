@@ -68,6 +68,10 @@ failed is kept by default."""
 CRASHES_MAX: Final = 3
 """How often a job may lose its worker before it is taken for the cause and failed."""
 
+LLM_DROPS_MAX: Final = 5
+"""How often a target may drop a chat in mid-answer, and be there right afterwards, before the chat
+is taken for the cause and failed."""
+
 CLAIM_ROWS_MAX: Final = 500
 """Batches of 1,000 flip the claim's plan and halve its throughput; see docs/adr/0004."""
 

@@ -29,6 +29,9 @@ LLM_KINDS: Final = MappingProxyType[str, LlmKind](
 JOB_TIMEOUT_SECONDS: Final = 3_600.0
 """How long one attempt may take, its model's loading included."""
 
+CONNECTION_LOST: Final = "target_connection_lost"
+"""The code of a chat whose target dropped it in mid-answer. While it waits, no attempt is spent."""
+
 ANSWER_ARTIFACT: Final = "result.json"
 """An answer that is too large for a row is this artifact of its job."""
 ANSWER_INLINE_BYTES_MAX: Final = 256 * 1024

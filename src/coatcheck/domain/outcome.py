@@ -38,6 +38,15 @@ class Unreachable:
 
 
 @dataclass(frozen=True, slots=True)
+class Postponed:
+    """Broke off in a way that is counted elsewhere. Tried again later, spending no attempt."""
+
+    code: str
+    message: str
+    after_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Interrupted:
     """The worker had to stop. The job goes back at once, spending no attempt."""
 
@@ -52,4 +61,6 @@ class Parked:
     """The work goes on elsewhere, and the job is no longer this worker's."""
 
 
-Outcome = Completed | Failed | Retryable | Unreachable | Interrupted | Cancelled | Parked
+Outcome = (
+    Completed | Failed | Retryable | Unreachable | Postponed | Interrupted | Cancelled | Parked
+)

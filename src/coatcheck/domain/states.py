@@ -47,6 +47,7 @@ class Event(StrEnum):
     FAIL = "fail"  # its holder or the rescuer: failed for good, or no attempt is left
     RETRY = "retry"  # its holder: failed, and an attempt is left
     UNREACHABLE = "unreachable"  # its holder: the target could not be reached; spends no attempt
+    POSTPONE = "postpone"  # its holder: to be tried again later; spends no attempt
     RELEASE = "release"  # its holder: interrupted by a drain; spends no attempt
     CRASH = "crash"  # the rescuer: its holder fell silent, and an attempt is left
     CANCEL = "cancel"  # the caller asks
@@ -78,6 +79,7 @@ def _table() -> dict[tuple[State, Event], State]:
         table[running, Event.FAIL] = State.FAILED
         table[running, Event.RETRY] = State.RETRYING
         table[running, Event.UNREACHABLE] = State.RETRYING
+        table[running, Event.POSTPONE] = State.RETRYING
         table[running, Event.RELEASE] = State.QUEUED
         table[running, Event.CRASH] = State.QUEUED
         table[running, Event.CANCEL] = State.CANCEL_REQUESTED
@@ -86,7 +88,13 @@ def _table() -> dict[tuple[State, Event], State]:
     asked = State.CANCEL_REQUESTED
     table[asked, Event.COMPLETE] = State.COMPLETED
     table[asked, Event.FAIL] = State.FAILED
-    for would_run_again in (Event.RETRY, Event.UNREACHABLE, Event.RELEASE, Event.CRASH):
+    for would_run_again in (
+        Event.RETRY,
+        Event.UNREACHABLE,
+        Event.POSTPONE,
+        Event.RELEASE,
+        Event.CRASH,
+    ):
         table[asked, would_run_again] = State.CANCELLED
     table[asked, Event.ACKNOWLEDGE_CANCEL] = State.CANCELLED
     return table

@@ -19,7 +19,7 @@ from coatcheck.domain.forecast import (
     retry_when_due,
 )
 from coatcheck.domain.job import JobView
-from coatcheck.domain.llm import LLM_ENDPOINTS
+from coatcheck.domain.llm import CONNECTION_LOST, LLM_ENDPOINTS
 from coatcheck.domain.states import State
 from coatcheck.engine.explain_words import clock, counted, seconds_in_words, sentence_of
 from coatcheck.engine.forecasts import Forecasts, eta_behind, is_exact
@@ -149,6 +149,13 @@ class Explainer:
             return Blocker(
                 BlockerKind.TARGET_UNREACHABLE,
                 f"Its target could not be reached: {_error(view)}. {again} No attempt is spent.",
+                since=view.updated_at,
+                until=view.run_at,
+            )
+        if view.error_code == CONNECTION_LOST and view.endpoint in _LLM:
+            return Blocker(
+                BlockerKind.BACKOFF,
+                f"{_error(view)}. {again} No attempt is spent.",
                 since=view.updated_at,
                 until=view.run_at,
             )

@@ -156,6 +156,13 @@ async def assignment(line: Line, org: str, job_id: UUID) -> Assignment | None:
     return (await assignments(line, [(org, job_id)])).get((org, job_id))
 
 
+async def note_drop(line: Line, org: str, job_id: UUID, lease: int) -> int | None:
+    """A target dropped a chat in mid-answer, and is there. How often that was so by now; None if
+    the job is not held under that lease any more."""
+    rows = await line.fetch(sql("llm/note_drop"), org, job_id, lease)
+    return rows[0]["drops"] if rows else None
+
+
 async def note_abandoned(line: Line, org: str, job_id: UUID) -> bool:
     """The chat's synchronous caller has gone. Whether a retry may join it from now on."""
     return bool(await line.fetch(sql("llm/note_abandoned"), org, job_id))

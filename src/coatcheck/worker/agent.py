@@ -32,6 +32,7 @@ from coatcheck.domain.outcome import (
     Interrupted,
     Outcome,
     Parked,
+    Postponed,
     Retryable,
     Unreachable,
 )
@@ -463,6 +464,10 @@ class Worker:
                 )
                 self._counter.settle(
                     Settlement(job, Event.UNREACHABLE, "target_unreachable", message, delay, ran)
+                )
+            case Postponed(code, message, after_seconds):
+                self._counter.settle(
+                    Settlement(job, Event.POSTPONE, code, message, after_seconds, ran)
                 )
             case Interrupted():
                 self._counter.settle(Settlement(job, Event.RELEASE, None, None, 0.0, ran))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import httpx2
 import pytest
 
-from coatcheck.domain.errors import FailJob, RetryLater, TargetUnreachable
+from coatcheck.domain.errors import FailJob, JobPostponed, RetryLater, TargetUnreachable
 from coatcheck.surfaces.llm import outcomes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -79,7 +79,21 @@ def test_no_connection_spends_nothing(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error", [httpx2.ReadError("x"), httpx2.WriteError("x"), httpx2.RemoteProtocolError("x")]
 )
-def test_a_connection_that_broke_spends_an_attempt(error: Exception) -> None:
+def test_a_connection_that_broke_may_be_tried_again(error: Exception) -> None:
     signal = outcomes.no_answer("box", error)
     assert isinstance(signal, RetryLater)
+    assert signal.code == "target_connection_lost"
+
+
+@pytest.mark.parametrize("drops", [None, 1, 4])
+def test_a_drop_spends_no_attempt(drops: int | None) -> None:
+    signal = outcomes.dropped("box", drops, 3.0)
+    assert isinstance(signal, JobPostponed)
+    assert (signal.code, signal.after) == ("target_connection_lost", 3.0)
+
+
+@pytest.mark.parametrize("drops", [5, 6])
+def test_a_drop_too_many_is_the_end(drops: int) -> None:
+    signal = outcomes.dropped("box", drops, 3.0)
+    assert isinstance(signal, FailJob)
     assert signal.code == "target_connection_lost"

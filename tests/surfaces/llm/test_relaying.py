@@ -263,8 +263,8 @@ async def test_a_job_that_began_again_tells_those_who_heard_its_beginning(
     assert job in also_told.message
     assert also_told.code == "output_restarted"
     shown = await done(talk, job)
-    assert shown["attempt"] == 2
-    # Who comes now hears the second attempt alone, from its beginning to its end.
+    assert shown["attempt"] == 1
+    # Who comes now hears the second try alone, from its beginning to its end.
     said = "".join(json.loads(line)["message"]["content"] for line in lines)
     assert said == shown["result"]["message"]["content"]
     await other.close()

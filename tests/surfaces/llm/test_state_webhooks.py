@@ -139,8 +139,8 @@ async def test_another_attempt_is_told_with_its_reason(
         ("working", "done"),
     ]
     again, end = bodies[1], bodies[-1]
-    assert (again["attempt"], again["error"]["code"]) == (1, "target_connection_lost")
-    assert (end["attempt"], end["error"]) == (2, None)
+    assert (again["attempt"], again["error"]["code"]) == (0, "target_connection_lost")
+    assert (end["attempt"], end["error"]) == (1, None)
 
 
 async def test_a_failure_is_told_with_the_targets_words(

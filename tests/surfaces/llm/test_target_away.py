@@ -11,6 +11,7 @@ import pytest
 
 from coatcheck import State
 from coatcheck.domain.job import JobView
+from coatcheck.domain.limits import LLM_DROPS_MAX
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.store import llm
 from coatcheck.store.line import Line
@@ -125,8 +126,34 @@ async def test_a_target_that_dies_in_its_answer_begins_again_when_it_is_back(
         assert answer["message"]["content"] == text_of(chunks[mark + 1 :])
         assert len(chunks[mark + 1 :]) == 41
         view = await chats.engine.get(ticket.id)
-        # The break spends one; that nobody was there afterwards spends none.
-        assert view.failures == 1
+        assert (view.failures, view.unreachables) == (0, 1)
+
+
+@pytest.mark.slow
+async def test_a_target_that_dies_in_its_answer_spends_nothing_however_often(
+    dsn: str, tmp_path: Path
+) -> None:
+    async with (
+        OllamaUpstream(tokens_per_second=20, answer_tokens=40) as target,
+        Chats(dsn, tmp_path, [LlmTarget("box", target.url)]) as chats,
+    ):
+        await chats.work()
+        ticket = await chats.submit(retries=0)
+        deaths = LLM_DROPS_MAX + 2
+        for death in range(1, deaths + 1):
+            await chats.until_streaming(ticket, len(await chats.chunks(ticket)) + 2)
+            await target.go_away()
+
+            async def is_missed(deaths: int = death) -> bool:
+                return (await chats.engine.get(ticket.id)).unreachables == deaths
+
+            await eventually_async(is_missed, "the target was found away")
+            if death == deaths:
+                target.tuning.tokens_per_second = 0
+            await target.come_back()
+        await chats.answer_of(ticket)
+        view = await chats.engine.get(ticket.id)
+        assert (view.failures, view.crashes, view.unreachables) == (0, 0, deaths)
 
 
 async def test_a_target_that_is_asleep_when_the_worker_starts_is_waited_for(

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from coatcheck import State
+from coatcheck.domain.explanation import BlockerKind
+from coatcheck.domain.limits import LLM_DROPS_MAX
+from coatcheck.domain.retry import Backoff
 from coatcheck.settings.llm_targets import LlmTarget
-from coatcheck.surfaces.llm import answers
+from coatcheck.surfaces.console.timeline import timeline
+from coatcheck.surfaces.llm import answers, executor, landscape
 from examples.ollama_upstream import Fault, OllamaUpstream
 from tests.surfaces.llm.chats import Chats, text_of
 from tests.waiting import eventually_async
@@ -41,11 +45,83 @@ async def test_an_answer_that_breaks_off_is_asked_for_again_and_given_once(
         answer = await chats.answer_of(ticket)
         chunks = await chats.chunks(ticket)
         [mark] = [place for place, chunk in enumerate(chunks) if "coatcheck" in chunk]
-        assert chunks[mark] == {"coatcheck": {"restarted": True, "attempt": 2}}
+        assert chunks[mark] == {"coatcheck": {"restarted": True, "attempt": 1}}
         assert answer["message"]["content"] == text_of(chunks[mark + 1 :])
         assert len(chunks[mark + 1 :]) == 13
         view = await chats.engine.get(ticket.id)
-        assert (view.failures, view.unreachables, view.attempts) == (1, 0, 2)
+        assert (view.failures, view.unreachables, view.attempts) == (0, 0, 1)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a target dropped is asked for again without a pause."""
+    monkeypatch.setattr(executor, "DROP_BACKOFF", Backoff(0.0, 0.0, 0.0))
+    monkeypatch.setattr(landscape, "PROBES_APART_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_target_that_drops_every_answer_and_is_there_is_not_asked_for_ever(
+    dsn: str, tmp_path: Path
+) -> None:
+    async with chats_with(dsn, tmp_path, answer_tokens=12) as (chats, target):
+        target.plan(Fault("cut", None, path="/api/chat", after_tokens=5))
+        view = await chats.end_of(await chats.submit(retries=0))
+        assert (view.state, view.error_code) == (State.FAILED, "target_connection_lost")
+        assert view.error_message == (
+            "The target box broke the connection in the middle of the answer 5 times, and was "
+            "there again each time: what is asked may be what breaks it."
+        )
+        assert target.seen.paths["/api/chat"] == LLM_DROPS_MAX == 5
+        assert (view.crashes, view.interruptions, view.unreachables) == (0, 0, 0)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_drops_are_counted_whoever_works(dsn: str, tmp_path: Path) -> None:
+    async with (
+        OllamaUpstream(tokens_per_second=0, answer_tokens=12) as target,
+        Chats(dsn, tmp_path, [LlmTarget("box", target.url)]) as chats,
+    ):
+        first = await chats.work()
+        target.plan(Fault("cut", 3, path="/api/chat", after_tokens=5))
+        target.plan(Fault("hang", path="/api/chat", after_tokens=5))
+        ticket = await chats.submit()
+
+        async def hangs() -> bool:
+            return target.seen.faults["hang"] == 1
+
+        await eventually_async(hangs, "three answers were dropped, and the fourth hangs")
+        await chats.stop(first)
+        target.clear_faults()
+        target.plan(Fault("cut", None, path="/api/chat", after_tokens=5))
+        await chats.work()
+        view = await chats.end_of(ticket)
+        assert (view.state, view.error_code) == (State.FAILED, "target_connection_lost")
+        assert target.seen.faults["cut"] == 5
+        assert (view.interruptions, view.crashes) == (1, 0)
+
+
+async def test_a_drop_is_told_by_the_job_its_explanation_and_its_timeline(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "DROP_BACKOFF", Backoff(3_600.0, 3_600.0, 0.0))
+    async with chats_with(dsn, tmp_path) as (chats, target):
+        target.plan(Fault("cut", path="/api/chat", after_tokens=5))
+        ticket = await chats.submit()
+        view = await chats.until(ticket, State.RETRYING)
+        assert (view.error_code, view.failures) == ("target_connection_lost", 0)
+        assert view.error_message == (
+            "The connection to the target box broke in the middle of the answer (1 of 5), and the "
+            "target is there."
+        )
+        explanation = await chats.engine.explainer.explain(view)
+        (blocker,) = explanation.blockers
+        assert blocker.kind is BlockerKind.BACKOFF
+        assert "(1 of 5)" in blocker.message
+        assert blocker.message.endswith("No attempt is spent.")
+        job = await chats.engine.console.get("default", view.uuid)
+        attempts, _ = await chats.engine.console.attempts("default", view.uuid)
+        kinds = [item.kind for item in timeline(job, attempts, None)]
+        assert kinds[-2:] == ["postponed", "retry_scheduled"]
 
 
 async def test_what_does_not_pass_is_tried_until_no_try_is_left(dsn: str, tmp_path: Path) -> None:
@@ -74,9 +150,6 @@ MAY_PASS = {
     "target_refused_us: The target box answered 403: no": Fault("error", status=403, message="no"),
     "target_busy: The target box answered 429: later": Fault("error", status=429, message="later"),
     "target_busy: The target box answered 503: busy": Fault("error", status=503, message="busy"),
-    "target_connection_lost: The connection to the target box broke before its answer was whole.": (
-        Fault("cut", after_tokens=1)
-    ),
 }
 WILL_NOT_PASS = {
     "model_not_found: The target box answered 404: model 'x' not found": Fault(

@@ -1893,7 +1893,7 @@ export interface components {
             attempt: number | null;
             code: string | null;
             /** @enum {unknown} */
-            kind: "attempt_failed" | "cancel_requested" | "claimed" | "crashed" | "created" | "finished" | "interrupted" | "queued" | "remote_spawned" | "retry_scheduled" | "scheduled" | "started" | "target_unreachable";
+            kind: "attempt_failed" | "cancel_requested" | "claimed" | "crashed" | "created" | "finished" | "interrupted" | "postponed" | "queued" | "remote_spawned" | "retry_scheduled" | "scheduled" | "started" | "target_unreachable";
             message: string | null;
             state: components["schemas"]["State"];
         };

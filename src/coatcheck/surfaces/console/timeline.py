@@ -20,6 +20,7 @@ _OUTCOMES: Final[dict[str, TimelineKind]] = {
     "crashed": "crashed",
     "interrupted": "interrupted",
     "target_unreachable": "target_unreachable",
+    "postponed": "postponed",
     "cancelled": "interrupted",
 }
 

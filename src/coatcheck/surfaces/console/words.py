@@ -26,6 +26,7 @@ TimelineKind = Literal[
     "crashed",
     "interrupted",
     "target_unreachable",
+    "postponed",
     "retry_scheduled",
     "remote_spawned",
     "cancel_requested",

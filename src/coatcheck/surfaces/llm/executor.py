@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
+import random
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -25,7 +27,12 @@ import msgspec
 
 from coatcheck.crash import crash_point, is_armed
 from coatcheck.domain.endpoint_names import LLM_SERVICE
-from coatcheck.domain.errors import TargetUnreachable
+from coatcheck.domain.errors import (
+    DatabaseUnavailable,
+    JobSignal,
+    OutcomeUnknown,
+    TargetUnreachable,
+)
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import OUTPUT_CHUNK_BYTES_MAX
@@ -37,11 +44,13 @@ from coatcheck.domain.llm import (
     LlmKind,
     StoredAnswer,
 )
+from coatcheck.domain.retry import Backoff
 from coatcheck.job import Chunk, Job
 from coatcheck.service import Service
 from coatcheck.settings import Settings
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.store import llm
+from coatcheck.store.faults import retried
 from coatcheck.store.leases import ClaimOrder
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
@@ -62,9 +71,13 @@ from coatcheck.telemetry import metrics
 from coatcheck.worker.agent import Worker
 from coatcheck.worker.reports import JobReporter
 
+_log = logging.getLogger(__name__)
+
 _LANES: Final = (Lane.URGENT, Lane.STANDARD)
 _LEFTOVER_SECONDS_MAX: Final = 0.25
 """For the end of an answer that is whole, which comes with it unless something is odd."""
+DROP_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=30.0, jitter=0.5)
+"""Before a target that dropped a chat, and is there, is asked again."""
 
 Handler = Callable[[Job, LlmKind, str, msgspec.Raw], Awaitable[StoredAnswer]]
 
@@ -173,12 +186,33 @@ class LlmExecutor:
             away = outcomes.unreachable(target.name, "fell silent and does not answer")
             await self._landscape.found_away(target.name, str(away))
             raise away from error
+        except outcomes.AnswerDropped as error:
+            if not await self._landscape.is_there(target.name):
+                away = outcomes.unreachable(target.name, "broke off and does not answer")
+                await self._landscape.found_away(target.name, str(away))
+                raise away from error
+            raise await self._dropped(job, target.name) from error
         except TargetUnreachable as error:
             await self._landscape.found_away(target.name, str(error))
             raise
         finally:
             self._landscape.ended(target.name, model, loading=asking.loading)
         return await _store(job, asking.answer)
+
+    async def _dropped(self, job: Job, target: str) -> JobSignal:
+        """What becomes of a job whose target dropped it, and is there: counted in its row, so that
+        the count outlives this worker."""
+        claimed = cast(JobReporter, job.reporter).claimed
+        try:
+            drops = await retried(
+                lambda: llm.note_drop(self._line, claimed.org, claimed.uuid, claimed.lease)
+            )
+        except (DatabaseUnavailable, OutcomeUnknown) as error:
+            _log.info("a drop is not counted: %s", error)
+            drops = None
+        return outcomes.dropped(
+            target, drops, DROP_BACKOFF.delay((drops or 1) - 1, random.random())
+        )
 
     async def _ask(self, asking: _Asking, target: LlmTarget, body: bytes) -> None:
         """Send the job to its target and pass on what comes back, until that is whole."""
@@ -193,8 +227,10 @@ class LlmExecutor:
                 await _pass_on(asking, response)
         except httpx2.ReadTimeout as error:
             raise outcomes.silent(name, self._upstream.silence_seconds_max) from error
-        except httpx2.HTTPError as error:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             raise outcomes.no_answer(name, error) from error
+        except httpx2.HTTPError as error:
+            raise outcomes.AnswerDropped from error
         except AnswerInvalid as error:
             raise outcomes.invalid_answer(name) from error
         except AnswerTooLarge as error:
@@ -202,7 +238,7 @@ class LlmExecutor:
         except TargetSaidError as error:
             raise outcomes.said_error(name, str(error)) from error
         if not asking.whole:
-            raise outcomes.connection_lost(name)
+            raise outcomes.AnswerDropped
 
     async def _refused(self, name: str, model: str, response: httpx2.Response) -> NoReturn:
         said = outcomes.said_in(await upstream.read_refusal(response))

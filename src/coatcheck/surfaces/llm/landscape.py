@@ -43,6 +43,9 @@ _ANNOUNCED_MARGIN_SECONDS: Final = 1.0
 PROBE_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=30.0, jitter=0.0)
 _OVERDUE_SECONDS: Final = PROBE_BACKOFF.cap_seconds + 10.0
 """Who has announced no further probe of a target for so long does not probe it any more."""
+_PROBES: Final = 2
+PROBES_APART_SECONDS: Final = 0.5
+"""A server that is just being killed may answer once more."""
 _FOR_EVER: Final = float("inf")
 _SAYS_NOTHING: Final = "a target did not say what it has: %s"
 
@@ -214,6 +217,15 @@ class Landscape:
             return error.response.status_code < 500  # from there on it may be a proxy that speaks
         except httpx2.HTTPError:
             return False
+        return True
+
+    async def is_there(self, name: str) -> bool:
+        """Whether the target that has just dropped a connection goes on answering."""
+        for probe in range(_PROBES):
+            if probe:
+                await asyncio.sleep(PROBES_APART_SECONDS)
+            if not await self.is_alive(name):
+                return False
         return True
 
     @staticmethod

@@ -13,7 +13,15 @@ from typing import Final
 import httpx2
 import msgspec
 
-from coatcheck.domain.errors import FailJob, JobSignal, RetryLater, TargetUnreachable
+from coatcheck.domain.errors import (
+    FailJob,
+    JobPostponed,
+    JobSignal,
+    RetryLater,
+    TargetUnreachable,
+)
+from coatcheck.domain.limits import LLM_DROPS_MAX
+from coatcheck.domain.llm import CONNECTION_LOST
 from coatcheck.egress.retry_after import asked_seconds
 
 RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
@@ -31,6 +39,11 @@ _REFUSED_US: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _BUSY: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 
 
+class AnswerDropped(Exception):
+    """The connection broke before the answer to a job was whole. What that means depends on whether
+    the target is there."""
+
+
 def no_answer(target: str, error: Exception) -> JobSignal:
     """The call broke before the target had answered anything."""
     match error:
@@ -39,18 +52,31 @@ def no_answer(target: str, error: Exception) -> JobSignal:
         case httpx2.ConnectError():
             return unreachable(target, "cannot be connected to")
         case _:
-            return connection_lost(target)
+            return RetryLater(
+                f"The connection to the target {target} broke before its answer was whole.",
+                code=CONNECTION_LOST,
+            )
 
 
 def unreachable(target: str, why: str) -> TargetUnreachable:
     return TargetUnreachable(f"The target {target} {why}.")
 
 
-def connection_lost(target: str) -> JobSignal:
-    """Spends an attempt: what kills its target must not be asked for ever."""
-    return RetryLater(
-        f"The connection to the target {target} broke before its answer was whole.",
-        code="target_connection_lost",
+def dropped(target: str, drops: int | None, after: float) -> JobSignal:
+    """It broke off, and answers others. Spends no attempt, but what breaks its target must not be
+    asked for ever. ``drops``: how often by now, if that could be counted."""
+    if drops is not None and drops >= LLM_DROPS_MAX:
+        return FailJob(
+            f"The target {target} broke the connection in the middle of the answer {drops} times, "
+            "and was there again each time: what is asked may be what breaks it.",
+            code=CONNECTION_LOST,
+        )
+    counted = "" if drops is None else f" ({drops} of {LLM_DROPS_MAX})"
+    return JobPostponed(
+        f"The connection to the target {target} broke in the middle of the answer{counted}, and "
+        "the target is there.",
+        code=CONNECTION_LOST,
+        after=after,
     )
 
 

@@ -13,6 +13,7 @@ from coatcheck.domain.errors import (
     InvalidInput,
     JobCancelled,
     JobParked,
+    JobPostponed,
     JobSignal,
     RetryLater,
     TargetUnreachable,
@@ -24,6 +25,7 @@ from coatcheck.domain.outcome import (
     Failed,
     Outcome,
     Parked,
+    Postponed,
     Retryable,
     Unreachable,
 )
@@ -64,6 +66,8 @@ def outcome_of_error(error: BaseException) -> Outcome:
             return Retryable(_code(signal.code), _bounded(str(signal)), _delay(signal.after))
         case TargetUnreachable() as signal:
             return Unreachable(_bounded(str(signal)), _delay(signal.after))
+        case JobPostponed() as signal:
+            return Postponed(_code(signal.code), _bounded(str(signal)), _delay(signal.after) or 0.0)
         case BlobStoreUnavailable() as away:
             return Unreachable(_bounded(f"what the job attached could not be stored: {away}"))
         case JobCancelled():

@@ -22,6 +22,7 @@ from coatcheck.domain.outcome import (
     Interrupted,
     Outcome,
     Parked,
+    Postponed,
     Retryable,
     Unreachable,
 )
@@ -127,8 +128,8 @@ def ended(outcome: Outcome, trace: str | None) -> Ended:
             return Ended("unreachable", message=message, after_seconds=after)
         case Cancelled():
             return Ended("cancelled")
-        case Interrupted() | Parked():
-            raise ValueError("only a worker can say that a job was interrupted, or parked")
+        case Interrupted() | Parked() | Postponed():
+            raise ValueError("only a worker can say that a job was interrupted, parked, postponed")
         case _:
             assert_never(outcome)
 

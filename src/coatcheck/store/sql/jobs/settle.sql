@@ -1,9 +1,10 @@
--- End attempts that did not complete: fail, retry, unreachable, release, acknowledge_cancel.
+-- End attempts that did not complete: fail, retry, unreachable, postpone, release, acknowledge_cancel.
 --
 -- held -> failed | retrying | queued | cancelled, fenced by the lease. Once cancellation was asked
 -- for, whatever would have run again is cancelled. A retry with no attempt left fails the job for
 -- good: a job as max_retries_exhausted, a task by the code of what it failed with, because a rerun
--- chooses by it. acknowledge_cancel counts only where cancellation was asked for. Interruptions and
+-- chooses by it. acknowledge_cancel counts only where cancellation was asked for. Who postpones a job
+-- counts by itself how often. Interruptions and
 -- unreachable targets have no bound, so their counters stop at what a smallint holds.
 --
 -- $1-$8 org, id, lease, event, error code, error message, seconds until tried again, seconds since
@@ -15,7 +16,7 @@ WITH next AS MATERIALIZED (
                WHEN s.event = 'fail' THEN 'failed'
                WHEN j.state = 'cancel_requested' THEN 'cancelled'
                WHEN s.event = 'release' THEN 'queued'
-               WHEN s.event = 'unreachable' THEN 'retrying'
+               WHEN s.event IN ('unreachable', 'postpone') THEN 'retrying'
                WHEN s.event = 'retry' AND j.failures < j.failures_max THEN 'retrying'
                WHEN s.event = 'retry' THEN 'failed'
            END::job_state AS state
@@ -76,6 +77,7 @@ changed AS (
               CASE n.event
                   WHEN 'release' THEN 'interrupted'
                   WHEN 'unreachable' THEN 'target_unreachable'
+                  WHEN 'postpone' THEN 'postponed'
                   WHEN 'acknowledge_cancel' THEN 'cancelled'
                   ELSE 'failed'
               END AS outcome,

@@ -20,3 +20,10 @@ CREATE INDEX llm_abandoned_digest ON llm_abandoned (org_id, digest);
 
 -- What the pruner walks.
 CREATE INDEX llm_abandoned_left ON llm_abandoned (left_at);
+
+-- How often a target dropped the chat in mid-answer and was there right afterwards, and the lease that
+-- was last counted for. It ends the chat at a bound of its own, because what is asked may be what breaks
+-- the target; crashes, failures, interruptions and targets that are away are counted elsewhere.
+ALTER TABLE llm_assignments
+    ADD COLUMN drops smallint NOT NULL DEFAULT 0,
+    ADD COLUMN dropped_lease bigint;
