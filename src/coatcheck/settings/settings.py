@@ -554,8 +554,9 @@ class Settings:
     )
     llm_keep_seconds: int = setting(
         "LLM_KEEP_SECONDS",
-        "How long a chat's answer, or its error, is kept after its end. What was asked is dropped "
-        "at the end itself.",
+        "How long a chat's answer is kept after its end; what was asked is dropped at the end "
+        "itself. A chat that failed or was cancelled is kept for COATCHECK_KEEP_FAILED_SECONDS, "
+        "with what was asked, so that it can be retried.",
         allowed="a whole number from 0 to 315360000 (ten years)",
         parse=parsers.whole_number(0, _TEN_YEARS_SECONDS),
         default=str(_DAY_SECONDS),

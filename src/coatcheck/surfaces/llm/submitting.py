@@ -112,7 +112,6 @@ class HandIn:
         self, call: Call, kind: LlmKind, payload: bytes, options: Mapping[str, Any]
     ) -> Ticket:
         scene, principal = self._scene, call.principal
-        keep = scene.settings.llm_keep_seconds
         return await scene.engine.submit(
             LLM_ENDPOINTS[kind],
             payload,
@@ -120,8 +119,7 @@ class HandIn:
             owner=principal.owner,
             request_id=call.request_id,
             timeout=JOB_TIMEOUT_SECONDS,
-            keep_completed=keep,
-            keep_failed=keep,
+            keep_completed=scene.settings.llm_keep_seconds,
             payload_bytes_max=LLM_PAYLOAD_BYTES_MAX + request.ENVELOPE_BYTES_MAX,
             **options,
         )
