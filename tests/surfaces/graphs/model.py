@@ -37,7 +37,8 @@ class Model:
     """Answers with ``status`` and with ``says``, which is given what it is shown.
 
     While ``holding`` is set it does not answer at all; while ``trickling`` is, its answer comes
-    byte by byte and has no end.
+    byte by byte and has no end. Each of ``first`` is what the next request meets in their place: a
+    status, a text to say, or None for no answer at all.
     """
 
     url: str = ""
@@ -46,6 +47,7 @@ class Model:
     asked: list[Asked] = field(default_factory=list)
     holding: bool = False
     trickling: bool = False
+    first: list[int | str | None] = field(default_factory=list)
     release: threading.Event = field(default_factory=threading.Event)
 
 
@@ -65,14 +67,15 @@ def serving_a_model() -> Iterator[Model]:
             raw = self.rfile.read(int(self.headers["content-length"]))
             asked = Asked(self.path, self.headers["authorization"], raw)
             model.asked.append(asked)
-            if model.holding:
+            meets = model.first.pop(0) if model.first else 0
+            if model.holding or meets is None:
                 model.release.wait()
                 return
             if model.trickling:
                 self._trickle()
                 return
-            body = model.says(asked.shown).encode()
-            self.send_response(model.status)
+            body = (meets if isinstance(meets, str) else model.says(asked.shown)).encode()
+            self.send_response(meets if isinstance(meets, int) and meets else model.status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
             self.end_headers()

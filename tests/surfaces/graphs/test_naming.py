@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import msgspec
 import pytest
 
 from coatcheck.codegraph.domain_document import DomainEntry
+from coatcheck.domain.retry import Backoff
 from coatcheck.settings import Settings
 from coatcheck.surfaces.graphs import naming
 from coatcheck.surfaces.graphs.analysis import DOMAINS, REST
@@ -31,10 +33,19 @@ PROGRAM = {
 }
 
 
+ATTEMPTS = 3
+
+
 @pytest.fixture
 def model() -> Iterator[Model]:
     with serving_a_model() as serving:
         yield serving
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that failed is asked again without a pause."""
+    monkeypatch.setattr(naming, "NAMING_BACKOFF", Backoff(0.0, 0.0, 0.0))
 
 
 def renaming(shown: Shown) -> str:
@@ -59,7 +70,9 @@ async def test_a_model_names_and_describes_the_domains_and_sees_no_source_text(
     async with House(dsn, tmp_path, **llm) as house:
         await house.analyse_archives()
         answer = await post(house.http, zipped(PROGRAM), "k", operation="domain", Prefer="wait=60")
-    domains = answer.json()["result"]["domains"]
+    result = answer.json()["result"]
+    assert result["domainNaming"] == {"by": "llm", "attempts": 1}
+    domains = result["domains"]
     assert len(domains) == 2
     for domain in domains:
         assert domain["name"] == f"Part {domain['id']}"
@@ -92,7 +105,13 @@ async def test_a_model_that_fails_does_not_fail_the_job(
     assert body["status"] == "completed"
     assert {domain["name"] for domain in body["result"]["domains"]} == {"Orders", "Mail"}
     assert {domain["namedBy"] for domain in body["result"]["domains"]} == {"clustering"}
-    assert len(model.asked) == 1
+    assert body["result"]["domainNaming"] == {
+        "by": "clustering",
+        "attempts": ATTEMPTS,
+        "reason": "model_failed",
+        "message": "The model that names domains answered 500; they have their plain names.",
+    }
+    assert len(model.asked) == ATTEMPTS
     assert model.asked[0].authorization is None
 
 
@@ -128,17 +147,22 @@ def entry(number: int, **fields: Any) -> DomainEntry:
 
 async def named_by(url: str, folder: Path, number: int = 2) -> list[dict[str, Any]]:
     """What becomes of so many domains that an analysis has found."""
+    domains: list[dict[str, Any]] = (await completed(url, folder, number))["domains"]
+    return domains
+
+
+async def completed(url: str, folder: Path, number: int = 2) -> dict[str, Any]:
+    """The result of an analysis that has found so many domains."""
     domains = [entry(at + 1) for at in range(number)]
     (folder / DOMAINS).write_bytes(msgspec.json.encode(domains))
     (folder / REST).write_bytes(b'{"stats":{"nodeCount":3}}')
     settings = Settings(
         database_url="", graphs_llm_url=url, graphs_llm_model="small", graphs_llm_key=KEY
     )
-    result = json.loads((await naming.complete(settings, folder)).read_bytes())
+    result: dict[str, Any] = json.loads((await naming.complete(settings, folder)).read_bytes())
     assert result["stats"] == {"nodeCount": 3}
-    found: list[dict[str, Any]] = result["domains"]
-    assert all("samplePaths" not in domain for domain in found)
-    return found
+    assert all("samplePaths" not in domain for domain in result["domains"])
+    return result
 
 
 def names(domains: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -174,40 +198,110 @@ async def test_what_makes_no_sense_leaves_the_plain_names(
     model: Model, tmp_path: Path, says: str
 ) -> None:
     model.says = lambda _: says
-    assert names(await named_by(model.url, tmp_path)) == PLAIN
-    assert len(model.asked) == 1
+    result = await completed(model.url, tmp_path)
+    assert names(result["domains"]) == PLAIN
+    said = result["domainNaming"]
+    assert (said["by"], said["attempts"]) == ("clustering", len(model.asked))
+    # Asked once more, it would say once more what fits no domain.
+    expected = {1: "answer_unusable", ATTEMPTS: "answer_invalid"}
+    assert said["reason"] == expected[len(model.asked)]
 
 
-@pytest.mark.parametrize("status", [302, 401, 429, 500])
+@pytest.mark.parametrize(
+    ("status", "reason", "attempts"),
+    [
+        (302, "model_refused", 1),
+        (401, "model_refused", 1),
+        (429, "model_failed", ATTEMPTS),
+        (500, "model_failed", ATTEMPTS),
+    ],
+)
 async def test_an_answer_that_is_no_success_leaves_the_plain_names(
-    model: Model, tmp_path: Path, status: int
+    model: Model, tmp_path: Path, status: int, reason: str, attempts: int
 ) -> None:
     model.says, model.status = renaming, status
-    assert names(await named_by(model.url, tmp_path)) == PLAIN
+    result = await completed(model.url, tmp_path)
+    assert names(result["domains"]) == PLAIN
+    assert result["domainNaming"] == {
+        "by": "clustering",
+        "attempts": attempts,
+        "reason": reason,
+        "message": f"The model that names domains answered {status}; they have their plain names.",
+    }
+    assert len(model.asked) == attempts
 
 
 async def test_a_model_that_cannot_be_reached_leaves_the_plain_names(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    assert names(await named_by(f"http://127.0.0.1:{port}/v1", tmp_path)) == PLAIN
+    result = await completed(f"http://127.0.0.1:{port}/v1", tmp_path)
+    assert names(result["domains"]) == PLAIN
+    assert result["domainNaming"]["reason"] == "model_unreachable"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [429, 500, 503, "no JSON", '{"choices": []}', completion("Orders and Mail")],
+)
+async def test_a_model_that_fails_for_a_moment_is_asked_again(
+    model: Model, tmp_path: Path, trouble: int | str
+) -> None:
+    model.says, model.first = renaming, [trouble, trouble]
+    result = await completed(model.url, tmp_path)
+    assert {domain["namedBy"] for domain in result["domains"]} == {"llm"}
+    assert result["domainNaming"] == {"by": "llm", "attempts": 3}
+    assert len(model.asked) == 3
+
+
+async def test_a_model_that_did_not_answer_in_time_is_asked_again(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(naming, "_ANSWER_SECONDS_MAX", 3.0)  # enough to be asked in a crowd
+    model.says, model.first = renaming, [None]
+    result = await completed(model.url, tmp_path)
+    assert result["domainNaming"] == {"by": "llm", "attempts": 2}
+
+
+async def test_where_no_model_is_set_the_result_says_so(tmp_path: Path) -> None:
+    result = await completed("", tmp_path)
+    assert names(result["domains"]) == PLAIN
+    assert result["domainNaming"] == {
+        "by": "clustering",
+        "reason": "not_configured",
+        "message": "No model that names domains is set.",
+    }
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [("7", 7.0), ("3600", 30.0)])
+def test_a_busy_model_says_when_to_come_back(asked: str, seconds: float) -> None:
+    request = httpx2.Request("POST", "http://model.example/")
+    answer = httpx2.Response(429, headers={"Retry-After": asked}, request=request)
+    with pytest.raises(httpx2.HTTPStatusError) as refused:
+        answer.raise_for_status()
+    trouble = naming._trouble(refused.value)
+    assert (trouble.may_pass, trouble.after) == (True, seconds)
 
 
 async def test_a_model_that_does_not_answer_is_not_waited_for(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(naming, "_ANSWER_SECONDS_MAX", 3.0)  # enough to be asked in a crowd
+    monkeypatch.setattr(naming, "_ANSWER_SECONDS_MAX", 2.0)  # enough to be asked in a crowd
     model.holding = True
-    assert names(await named_by(model.url, tmp_path)) == PLAIN
-    assert len(model.asked) == 1
+    result = await completed(model.url, tmp_path)
+    assert names(result["domains"]) == PLAIN
+    assert result["domainNaming"]["reason"] == "model_timed_out"
+    assert len(model.asked) == ATTEMPTS
 
 
 async def test_an_answer_that_trickles_in_for_ever_is_not_waited_for(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(naming, "_ANSWER_SECONDS_MAX", 3.0)  # enough to be asked in a crowd
+    monkeypatch.setattr(naming, "_ANSWER_SECONDS_MAX", 2.0)  # enough to be asked in a crowd
     model.trickling = True
-    assert names(await named_by(model.url, tmp_path)) == PLAIN
-    assert len(model.asked) == 1
+    result = await completed(model.url, tmp_path)
+    assert names(result["domains"]) == PLAIN
+    assert result["domainNaming"]["reason"] == "model_timed_out"
+    assert len(model.asked) == ATTEMPTS
 
 
 async def test_only_what_is_named_is_renamed(model: Model, tmp_path: Path) -> None:
@@ -266,5 +360,6 @@ async def test_neither_the_token_nor_what_was_sent_is_logged(
     model.status = 500
     await named_by(model.url, tmp_path)
     assert "domains keep their plain names" in caplog.text
+    assert "answered 500" in caplog.text
     assert KEY not in caplog.text
     assert "folder_1" not in caplog.text

@@ -577,6 +577,21 @@ export interface components {
             location: string;
         };
         /**
+         * DomainNaming
+         * @description Who named the domains: ``llm``; or ``clustering``, and why. ``attempts`` is how often the
+         *         model was asked.
+         */
+        DomainNaming: {
+            /** @default null */
+            attempts: number | null;
+            /** @enum {unknown} */
+            by: "clustering" | "llm";
+            /** @default null */
+            message: string | null;
+            /** @default null */
+            reason: string | null;
+        };
+        /**
          * EndpointDefinition
          * @description One method on one path template, how its jobs are treated, and who does the work.
          *
@@ -859,6 +874,8 @@ export interface components {
          * @description The result. Paths, names, signatures and line numbers; never source text.
          */
         GraphResult: {
+            /** @default null */
+            domainNaming: components["schemas"]["DomainNaming"] | null;
             /** @default null */
             domains: Record<string, unknown>[] | null;
             /** @default null */

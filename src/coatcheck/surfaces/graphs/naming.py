@@ -1,31 +1,43 @@
 """Names domains by a language model, where one is configured, and completes the result.
 
 The model is shown paths and identifiers, never source text. It names what the clustering found and
-changes nothing of it; if it cannot be reached, or says what makes no sense, the names by path and
-words stay.
+changes nothing of it. What may pass is tried again; if the model cannot be reached even so, or says
+what makes no sense, the names by path and words stay, and the result says which and why.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import shutil
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import httpx2
 import msgspec
 
 from coatcheck.codegraph.domain_document import DomainEntry
+from coatcheck.domain.retry import Backoff
 from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.egress.retry_after import asked_seconds
 from coatcheck.settings import Settings
 from coatcheck.surfaces.graphs.analysis import DOMAINS, REST
+from coatcheck.surfaces.graphs.words import DomainNaming
 
 _log = logging.getLogger(__name__)
 
 RESULT: Final = "result.json"
 
+NAMING_ATTEMPTS: Final = 3
+NAMING_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=30.0, jitter=0.5)
+"""Before a model that failed is asked again, unless it says when it wants to be."""
+_AFTER_SECONDS_MAX: Final = 30.0
+_MAY_PASS: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+"""Besides errors of the server itself."""
 _NAMED_MAX: Final = 60
 """Domains that are shown to the model, the largest first."""
 _ANSWER_SECONDS_MAX: Final = 120.0
@@ -63,6 +75,21 @@ class _Completion(msgspec.Struct):
     choices: list[_Choice]
 
 
+class _Trouble(NamedTuple):
+    """Why a model could not be had. ``after``: when it wants to be asked again, if it says so."""
+
+    reason: str
+    what: str
+    may_pass: bool = True
+    after: float | None = None
+
+
+_NOT_CONFIGURED: Final = DomainNaming(
+    "clustering", reason="not_configured", message="No model that names domains is set."
+)
+_NO_DOMAINS: Final = DomainNaming(
+    "clustering", reason="no_domains", message="There are no domains to name."
+)
 _decode_domains: Final = msgspec.json.Decoder(list[DomainEntry]).decode
 
 
@@ -71,31 +98,85 @@ async def complete(settings: Settings, folder: Path) -> Path:
     if not (folder / DOMAINS).exists():
         return folder / REST
     domains = _decode_domains(await asyncio.to_thread((folder / DOMAINS).read_bytes))
-    if settings.graphs_llm_url and domains:
-        await _name(settings, domains)
+    if not settings.graphs_llm_url:
+        said = _NOT_CONFIGURED
+    elif not domains:
+        said = _NO_DOMAINS
+    else:
+        said = await _name(settings, domains)
     for domain in domains:
         domain.sample_paths = []
-    await asyncio.to_thread(_join, folder, msgspec.json.encode(domains))
+    head = {"domainNaming": said, "domains": domains}
+    await asyncio.to_thread(_join, folder, msgspec.json.encode(head))
     return folder / RESULT
 
 
-def _join(folder: Path, domains: bytes) -> None:
+def _join(folder: Path, head: bytes) -> None:
     with (folder / REST).open("rb") as rest, (folder / RESULT).open("xb") as result:
-        result.write(b'{"domains":' + domains + b",")
+        result.write(head[:-1] + b",")
         rest.seek(1)  # past its opening brace
         shutil.copyfileobj(rest, result, 1024 * 1024)
 
 
-async def _name(settings: Settings, domains: Sequence[DomainEntry]) -> None:
-    by_id = {domain.id: domain for domain in domains[:_NAMED_MAX]}
+async def _name(settings: Settings, domains: Sequence[DomainEntry]) -> DomainNaming:
+    """Have the domains named; who did it in the end."""
+    attempt = 1
+    while trouble := await _trouble_of_naming(settings, domains):
+        if not trouble.may_pass or attempt == NAMING_ATTEMPTS:
+            return _fallen_back(trouble, attempt)
+        delay = NAMING_BACKOFF.delay(attempt - 1, random.random())
+        await asyncio.sleep(delay if trouble.after is None else trouble.after)
+        attempt += 1
+    return DomainNaming("llm", attempt)
+
+
+async def _trouble_of_naming(settings: Settings, domains: Sequence[DomainEntry]) -> _Trouble | None:
+    """Ask the model once, and rename what it names. What kept it from that; None if it is done."""
+    shown = domains[:_NAMED_MAX]
     try:
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            named = await _ask(settings, list(by_id.values()))
+            named = await _ask(settings, shown)
     except (httpx2.HTTPError, msgspec.MsgspecError, ValueError, TimeoutError) as error:
-        # Its text may quote what it was sent.
-        _log.warning("domains keep their plain names: %s", type(error).__name__)
-        return
+        return _trouble(error)
+    if not _rename(domains, shown, named):
+        return _Trouble("answer_unusable", "named none of them", may_pass=False)
+    return None
+
+
+def _fallen_back(trouble: _Trouble, attempts: int) -> DomainNaming:
+    # Never the text of an error: it may quote what was sent.
+    _log.warning(
+        "domains keep their plain names: the model %s, asked %d times", trouble.what, attempts
+    )
+    message = f"The model that names domains {trouble.what}; they have their plain names."
+    return DomainNaming("clustering", attempts, trouble.reason, message)
+
+
+def _trouble(error: Exception) -> _Trouble:
+    match error:
+        case httpx2.HTTPStatusError():
+            status = error.response.status_code
+            what = f"answered {status}"
+            if status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _MAY_PASS:
+                return _Trouble("model_refused", what, may_pass=False)
+            headers = error.response.headers
+            after = asked_seconds(headers, datetime.now(UTC), _AFTER_SECONDS_MAX)
+            return _Trouble("model_failed", what, after=after)
+        case TimeoutError() | httpx2.TimeoutException():
+            return _Trouble("model_timed_out", "did not answer in time")
+        case httpx2.HTTPError():
+            return _Trouble("model_unreachable", "could not be reached, or broke off")
+        case _:
+            return _Trouble("answer_invalid", "answered what is not asked for")
+
+
+def _rename(
+    domains: Sequence[DomainEntry], shown: Sequence[DomainEntry], named: Sequence[_Named]
+) -> bool:
+    """Give the domains that were shown their new names, those that fit. Whether any did."""
+    by_id = {domain.id: domain for domain in shown}
     names = {domain.name for domain in domains}
+    has_named = False
     for each in named:
         name = _line(each.name, _NAME_CHARACTERS_MAX)
         domain = by_id.get(each.id)
@@ -107,6 +188,8 @@ async def _name(settings: Settings, domains: Sequence[DomainEntry]) -> None:
             _line(each.description, _DESCRIPTION_CHARACTERS_MAX) or domain.description
         )
         domain.named_by = "llm"
+        has_named = True
+    return has_named
 
 
 def _line(said: str, characters_max: int) -> str:

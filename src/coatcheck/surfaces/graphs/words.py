@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -130,6 +130,16 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     languages: list[str]
 
 
+class DomainNaming(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who named the domains: ``llm``; or ``clustering``, and why. ``attempts`` is how often the
+    model was asked."""
+
+    by: Literal["llm", "clustering"]
+    attempts: int | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
 class GraphResult(msgspec.Struct, frozen=True, rename="camel"):
     """The result. Paths, names, signatures and line numbers; never source text."""
 
@@ -138,6 +148,7 @@ class GraphResult(msgspec.Struct, frozen=True, rename="camel"):
     stats: Stats
     metadata: Metadata
     graph: Graph
+    domain_naming: DomainNaming | None = None
     domains: list[dict[str, Any]] | None = None
     file_assignments: list[dict[str, Any]] | None = None
     function_assignments: list[dict[str, Any]] | None = None
