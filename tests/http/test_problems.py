@@ -47,6 +47,7 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "endpoints": (errors.TooManyWebhookEndpoints("50 are"), 409, "too_many_endpoints"),
     "deleted": (errors.WebhookEndpointDeleted("is gone"), 409, "endpoint_deleted"),
     "large": (errors.BodyTooLarge(1024), 413, "body_too_large"),
+    "inflates": (errors.BodyInflatesTooMuch("too much"), 413, "compression_ratio"),
     "zipped": (errors.CompressedBody("as it is, please"), 415, "compressed_body"),
     "xml": (errors.WrongMediaType("JSON, please"), 415, "unsupported_media_type"),
     "input": (

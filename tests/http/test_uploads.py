@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import random
+import secrets
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
@@ -22,6 +24,7 @@ from tests.http.limits.wire import GET, Heard, Wire, assert_problem, connected
 from tests.http.uploads import (
     BOUNDARY,
     DISPOSITION,
+    FILE_BYTES_MAX,
     LAST_CHUNK,
     chunk,
     form,
@@ -245,10 +248,39 @@ async def test_a_boundary_that_is_none_is_refused(boundary: bytes) -> None:
         assert heard.json()["code"] in ("invalid_body", "unsupported_media_type")
 
 
-async def test_a_compressed_form_is_not_taken() -> None:
+GZIP = b"content-encoding: gzip\r\n"
+
+
+async def test_a_gzip_form_is_inflated_as_it_comes() -> None:
+    content = bytes(range(256)) * 4_000
+    body = gzip.compress(form(content))
     async with upload_site() as served, connected(served) as wire:
-        await wire.say(head(length=9_999_999, more=b"content-encoding: gzip\r\n"))
-        assert_problem(await wire.answer(), 415, "compressed_body")
+        await wire.say(head(length=len(body), more=GZIP) + body)
+        assert (await wire.answer()).json() == taken(content)
+
+
+async def test_a_form_that_inflates_to_a_hundred_times_its_size_is_refused() -> None:
+    body = gzip.compress(form(b"\0" * (FILE_BYTES_MAX // 2)))
+    assert len(body) < FILE_BYTES_MAX / 500
+    async with upload_site() as served, connected(served) as wire:
+        await wire.say(head(length=len(body), more=GZIP) + body)
+        assert_problem(await wire.answer(), 413, "compression_ratio")
+
+
+async def test_inflated_bytes_count_against_the_bound_of_a_file() -> None:
+    content = secrets.token_bytes(40_000)
+    body = gzip.compress(form(content))
+    async with upload_site(bytes_max=30_000) as served, connected(served) as wire:
+        await wire.say(head(length=len(body), more=GZIP) + body)
+        assert_problem(await wire.answer(), 413, "body_too_large")
+
+
+async def test_a_gzip_form_that_is_cut_off_is_refused() -> None:
+    body = gzip.compress(form(b"content"))[:-1]
+    async with upload_site() as served, connected(served) as wire:
+        await wire.say(head(length=len(body), more=GZIP) + body)
+        heard = await wire.answer()
+        assert (heard.status, heard.json()["code"]) == (400, "invalid_body")
 
 
 # How much and how long

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from coatcheck.control.asgi import ASGIApp
+from coatcheck.control.cross_origin import CrossOrigin
 from coatcheck.control.dispatch import Dispatcher
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
@@ -71,4 +72,5 @@ def _dispatcher(operations: list[Operation], parts: Parts) -> Dispatcher:
         parts.held_answers,
         bodies=parts.bodies,
         large_answers=parts.large_answers,
+        cross_origin=CrossOrigin(parts.settings.cors_origins),
     )

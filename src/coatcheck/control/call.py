@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 from urllib.parse import parse_qsl
 
+from coatcheck.compression import BodyCorrupt, Gzip
 from coatcheck.control.asgi import Receive, Scope
 from coatcheck.control.reply import RawHeaders
 from coatcheck.domain.errors import (
+    BodyInflatesTooMuch,
     BodyTooLarge,
     BodyTooSlow,
     ClientGone,
     CompressedBody,
+    InvalidBody,
     InvalidParameter,
 )
 from coatcheck.domain.identity import Principal
+from coatcheck.domain.limits import INFLATED_BYTES_FREE, INFLATED_RATIO_MAX
 
 if TYPE_CHECKING:
     from coatcheck.control.memory_budget import BodyBudget, Reservation
@@ -34,6 +38,8 @@ UPLOAD_PAUSE_SECONDS_MAX: Final = 30.0
 UPLOAD_PROGRESS_BYTES_MIN: Final = 64 * 1024
 """one that comes byte by byte would keep others out for as long as uploads may take."""
 _QUERY_FIELDS_MAX: Final = 100
+_INFLATED_AT_ONCE_BYTES: Final = 16 * 1024
+"""Of a gzip body, as it is sent: inflated, that is a megabyte or two, and a few milliseconds."""
 
 ProblemStyle = Literal["plain", "ollama", "openai"]
 """Who shall find their way in a problem: besides the members that every problem has, some clients
@@ -51,6 +57,36 @@ PLACE: Final = "coatcheck.place"
 
 CONNECTION: Final = "coatcheck.connection"
 """Where in the scope our server puts a connection that has shown no valid credential yet."""
+
+
+class InflatedBody:
+    """A gzip body as it was meant, within the bound of what it may amount to."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._gzip = Gzip(strict=True)
+        self._sent = self._meant = 0
+
+    def pieces(self, data: bytes, *, last: bool) -> Iterator[bytes]:
+        """What the next bytes amount to. Raises BodyTooLarge, BodyInflatesTooMuch, InvalidBody."""
+        self._sent += len(data)
+        try:
+            for piece in self._gzip.pieces(data):
+                self._meant += len(piece)
+                if self._meant > self._bytes_max:
+                    raise BodyTooLarge(self._bytes_max)
+                if self._meant > INFLATED_BYTES_FREE and (
+                    self._meant > self._sent * INFLATED_RATIO_MAX
+                ):
+                    raise BodyInflatesTooMuch(
+                        f"The body is more than {INFLATED_RATIO_MAX} times its size once it is "
+                        "inflated."
+                    )
+                yield piece
+            if last and self._sent:
+                self._gzip.end()
+        except BodyCorrupt:
+            raise InvalidBody("The body is not whole, valid gzip.") from None
 
 
 class HeldPlace(Protocol):
@@ -78,6 +114,7 @@ class Call:
         "_receive",
         "_reservation",
         "credential",
+        "cross_origin_headers",
         "headers",
         "method",
         "params",
@@ -109,6 +146,7 @@ class Call:
         self.headers: Mapping[bytes, bytes] = scope.get(FIELDS) or dict(scope["headers"])
         self.params: Mapping[str, str] = {}
         self.reply_headers: RawHeaders = ()
+        self.cross_origin_headers: RawHeaders = ()
         self.problem_style: ProblemStyle = "plain"
         self.place: HeldPlace | None = scope.get(PLACE)
         """Where its answer is held, if it is (``held_answers.py``)."""
@@ -200,6 +238,7 @@ class Call:
         self._check_before_reading(bytes_max)
         if seconds_max is None:
             seconds_max = UPLOAD_SECONDS_MAX
+        inflating = self._inflating(bytes_max)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds_max
         size = progress = 0
@@ -222,13 +261,23 @@ class Call:
                 progress, waited = 0, 0.0
             if size > bytes_max:
                 raise BodyTooLarge(bytes_max)
-            if piece:
+            if inflating is not None:
+                for inflated in inflating.pieces(piece, last=not more):
+                    yield inflated
+            elif piece:
                 yield piece
 
-    def _check_before_reading(self, bytes_max: int) -> None:
+    def _inflating(self, bytes_max: int) -> InflatedBody | None:
+        """What undoes the body's coding, if it has one. Raises CompressedBody."""
         coding = self.headers.get(b"content-encoding")
-        if coding is not None and coding.strip().lower() not in (b"", b"identity"):
-            raise CompressedBody("Compressed bodies are not taken; send it as it is.")
+        if coding is None or (named := coding.strip().lower()) in (b"", b"identity"):
+            return None
+        if named not in (b"gzip", b"x-gzip"):
+            raise CompressedBody("The body's Content-Encoding is not taken; send gzip, or none.")
+        return InflatedBody(bytes_max)
+
+    def _check_before_reading(self, bytes_max: int) -> None:
+        self._inflating(bytes_max)
         length = self.headers.get(b"content-length")
         # The server has refused what is no number.
         if length is not None and int(length) > bytes_max:
@@ -236,7 +285,8 @@ class Call:
 
     async def _read(self, bytes_max: int) -> bytes:
         arriving: Arriving | None = self.scope.get(ARRIVING)
-        if arriving is not None and not arriving.more_body:
+        inflating = self._inflating(bytes_max)
+        if arriving is not None and not arriving.more_body and inflating is None:
             # It came with its head, as most do: there is nothing to wait for, nor to time.
             return await self._receive_all(bytes_max)
         await self._reserve(bytes_max)
@@ -249,6 +299,8 @@ class Call:
                 body = await self._receive_all(bytes_max)
         except TimeoutError:
             raise BodyTooSlow(seconds) from None
+        if inflating is not None:
+            body = await _inflated(inflating, body)
         if self._reservation is not None:
             self._reservation.resize(len(body))
         return body
@@ -259,14 +311,17 @@ class Call:
         if self._bodies is None or ARRIVING not in self.scope:
             return  # it does not come over a connection of ours
         length = self.headers.get(b"content-length")
-        size = bytes_max if length is None else int(length)
+        is_known = length is not None and self._inflating(bytes_max) is None
+        size = int(length) if length is not None and is_known else bytes_max
         self._reservation = await self._bodies.reserve(self._paying_org(), self.address, size)
 
     async def reserve_beginning(self, bytes_max: int) -> None:
         """Have room for as much of a body as is held before the rest is taken in by pieces."""
         if self._bodies is None or ARRIVING not in self.scope:
             return
-        size = min(int(self.headers.get(b"content-length", bytes_max)), bytes_max)
+        size = bytes_max
+        if self._inflating(bytes_max) is None:
+            size = min(int(self.headers.get(b"content-length", bytes_max)), bytes_max)
         self._reservation = await self._bodies.reserve(self._paying_org(), self.address, size)
 
     async def _receive_all(self, bytes_max: int) -> bytes:
@@ -292,6 +347,13 @@ class Call:
         """Return when the caller has gone. Only once the body was read, or is not wanted."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+async def _inflated(inflating: InflatedBody, body: bytes) -> bytes:
+    """A whole body; a long one in a thread, so that others need not wait for it."""
+    if len(body) <= _INFLATED_AT_ONCE_BYTES:
+        return b"".join(inflating.pieces(body, last=True))
+    return await asyncio.to_thread(lambda: b"".join(inflating.pieces(body, last=True)))
 
 
 def _read_query(raw: bytes) -> dict[str, str]:

@@ -29,6 +29,13 @@ from typing import Any, Final
 from coatcheck.control.asgi import Message, Receive, Scope, Send
 from coatcheck.control.auth.credential_watch import CredentialWatch
 from coatcheck.control.call import ARRIVING, PLACE, Call
+from coatcheck.control.compressing import (
+    BYTES_MIN,
+    compressed,
+    compressed_stream,
+    is_compressible,
+)
+from coatcheck.control.cross_origin import CrossOrigin
 from coatcheck.control.held_answers import HeldAnswers, asks_to_be_held
 from coatcheck.control.memory_budget import BodyBudget, ByteBudget
 from coatcheck.control.operations import Access, Held, Operation
@@ -105,6 +112,7 @@ class Dispatcher:
         *,
         bodies: BodyBudget | None = None,
         large_answers: ByteBudget | None = None,
+        cross_origin: CrossOrigin | None = None,
     ) -> None:
         """``bodies`` and ``large_answers`` bound what all requests hold; None: nothing does."""
         self.operations = tuple(operations)
@@ -115,6 +123,7 @@ class Dispatcher:
         self._held = held or HeldAnswers()
         self._bodies = bodies
         self._large_answers = large_answers
+        self._cross_origin = cross_origin or CrossOrigin()
         self._ids = _request_ids()
         self._to_be_shown = False
 
@@ -136,8 +145,14 @@ class Dispatcher:
         status = 0
         reply: Reply | StreamReply | None = None
         try:
+            origin = call.headers.get(b"origin") if self._cross_origin.is_on else None
+            if origin is not None:
+                call.cross_origin_headers = self._cross_origin.headers(origin, call.path)
             found = self._router.find(method, call.raw_path)
-            if isinstance(found, Match):
+            if origin is not None and _is_preflight(call):
+                asked = call.headers.get(b"access-control-request-headers")
+                reply = self._cross_origin.preflight(asked, call.cross_origin_headers)
+            elif isinstance(found, Match):
                 route = found.operation.path
                 if destination in CODE_DESTINATIONS and not found.operation.serves_code:
                     reply = _not_code(call, destination)
@@ -149,6 +164,11 @@ class Dispatcher:
                 reply = _not_served(call, found)
             if isinstance(reply, Reply) and len(reply.body) > SLICE_BYTES_MAX:
                 reply = self._bounded(reply, call)
+            if isinstance(reply, StreamReply):
+                if reply.is_compressible and is_compressible(reply.headers):
+                    reply = compressed_stream(reply, call.headers.get(b"accept-encoding"))
+            elif len(reply.body) >= BYTES_MIN and ARRIVING in scope and _may_shrink(reply):
+                reply = await compressed(reply, call.headers.get(b"accept-encoding"))
             status = reply.status
             await self._send(reply, call, send)
         except ClientGone:
@@ -252,7 +272,11 @@ class Dispatcher:
         return reply
 
     async def _send(self, reply: Reply | StreamReply, call: Call, send: Send) -> None:
-        extra = [(REQUEST_ID_HEADER, call.request_id.encode("latin-1")), *call.reply_headers]
+        extra = [
+            (REQUEST_ID_HEADER, call.request_id.encode("latin-1")),
+            *call.reply_headers,
+            *call.cross_origin_headers,
+        ]
         if isinstance(reply, Reply) and reply.is_our_own and len(reply.body) <= SLICE_BYTES_MAX:
             cycle = call.scope.get(ARRIVING)
             if cycle is not None and write_whole(cycle, reply, extra):
@@ -365,6 +389,14 @@ def _hang_up(call: Call) -> None:
     if cycle is not None:
         cycle.disconnected = True
         cycle.transport.abort()
+
+
+def _is_preflight(call: Call) -> bool:
+    return call.method == "OPTIONS" and b"access-control-request-method" in call.headers
+
+
+def _may_shrink(reply: Reply) -> bool:
+    return not reply.is_shared and is_compressible(reply.headers)
 
 
 def _org_of(call: Call) -> str | None:

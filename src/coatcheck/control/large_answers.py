@@ -65,6 +65,7 @@ class LargeAnswers:
         length = (b"content-length", b"%d" % len(made))
         reply = StreamReply(status, _slices(made), [JSON, length, *headers])
         reply.reservation = _Reader(body)
+        reply.is_compressible = True
         return reply
 
     async def _make(self, body: _SharedBody, stored: Stored, encode: Encode) -> bytes:

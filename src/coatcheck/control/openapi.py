@@ -221,6 +221,7 @@ _PATH_PARAMETERS: Final = {
     "org": "The organisation's id.",
     "ws": "The workspace's id.",
     "service": "The service's name.",
+    "name": "The service's name.",
     "id": "The id: a ULID, 26 characters.",
     "version": "The service's version: a whole number from 1.",
     "path": "The endpoint's path within the service; it may contain slashes.",

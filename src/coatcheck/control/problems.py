@@ -22,6 +22,7 @@ from coatcheck.domain.errors import (
     BatchConflict,
     BlobChanged,
     BlobStoreUnavailable,
+    BodyInflatesTooMuch,
     BodyTooLarge,
     BodyTooSlow,
     CoatcheckError,
@@ -81,6 +82,7 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     BodyTooSlow: HTTPStatus.REQUEST_TIMEOUT,
     CompressedBody: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    BodyInflatesTooMuch: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     WrongMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     ArchiveRejected: HTTPStatus.UNPROCESSABLE_ENTITY,
     AudioRejected: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -314,7 +316,9 @@ def _headers(error: CoatcheckError, status: HTTPStatus) -> RawHeaders:
         return [_retry_after(error.retry_after), *close]
     if isinstance(error, Unauthenticated):
         return [(b"www-authenticate", b"Bearer")]
-    if isinstance(error, (BodyTooLarge, BodyTooSlow, CompressedBody)):
+    if isinstance(error, CompressedBody):
+        return [_CLOSE, (b"accept-encoding", b"gzip")]
+    if isinstance(error, (BodyTooLarge, BodyTooSlow, BodyInflatesTooMuch)):
         return [_CLOSE]  # what is left of the body is not read
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
         return [_retry_after(RETRY_AFTER_SECONDS)]

@@ -65,9 +65,10 @@ class StreamReply:
     """An answer whose body is made while it is sent. ``reservation`` is as of a Reply.
 
     ``last_words`` end a body whose caller may hear no more of it; without any it just ends.
+    ``is_compressible``: its body is there, and is only sent in pieces.
     """
 
-    __slots__ = ("headers", "last_words", "pieces", "reservation", "status")
+    __slots__ = ("headers", "is_compressible", "last_words", "pieces", "reservation", "status")
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class StreamReply:
         self.pieces = pieces
         self.headers = headers
         self.last_words = last_words
+        self.is_compressible = False
         self.reservation: HeldBytes | None = None
 
     @property

@@ -14,6 +14,7 @@ CoatcheckError
 │   ├── BodyTooLarge          more bytes than the route takes
 │   ├── BodyTooSlow           the body did not arrive in time
 │   ├── CompressedBody        a content coding that is not taken
+│   ├── BodyInflatesTooMuch   a compressed body that is a multiple of its size
 │   └── WrongMediaType        a content type that is not taken
 ├── Unauthenticated           no credential, or none that counts: all answered alike
 ├── MissingScope              the credential does not allow this
@@ -152,6 +153,12 @@ class BodyTooSlow(BadRequest):
 
 class CompressedBody(BadRequest):
     code = "compressed_body"
+
+
+class BodyInflatesTooMuch(BadRequest):
+    """A compressed body that amounts to so many times its size that it was made to."""
+
+    code = "compression_ratio"
 
 
 class WrongMediaType(BadRequest):

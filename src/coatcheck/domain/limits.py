@@ -31,6 +31,9 @@ IDEMPOTENCY_KEY_CHARACTERS_MAX: Final = 255
 DELAY_SECONDS_MAX: Final = 366 * 86_400
 """Of a job that is submitted over HTTP: for longer nobody's deployment stands still."""
 JSON_DEPTH_MAX: Final = 32
+INFLATED_RATIO_MAX: Final = 100
+"""How many times its size a gzip body may amount to, once it is over so many bytes:"""
+INFLATED_BYTES_FREE: Final = 1024 * 1024
 ARCHIVE_BYTES_MAX: Final = 500_000_000
 LIST_BYTES_MAX: Final = 10_000_000_000
 """Of a list of tasks, staged or streamed."""

@@ -123,6 +123,26 @@ def http_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def origins(text: str) -> tuple[str, ...]:
+    """Origins as browsers send them, with commas between; or ``*`` alone."""
+    given = tuple(part.strip() for part in text.split(",") if part.strip())
+    if given == ("*",):
+        return given
+    for origin in given:
+        try:
+            parts = urlsplit(origin)
+            _ = parts.port
+        except ValueError:
+            raise Refused from None
+        # To the letter: a browser sends no path, no default port and nothing in upper case.
+        spelt = f"{parts.scheme}://{parts.netloc}"
+        if parts.scheme not in ("http", "https") or not parts.hostname or spelt != origin:
+            raise Refused
+        if not origin.isascii() or origin != origin.lower() or "@" in parts.netloc:
+            raise Refused
+    return given
+
+
 def database_url(text: str) -> str:
     # The rest is the driver's to judge: it knows lists of hosts, sockets and parameters.
     if not text.startswith(("postgresql://", "postgres://")):

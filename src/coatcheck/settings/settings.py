@@ -141,6 +141,15 @@ class Settings:
         parse=parsers.networks,
         default="127.0.0.0/8,::1",
     )
+    cors_origins: tuple[str, ...] = setting(
+        "CORS_ORIGINS",
+        "The origins of web pages that may call the API from a browser, as the browser spells "
+        "them; `*`: any. A page still needs a key or a token. The dashboard is open to none.",
+        allowed="origins such as https://app.example.com, with commas between, or *",
+        parse=parsers.origins,
+        default="",
+        shown_default="none",
+    )
     held_answers_per_key: int = setting(
         "HELD_ANSWERS_PER_KEY",
         "How many answers a server holds open for one API key, or for one user or service with "

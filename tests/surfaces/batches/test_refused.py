@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
 import pytest
@@ -90,11 +91,29 @@ async def test_a_body_of_another_type_is_refused(shared: House, media_type: str)
     assert "`Content-Type: application/x-ndjson`" in refusal["detail"]
 
 
-async def test_a_compressed_list_is_refused(shared: House) -> None:
+async def test_a_list_of_another_coding_than_gzip_is_refused(shared: House) -> None:
     answer = await shared.http.post(
-        JOBS, params=ADD, content=b"1\n", headers=NDJSON | {"Content-Encoding": "gzip"}
+        JOBS, params=ADD, content=b"1\n", headers=NDJSON | {"Content-Encoding": "zstd"}
     )
     problem(answer, 415, "compressed_body")
+    cut = await shared.http.post(
+        JOBS,
+        params=ADD,
+        content=gzip.compress(b'{"a": 1}\n')[:-2],
+        headers=NDJSON | {"Content-Encoding": "gzip"},
+    )
+    problem(cut, 400, "invalid_body")
+
+
+async def test_a_gzip_list_is_a_list(shared: House) -> None:
+    answer = await shared.http.post(
+        JOBS,
+        params=ADD,
+        content=gzip.compress(b'{"a": 1}\n{"a": 2}\n'),
+        headers=NDJSON | {"Content-Encoding": "gzip"},
+    )
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["counts"]["total"] == 2
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ _HOP_BY_HOP: Final = frozenset(
 _NOT_FORWARDED: Final = {
     # Of the request as it reached us.
     "accept-encoding",
+    "content-encoding",  # it is inflated by then
     "content-length",
     "expect",
     "forwarded",

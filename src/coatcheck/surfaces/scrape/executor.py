@@ -17,6 +17,7 @@ from typing import Final, Self
 
 import httpx2
 
+from coatcheck.compression import ACCEPT_ENCODING, BodyCorrupt, unpacker
 from coatcheck.domain.endpoint_names import SCRAPE_SERVICE
 from coatcheck.domain.lanes import Lane
 from coatcheck.egress import Guard, guard_of
@@ -42,7 +43,6 @@ from coatcheck.surfaces.scrape.fetch import (
 from coatcheck.surfaces.scrape.gateways import Gateway
 from coatcheck.surfaces.scrape.redirects import REDIRECTS_MAX, headers_for, next_page
 from coatcheck.surfaces.scrape.shown_headers import media_type, shown_headers
-from coatcheck.surfaces.scrape.unpacking import ACCEPT_ENCODING, BodyCorrupt, unpacker
 from coatcheck.version import __version__
 
 _CONNECT_SECONDS_MAX: Final = 10.0

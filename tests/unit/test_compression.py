@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coatcheck.surfaces.scrape.unpacking import BodyCorrupt, unpacker
+from coatcheck.compression import BodyCorrupt, unpacker
 from tests.surfaces.scrape.packing import PACKED, TEXT, bare_deflate
 
 
