@@ -6,7 +6,7 @@ from __future__ import annotations
 from chaos.checker.evidence import Evidence
 from chaos.checker.finding import Finding
 from chaos.checker.ids import spelt
-from coatcheck.domain.limits import CRASHES_MAX
+from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 
 CHECK = "attempts"
 
@@ -19,12 +19,12 @@ FROM job_history
 WHERE before IS NOT NULL AND (
     least(failures, crashes, interruptions, unreachables) < 0
     OR NOT CASE
-        -- Put back: by a drain or a lost claim, or because its worker fell silent. Never a failure.
+        -- Put back: by a drain or a lost claim, or because it lost its worker. Never a failure.
         WHEN before IN {_HELD} AND after = 'queued'
         THEN failures = 0 AND unreachables = 0 AND crashes + interruptions = 1
-        -- To be tried again: it failed, or its target was not there.
+        -- To be tried again: it failed, its target was not there, or it lost its worker once more.
         WHEN before IN {_HELD} AND after = 'retrying'
-        THEN crashes = 0 AND interruptions = 0 AND failures + unreachables = 1
+        THEN interruptions = 0 AND failures + unreachables + crashes = 1
         -- For good: by its own failure, or by one crash too many.
         WHEN before IN {_HELD} AND after = 'failed'
         THEN interruptions = 0 AND unreachables = 0 AND failures + crashes = 1
@@ -57,7 +57,7 @@ WHERE (j.failures, j.crashes, j.interruptions, j.unreachables)
 
 async def attempts_are_counted_apart(evidence: Evidence) -> list[Finding]:
     miscounted = await evidence.sql.fetch(_MISCOUNTED)
-    beyond = await evidence.sql.fetch(_BEYOND_BOUNDS, CRASHES_MAX + 1)
+    beyond = await evidence.sql.fetch(_BEYOND_BOUNDS, CRASHES_TOGETHER_MAX + 1)
     beside = await evidence.sql.fetch(_COUNTED_BESIDE_STEPS)
     return [
         _finding(
@@ -69,7 +69,7 @@ async def attempts_are_counted_apart(evidence: Evidence) -> list[Finding]:
     ] + [
         _finding(
             f"job {spelt(row['id'])} has {row['failures']} failures of {row['failures_max']} + 1 "
-            f"and {row['crashes']} crashes of {CRASHES_MAX} + 1"
+            f"and {row['crashes']} crashes of {CRASHES_TOGETHER_MAX} + 1"
         )
         for row in beyond
     ] + [

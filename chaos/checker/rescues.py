@@ -1,5 +1,6 @@
-"""L. No false rescue: a job is taken only from a worker that was silent for longer than it
-promised, and a worker that nothing has happened to is never silent for so long."""
+"""L. No false rescue: a job is taken only from a worker whose process has ended, or that was silent
+for longer than it promised; and a worker that nothing has happened to is never silent for so long.
+Who is paused, cut off or stalled is not dead, whatever has happened to it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ EVERYBODYS = "postgres"
 DRAIN = "drain"
 
 _RESCUES = """
-SELECT h.id, h.endpoint, extract(epoch FROM h.at) AS at, h.silent, h.promised, w.name, h.lane
+SELECT h.id, h.endpoint, h.lane, extract(epoch FROM h.at) AS at, h.silent, h.promised, h.died,
+       w.name
 FROM job_history AS h
 LEFT JOIN worker_history AS w ON w.boot = h.lease >> 40
 WHERE h.crashes > 0 AND h.before IS NOT NULL
@@ -47,11 +49,17 @@ async def no_false_rescue(evidence: Evidence) -> list[Finding]:
     began = next((row["wall"] for row in evidence.rows("began")), None)
     troubles = list(_troubles(evidence.history))
     members = member_pids(evidence.history)
+    ended = _ends(evidence.history)
     found = []
     for row in await evidence.sql.fetch(_RESCUES):
         pid = pid_of(row["name"], members)
         holder = row["name"] if pid is None else members[pid]
         silent, promised = row["silent"], row["promised"]
+        job = f"job {spelt(row['id'])} of {row['endpoint']} ({row['lane']})"
+        if row["died"] and began is not None and pid is not None:
+            if ended.get(pid, float("inf")) > float(row["at"]) - began + _AFTERMATH_SECONDS:
+                found.append(_finding(f"{job} was taken from {holder} as dead, which it was not"))
+            continue
         was_heard = silent is not None and silent < promised - _SLACK_SECONDS
         if began is not None and pid is not None:
             at = float(row["at"]) - began
@@ -59,7 +67,6 @@ async def no_false_rescue(evidence: Evidence) -> list[Finding]:
             targets = (members[pid], process(pid), EVERYBODYS)
             if any(each.strikes(targets, since, at) for each in troubles):
                 continue
-        job = f"job {spelt(row['id'])} of {row['endpoint']} ({row['lane']})"
         if was_heard:
             found.append(
                 _finding(
@@ -104,6 +111,15 @@ def _troubles(history: Iterable[Row]) -> Iterable[Trouble]:
             yield Trouble(process(row["pid"]), row["t"], float("inf"))
     for row in open_faults.values():
         yield Trouble(row["target"], row["t"], float("inf"))
+
+
+def _ends(history: Iterable[Row]) -> dict[int, float]:
+    """When each process was seen to have ended."""
+    return {
+        row["pid"]: row["t"]
+        for row in history
+        if row["kind"] == "process" and row["phase"] == "end"
+    }
 
 
 def process(pid: int) -> str:

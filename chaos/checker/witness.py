@@ -5,7 +5,8 @@ rolled back leaves no trace, and what was committed leaves one even where its an
 
 ``job_history`` is that of ``tests/e2e/faults/history.py``, with more columns: what each move added
 to the counters of attempts, what a meter has to add up, and, for a move that counts as a crash, for
-how long the holder had been silent and how long it had promised to be heard of at the least.
+how long the holder had been silent, how long it had promised to be heard of at the least, and
+whether somebody had said that it was dead.
 ``end_history`` has each change of what a job had ended with, of which there must be none.
 """
 
@@ -29,7 +30,8 @@ ALTER TABLE job_history
     ADD COLUMN attempts       integer NOT NULL DEFAULT 0,
     ADD COLUMN result_bytes   bigint NOT NULL DEFAULT 0,
     ADD COLUMN silent         double precision,
-    ADD COLUMN promised       double precision;
+    ADD COLUMN promised       double precision,
+    ADD COLUMN died           boolean NOT NULL DEFAULT false;
 CREATE INDEX job_history_of ON job_history (id, number);
 
 CREATE TABLE worker_history (
@@ -47,6 +49,7 @@ CREATE OR REPLACE FUNCTION keep_history() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     heard    timestamptz;
     promise  double precision;
+    dead     boolean := false;
     had      smallint[] := '{0,0,0,0}';
     was      job_state;
     held     bigint := NEW.lease;
@@ -60,20 +63,21 @@ BEGIN
                        WHEN 'urgent' THEN w.urgent_seconds
                        WHEN 'standard' THEN w.standard_seconds
                        ELSE w.bulk_seconds
-                   END
-            INTO heard, promise
+                   END, w.died_at IS NOT NULL
+            INTO heard, promise, dead
             FROM workers AS w WHERE w.boot = OLD.lease >> 40;
         END IF;
     END IF;
     INSERT INTO job_history (
         id, before, after, lease, org_id, endpoint, lane, run_id, failures, crashes,
-        interruptions, unreachables, attempts, result_bytes, silent, promised
+        interruptions, unreachables, attempts, result_bytes, silent, promised, died
     ) VALUES (
         NEW.id, was, NEW.state, held, NEW.org_id, NEW.endpoint, NEW.lane::text, NEW.run_id,
         NEW.failures - had[1], NEW.crashes - had[2], NEW.interruptions - had[3],
         NEW.unreachables - had[4],
         NEW.failures + NEW.crashes + (NEW.state = 'completed')::integer,
-        coalesce(octet_length(NEW.result), 0), extract(epoch FROM now() - heard), promise
+        coalesce(octet_length(NEW.result), 0), extract(epoch FROM now() - heard), promise,
+        coalesce(dead, false)
     );
     RETURN NULL;
 END $$;

@@ -1,4 +1,4 @@
-"""Measure: ``python -m chaos.recovery [--rounds 10] [--only worker,postgres,stall,long-stall]``.
+"""Measure: ``python -m chaos.recovery [--rounds 10] [--only up,worker,unseen,postgres,stall,...]``.
 
 Prints a table of Markdown. Exits with 1 if a target was missed.
 """

@@ -7,6 +7,8 @@ all processes share, where a process saw one of them.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -17,14 +19,19 @@ from typing import Any, Final
 import asyncpg
 import httpx2
 
-from chaos.deployment import Deployment
+from chaos.deployment import SERVICE, Deployment
 from chaos.history import History, read
+from chaos.member import ROOT
 from chaos.world import World
 from coatcheck.domain.ids import from_text
+from coatcheck.domain.tenants import DEFAULT_ORG
 from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.settings.declaration import PREFIX
+from tests.ports import free_port
 
 LANES: Final = ("urgent", "standard", "bulk")
 ORG: Final = "a"
+UP_IS_READY: Final = "Coatcheck is ready."
 LIMIT_SECONDS: Final = 120.0
 """Only what does not recover at all takes so long."""
 LOOK_SECONDS: Final = 0.02
@@ -40,16 +47,18 @@ class Fate:
     state: str
 
 
-class Laboratory:
-    def __init__(self, deployment: Deployment, history: History, http: httpx2.AsyncClient) -> None:
-        self.deployment = deployment
+class Caller:
+    """Submits jobs of the service of handlers, and reads what these noted as they began."""
+
+    def __init__(self, history: History, http: httpx2.AsyncClient, org: str) -> None:
         self._history = history
         self._http = http
+        self._org = org
 
     async def submit(self, path: str, lane: str, **body: object) -> str:
         """The id of a new job of the service of handlers."""
         answer = await self._http.post(
-            f"/api/v1/orgs/{ORG}/services/chaos/async/{path}",
+            f"/api/v1/orgs/{self._org}/services/chaos/async/{path}",
             json={"word": "recovery", "log": str(self._history.executions), **body},
             headers={"X-HSL-Lane": lane},
         )
@@ -57,7 +66,7 @@ class Laboratory:
         return str(answer.json()["job_id"])
 
     async def cancel(self, job: str) -> None:
-        path = f"/api/v1/orgs/{ORG}/services/chaos/jobs/{job}/cancel"
+        path = f"/api/v1/orgs/{self._org}/services/chaos/jobs/{job}/cancel"
         (await self._http.post(path)).raise_for_status()
 
     async def executed(self, job: str, times: int) -> float:
@@ -72,6 +81,23 @@ class Laboratory:
     def executions(self, job: str) -> list[int]:
         """The processes that have begun it, in order."""
         return [row["pid"] for row in self._executions() if row["job"] == job]
+
+    def _executions(self) -> list[dict[str, Any]]:
+        path = self._history.executions
+        return read(path) if path.exists() else []
+
+
+class Laboratory(Caller):
+    """A caller of a deployment, which can look into its database."""
+
+    def __init__(self, deployment: Deployment, history: History, http: httpx2.AsyncClient) -> None:
+        super().__init__(history, http, ORG)
+        self.deployment = deployment
+
+    async def hide_workers(self) -> None:
+        """Have the workers be unknown to their host, as if each were on a machine of its own."""
+        async with self.database() as sql:
+            await sql.execute("UPDATE workers SET host = NULL")
 
     async def ended(self, jobs: Sequence[str]) -> None:
         """Wait until jobs have ended."""
@@ -129,10 +155,6 @@ class Laboratory:
         finally:
             connection.terminate()
 
-    def _executions(self) -> list[dict[str, Any]]:
-        path = self._history.executions
-        return read(path) if path.exists() else []
-
 
 @asynccontextmanager
 async def laboratory(folder: Path, *, workers: int, **settings: str) -> AsyncIterator[Laboratory]:
@@ -157,6 +179,44 @@ async def laboratory(folder: Path, *, workers: int, **settings: str) -> AsyncIte
             yield Laboratory(deployment, history, http)
     finally:
         history.close()
+
+
+@asynccontextmanager
+async def under_up(folder: Path, **settings: str) -> AsyncIterator[Caller]:
+    """``coatcheck up`` with the service of handlers, once it is ready."""
+    folder.mkdir(parents=True)
+    folder.chmod(0o711)  # PostgreSQL's account has to get through to its own folder
+    history, data, port = History(folder / "history.ndjson"), folder / "data", free_port()
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+    own = {PREFIX + name.upper(): value for name, value in settings.items()}
+    with (folder / "up.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "coatcheck.cli", "up", SERVICE),
+            *("--data", str(data), "--port", str(port)),
+            cwd=ROOT,
+            env=inherited | own,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while UP_IS_READY not in (folder / "up.log").read_text():
+                assert process.returncode is None, (folder / "up.log").read_text()
+                await asyncio.sleep(LOOK_SECONDS)
+        async with httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"Authorization": f"Bearer {(data / 'dev-key').read_text().strip()}"},
+            trust_env=False,
+            timeout=30,
+        ) as http:
+            yield Caller(history, http, DEFAULT_ORG)
+    finally:
+        history.close()
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
 
 
 def now() -> float:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import statistics
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from chaos.recovery.laboratory import LANES, laboratory, now
+from chaos.recovery.laboratory import LANES, laboratory, now, under_up
 
 LEASES: Final = {"urgent": 3.0, "standard": 4.0, "bulk": 6.0}
 DEFAULT_LEASES: Final = {"urgent": 30.0, "standard": 120.0, "bulk": 300.0}
 RECLAIM_GRACE_SECONDS: Final = 2.0
+KNOWN_DEAD_SECONDS: Final = 5.0
+HEALTHY_SECONDS: Final = 31.0
 FIRST_CLAIM_SECONDS: Final = 5.0
 STALL_SECONDS: Final = 20.0
 DOWN_SECONDS: Final = (0.0, 5.0, 20.0)
@@ -46,17 +50,75 @@ def leases(seconds: dict[str, float]) -> str:
     return ",".join(f"{lane}={value:g}" for lane, value in seconds.items())
 
 
-async def killed_worker(folder: Path, rounds: int, say: Callable[[str], None]) -> list[Measure]:
-    """kill -9 of the worker that holds a job of each lane, until another has begun it again."""
+async def worker_killed_under_up(
+    folder: Path, rounds: int, say: Callable[[str], None]
+) -> list[Measure]:
+    """kill -9 of the worker of a ``coatcheck up``, until its successor has begun its jobs again."""
     measures = {
         lane: Measure(
-            f"worker killed, job reclaimed ({lane}, lease {seconds:g} s)",
+            f"worker of `up` killed, job begun again ({lane}, lease {seconds:g} s)",
+            KNOWN_DEAD_SECONDS,
+        )
+        for lane, seconds in DEFAULT_LEASES.items()
+    }
+    async with under_up(folder, graphs_concurrency="0") as caller:
+        for number in range(rounds):
+            held = {lane: await caller.submit("slow", lane, seconds=3_600.0) for lane in LANES}
+            await asyncio.gather(*(caller.executed(job, 1) for job in held.values()))
+            (pid,) = {caller.executions(job)[0] for job in held.values()}
+            killed_at = now()
+            os.kill(pid, signal.SIGKILL)
+            for lane, job in held.items():
+                measures[lane].seconds.append(await caller.executed(job, 2) - killed_at)
+            taken = ", ".join(f"{lane} {each.seconds[-1]:.2f} s" for lane, each in measures.items())
+            say(f"worker of `up` killed, round {number + 1}: {taken}")
+            for job in held.values():
+                await caller.cancel(job)
+            # One that is killed soon after its start is started again later.
+            await asyncio.sleep(HEALTHY_SECONDS)
+    return list(measures.values())
+
+
+async def worker_killed_beside_another(
+    folder: Path, rounds: int, say: Callable[[str], None]
+) -> list[Measure]:
+    """kill -9 of a bare worker, until one that runs beside it has begun its jobs again."""
+    measures = {
+        lane: Measure(
+            f"worker killed, its job begun by one beside it ({lane}, lease {seconds:g} s)",
+            KNOWN_DEAD_SECONDS,
+        )
+        for lane, seconds in DEFAULT_LEASES.items()
+    }
+    return await _killed(folder, rounds, say, measures, DEFAULT_LEASES, hidden=False)
+
+
+async def worker_killed_unseen(
+    folder: Path, rounds: int, say: Callable[[str], None]
+) -> list[Measure]:
+    """The same where nobody can see that it died, as on another machine: its lease has to end."""
+    measures = {
+        lane: Measure(
+            f"worker of another machine killed, job begun again ({lane}, lease {seconds:g} s)",
             seconds + RECLAIM_GRACE_SECONDS,
         )
         for lane, seconds in LEASES.items()
     }
+    return await _killed(folder, rounds, say, measures, LEASES, hidden=True)
+
+
+async def _killed(
+    folder: Path,
+    rounds: int,
+    say: Callable[[str], None],
+    measures: dict[str, Measure],
+    ack_seconds: dict[str, float],
+    *,
+    hidden: bool,
+) -> list[Measure]:
+    """kill -9 of the worker that holds a job of each lane, until another has begun it again."""
     moved, number = Measure("jobs of them that had moved on before (not counted)", None, unit=""), 0
-    async with laboratory(folder, workers=2, lane_ack_seconds=leases(LEASES)) as lab:
+    async with laboratory(folder, workers=2, lane_ack_seconds=leases(ack_seconds)) as lab:
         first, second = lab.deployment.workers
         await second.kill(stay_down=True)
         while min(len(measure.seconds) for measure in measures.values()) < rounds:
@@ -66,6 +128,8 @@ async def killed_worker(folder: Path, rounds: int, say: Callable[[str], None]) -
             await asyncio.gather(*(lab.executed(job, 1) for job in held.values()))
             await second.start()
             await lab.deployment.up()
+            if hidden:
+                await lab.hide_workers()
             # A machine that is too busy for a lease of seconds loses it before anybody is killed.
             begun = {lane: lab.executions(job) for lane, job in held.items()}
             counted = [lane for lane, pids in begun.items() if pids[-1] == first.pid]
@@ -173,7 +237,9 @@ async def stall_beyond_the_lease(
 Measuring = Callable[[Path, int, Callable[[str], None]], Awaitable[Sequence[Measure]]]
 
 MEASUREMENTS: Final[dict[str, Measuring]] = {
-    "worker": killed_worker,
+    "up": worker_killed_under_up,
+    "worker": worker_killed_beside_another,
+    "unseen": worker_killed_unseen,
     "postgres": restarted_database,
     "stall": stalled_database,
     "long-stall": stall_beyond_the_lease,

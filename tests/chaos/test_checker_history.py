@@ -238,6 +238,26 @@ async def test_a_rescue_that_a_fault_explains_is_none_that_is_found(scene: Scene
     assert len(await scene.findings(no_false_rescue, process, *drained)) == 1
 
 
+async def test_a_job_that_was_taken_from_a_dead_worker_needs_a_dead_process(scene: Scene) -> None:
+    """Who was paused is not dead, and neither is who ended only later."""
+    process = {"t": -500.0, "kind": "process", "name": "worker-1", "pid": 77, "phase": "begin"}
+    fault = {"kind": "fault", "name": "pause", "target": "worker-1", "number": 1}
+    paused = [fault | {"t": 0.0, "phase": "begin"}, fault | {"t": 1e9, "phase": "end"}]
+    await scene.sql.execute("UPDATE worker_history SET name = 'host:77'")
+    transaction = scene.sql.transaction()
+    await transaction.start()
+    try:
+        await scene.spoil("UPDATE job_history SET died = true WHERE crashes > 0")
+        (found,) = await scene.findings(no_false_rescue, process, *paused)
+        assert "as dead, which it was not" in found
+        killed = process | {"t": 3.0, "phase": "end", "code": -9}
+        assert await scene.findings(no_false_rescue, process, killed) == []
+        later = killed | {"t": 1e9}
+        assert len(await scene.findings(no_false_rescue, process, later)) == 1
+    finally:
+        await transaction.rollback()
+
+
 async def test_who_is_heard_of_is_excused_only_by_a_trouble_that_has_just_ended(
     scene: Scene,
 ) -> None:

@@ -17,12 +17,14 @@ import asyncpg
 
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.lanes import Lane, LanePolicy
+from coatcheck.domain.retry import Backoff
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
 from coatcheck.store import leases
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.upkeep.crew import Upkeep
 from coatcheck.upkeep.loop import Loop
+from coatcheck.upkeep.rescuer import Rescuer
 from tests.postgres_keeper import Databases
 from tests.store.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 from tests.store.edge_guard import Connection
@@ -36,6 +38,13 @@ due by itself."""
 
 LEASE_UNITS: Final = {Lane.URGENT: 1, Lane.STANDARD: 2, Lane.BULK: 4}
 """How long a worker may be silent."""
+
+CRASH_UNITS: Final = 1
+"""How long a job waits that has lost its worker more than once."""
+
+CRASH_BACKOFF: Final = Backoff(
+    base_seconds=CRASH_UNITS * UNIT_SECONDS, cap_seconds=CRASH_UNITS * UNIT_SECONDS, jitter=0.0
+)
 
 _LANES: Final = {
     lane: LanePolicy(retries=3, ack_seconds=units * UNIT_SECONDS, concurrency=8)
@@ -70,6 +79,7 @@ class Ground:
         # Not started: nothing of it is to happen by itself.
         self.engine = self.do(_made(lambda: Engine(self.settings)))
         self.upkeep = self.do(_made(lambda: Upkeep(self.settings)))
+        self.loop(Rescuer).backoff = CRASH_BACKOFF
         self.line = Line(dsn, name="players", server_settings=PINNED_PLANS)
         self._pass_time = self.do(self._statement_that_passes_time())
         self.base_seconds = 0.0

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from coatcheck.domain.limits import CRASHES_MAX
+from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
 from coatcheck.store import usage
 from tests.properties.ground import UNIT_SECONDS, Ground
@@ -117,7 +117,7 @@ def check_bounds(job: ModelJob, row: asyncpg.Record) -> None:
     """No dead state, and no endless one (invariants E and F)."""
     state = State(row["state"])
     assert row["failures"] <= row["failures_max"] + 1, "more failures than allowed"
-    assert row["crashes"] <= CRASHES_MAX + 1, "more crashes than allowed"
+    assert row["crashes"] <= CRASHES_TOGETHER_MAX + 1, "more crashes than allowed"
     if state.held:
         assert row["lease"] is not None
         assert row["run_deadline"] is not None

@@ -16,9 +16,9 @@ from uuid import UUID
 
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.limits import CRASHES_MAX
+from coatcheck.domain.limits import CRASHES_MAX, CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import Event, State, after
-from tests.properties.ground import LEASE_UNITS, UNIT_SECONDS
+from tests.properties.ground import CRASH_UNITS, LEASE_UNITS, UNIT_SECONDS
 from tests.store.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS
 
 RAN_UNITS: Final = 0.5 / UNIT_SECONDS
@@ -273,19 +273,25 @@ class JobModel:
         self.forget_workers()
 
     def rescue_jobs(self) -> None:
+        holding = Counter(job.boot for job in self.held())
         for job in self.held():
             worker = self.workers.get(job.boot or 0)
             if worker is not None and worker.seen_at + LEASE_UNITS[job.lane] > self.now:
                 continue
+            alone = holding[job.boot] == 1
             last_seen = self.now if worker is None else worker.seen_at
             assert job.ran_from is not None
             job.run_units += max(0.0, last_seen - job.ran_from)
             asked = job.state is State.CANCEL_REQUESTED
-            given_up = job.crashes >= CRASHES_MAX
+            given_up = job.crashes >= (CRASHES_MAX if alone else CRASHES_TOGETHER_MAX)
             job.crashes += 1
             job.error_code = "cancelled" if asked else "worker_lost"
-            event = Event.FAIL if given_up and not asked else Event.CRASH
-            self._end_attempt(job, event, "crashed", "worker_lost")
+            event = Event.CRASH if job.crashes == 1 else Event.CRASH_AGAIN
+            self._end_attempt(
+                job, Event.FAIL if given_up and not asked else event, "crashed", "worker_lost"
+            )
+            if job.state is State.RETRYING:
+                job.run_at = self.now + CRASH_UNITS
 
     def forget_workers(self) -> None:
         busy = {job.boot for job in self.held()}
@@ -304,8 +310,19 @@ class JobModel:
                 self._end(job, payload_bytes)
         for job in self.held():
             # What is exactly at its deadline has some slack left.
-            if job.run_deadline is not None and job.run_deadline < self.now:
+            assert job.run_deadline is not None
+            if job.run_deadline < self.now and self._was_heard_since(job, job.run_deadline):
                 self._overrun(job)
+
+    def _was_heard_since(self, job: ModelJob, moment: float) -> bool:
+        """Whether its holder is alive, and was when the job's time was up. Otherwise nobody knows
+        whether the job still ran by then, and it is the rescuer's to judge."""
+        worker = self.workers.get(job.boot or 0)
+        return (
+            worker is not None
+            and worker.seen_at > moment
+            and worker.seen_at + LEASE_UNITS[job.lane] > self.now
+        )
 
     def _overrun(self, job: ModelJob) -> None:
         assert job.ran_from is not None

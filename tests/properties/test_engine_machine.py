@@ -33,7 +33,7 @@ from coatcheck.upkeep.rescuer import Rescuer
 from coatcheck.upkeep.stager import Stager
 from tests.postgres_keeper import Databases
 from tests.properties.claim_rules import check_free_claim, check_limited_claim
-from tests.properties.ground import LEASE_UNITS, UNIT_SECONDS
+from tests.properties.ground import CRASH_BACKOFF, LEASE_UNITS, UNIT_SECONDS
 from tests.properties.job_comparison import check
 from tests.properties.job_model import JobModel, ModelJob, ModelWorker
 from tests.properties.machine import Machine, at, pick, try_out
@@ -487,6 +487,7 @@ class EngineMachine(Machine):
                     crashes_max=CRASHES_MAX,
                     keep_failed_seconds=KEEP_FAILED_SECONDS,
                     rows_max=100,
+                    backoff=CRASH_BACKOFF,
                 )
                 return next((job.state for job in rescued if job.uuid == claimed.uuid), None)
             case "complete":

@@ -9,6 +9,7 @@ from coatcheck.domain.claim_turns import ClaimTurns
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.domain.states import Event, State
+from coatcheck.processes.identity import ProcessIdentity
 from coatcheck.store import leases
 from coatcheck.store.leases import ClaimOrder, Completion, Cursor, Settlement
 from coatcheck.store.line import PINNED_PLANS, Line
@@ -84,11 +85,15 @@ class Claimer:
 
 
 @asynccontextmanager
-async def claimer(dsn: str, endpoints: Sequence[str] = (ENDPOINT,)) -> AsyncIterator[Claimer]:
+async def claimer(
+    dsn: str, endpoints: Sequence[str] = (ENDPOINT,), *, process: ProcessIdentity | None = None
+) -> AsyncIterator[Claimer]:
     """A registered worker on a connection of its own, with the plans a worker has."""
     line = Line(dsn, name="test claimer", server_settings=PINNED_PLANS)
     try:
-        boot = await leases.register(line, "test", "0", dict(DEFAULT_POLICIES), endpoints)
+        boot = await leases.register(
+            line, "test", "0", dict(DEFAULT_POLICIES), endpoints, process=process
+        )
         yield Claimer(line, boot, endpoints)
     finally:
         await line.close()

@@ -35,7 +35,7 @@ async def happen(event: Event, job: ClaimedJob, worker: Claimer) -> None:
             | Event.ACKNOWLEDGE_CANCEL
         ):
             await worker.settle(job, event)
-        case Event.CRASH:
+        case Event.CRASH | Event.CRASH_AGAIN:
             await fall_silent(worker)
             await upkeep.rescue(
                 worker.line,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coatcheck.domain.limits import CRASHES_MAX
+from coatcheck.domain.limits import CRASHES_MAX, CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
@@ -124,7 +124,13 @@ async def statements(
         "heartbeat": Statement(work, sql("workers/heartbeat"), [worker.boot], "jobs_held", n),
         "stage": Statement(upkeep, sql("upkeep/stage"), [500], "jobs_due", n),
         "next due": Statement(upkeep, sql("upkeep/next_due"), [], "jobs_due", 1),
-        "rescue": Statement(upkeep, sql("upkeep/rescue"), [CRASHES_MAX, keep, 200], "jobs_held", n),
+        "rescue": Statement(
+            upkeep,
+            sql("upkeep/rescue"),
+            [CRASHES_MAX, keep, 200, CRASHES_TOGETHER_MAX, [5.0], 1.0],
+            "jobs_held",
+            n,
+        ),
         "overrun": Statement(upkeep, sql("upkeep/fail_overrun"), [0, keep, 200], "jobs_held", n),
         "expire": Statement(
             upkeep, sql("upkeep/expire_waiting"), [keep, 200], "jobs_start_deadline", n

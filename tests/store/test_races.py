@@ -134,7 +134,7 @@ async def test_a_finish_that_meets_a_rescue_is_refused(
     await fall_silent(worker)
     async with connection.transaction():
         rescued = await connection.fetch(
-            sql("upkeep/rescue"), CRASHES_MAX, KEEP_FAILED_SECONDS, ROWS_MAX
+            sql("upkeep/rescue"), CRASHES_MAX, KEEP_FAILED_SECONDS, ROWS_MAX, 9, [5.0], 1.0
         )
         assert len(rescued) == 1
         finishing = asyncio.create_task(worker.complete(job))

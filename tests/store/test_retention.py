@@ -13,6 +13,7 @@ from tests.store.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Cla
 from tests.store.edge_guard import Connection
 from tests.store.events_on_a_database import happen
 from tests.store.rows import put_job, row_of
+from tests.store.test_transitions import ripe_for
 
 LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
 
@@ -55,8 +56,14 @@ async def test_at_its_end_a_job_loses_its_payload_unless_it_may_be_retried_and_i
 async def test_a_job_that_will_run_again_keeps_its_payload(
     connection: Connection, worker: Claimer
 ) -> None:
-    for event in (Event.RETRY, Event.UNREACHABLE, Event.RELEASE, Event.CRASH):
-        job = await put_job(connection, State.PROCESSING, payload=b'{"a":1}')
+    for event in (
+        Event.RETRY,
+        Event.UNREACHABLE,
+        Event.RELEASE,
+        Event.CRASH,
+        Event.CRASH_AGAIN,
+    ):
+        job = await put_job(connection, State.PROCESSING, payload=b'{"a":1}', **ripe_for(event))
         await happen(event, job, worker)
         row = await row_of(connection, job)
         assert (row["payload"], row["expires_at"], row["finished_at"]) == (b'{"a":1}', None, None)

@@ -48,11 +48,13 @@ def test_every_pair_is_tried() -> None:
 
 
 def ripe_for(event: Event) -> dict[str, object]:
-    """The columns that let ``event`` happen, whatever the state: its time has come."""
+    """The columns that let ``event`` happen, whatever the state."""
     match event:
         case Event.DUE:
             return {"run_at": LONG_AGO}
         case Event.EXPIRE:
             return {"start_deadline": LONG_AGO}
+        case Event.CRASH_AGAIN:
+            return {"crashes": 1}
         case _:
             return {}

@@ -215,7 +215,7 @@ async def test_of_a_finish_and_a_rescue_that_meet_one_is_counted(
     await fall_silent(worker)
     async with connection.transaction():
         rescued = await connection.fetch(
-            sql("upkeep/rescue"), CRASHES_MAX, KEEP_FAILED_SECONDS, ROWS_MAX
+            sql("upkeep/rescue"), CRASHES_MAX, KEEP_FAILED_SECONDS, ROWS_MAX, 9, [5.0], 1.0
         )
         assert len(rescued) == 1
         finishing = asyncio.create_task(worker.complete(job))

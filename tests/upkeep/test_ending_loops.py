@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.domain.limits import CRASHES_MAX
+from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from coatcheck.store import usage
@@ -47,7 +47,7 @@ async def test_a_rescue_sounds_an_alert_for_the_last_crash_only(
 ) -> None:
     async with claimer(dsn) as worker:
         first = await put_job(connection, State.PROCESSING)
-        last = await put_job(connection, State.PROCESSING, crashes=CRASHES_MAX)
+        last = await put_job(connection, State.PROCESSING, crashes=CRASHES_TOGETHER_MAX)
         await fall_silent(worker)
         with caplog.at_level(logging.WARNING):
             await loops["rescuer"].tick()

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from coatcheck.telemetry.tally import Tally, tally_of
 from coatcheck.upkeep import Upkeep
 from coatcheck.upkeep.loop import Loop
+from tests.store.claimer import claimer
 from tests.store.rows import ORG, connected, put_job
 
 LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
@@ -35,7 +37,7 @@ async def test_jobs_of_a_silent_worker_are_counted_as_rescued_and_as_what_became
 ) -> None:
     async with connected(dsn) as connection:
         await put_job(connection, State.PROCESSING)
-        await put_job(connection, State.PROCESSING, crashes=3)
+        await put_job(connection, State.PROCESSING, crashes=CRASHES_TOGETHER_MAX)
         await put_job(connection, State.CANCEL_REQUESTED)
     await loops["rescuer"].tick()
     counted = tally.take()
@@ -47,10 +49,10 @@ async def test_jobs_of_a_silent_worker_are_counted_as_rescued_and_as_what_became
 async def test_jobs_whose_time_is_up_are_counted_with_their_error(
     dsn: str, tally: Tally, loops: dict[str, Loop]
 ) -> None:
-    async with connected(dsn) as connection:
+    async with connected(dsn) as connection, claimer(dsn):
         await put_job(connection, State.QUEUED, start_deadline=LONG_AGO)
         await put_job(connection, State.PROCESSING, run_deadline=LONG_AGO)
-    await loops["expirer"].tick()
+        await loops["expirer"].tick()
     counted = tally.take()
     counts = counted.jobs[ORG, "standard"]
     assert (counts.failed, counts.retried) == (1, 1)

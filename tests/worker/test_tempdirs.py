@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.worker.strays import kill_strays
+from coatcheck.processes.strays import kill_strays
 from coatcheck.worker.tempdirs import TempRoot, disk_id
 from tests.waiting import eventually
 from tests.worker.isolation import is_alive

@@ -11,10 +11,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 import uvloop
 
 from coatcheck.engine.process_metrics import ProcessMetrics
+from coatcheck.processes.identity import name_this_process
 from coatcheck.settings import Settings
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import check_schema
@@ -109,8 +111,9 @@ async def delivering(settings: Settings, render: Render) -> AsyncIterator[None]:
         await deliverer.stop()
 
 
-def end_with_supervisor(drain_seconds: float) -> None:
-    """Stop this process when the one that started it is gone, however that ended.
+def end_with_supervisor(process_name: UUID, drain_seconds: float) -> None:
+    """Go by the name that a supervisor chose for this process, by which it tells of its death; and
+    stop this process when the supervisor is gone, however that ended.
 
     The supervisor holds the other end of our stdin and never writes: the kernel closes it even at
     a kill -9, on every system. We then get the usual SIGTERM, and, should that not end us in time,
@@ -124,4 +127,5 @@ def end_with_supervisor(drain_seconds: float) -> None:
         threading.Event().wait(drain_seconds + _ORPHAN_SECONDS_MARGIN)
         os._exit(_SIGNAL_EXIT_BASE + signal.SIGKILL)
 
+    name_this_process(process_name)
     threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()

@@ -7,6 +7,7 @@ import gc
 import logging
 import socket
 from typing import Annotated, Final
+from uuid import UUID
 
 import typer
 
@@ -40,7 +41,7 @@ _COLLECTED_OBJECTS: Final = 10_000
 def serve(
     host: Annotated[str | None, typer.Option(help="Instead of COATCHECK_HOST.")] = None,
     port: Annotated[int | None, typer.Option(help="Instead of COATCHECK_PORT.")] = None,
-    supervised: Annotated[bool, typer.Option(hidden=True)] = False,
+    supervised: Annotated[UUID | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Serve HTTP on the database named by COATCHECK_DATABASE_URL.
 
@@ -51,8 +52,8 @@ def serve(
     )
     prepare(settings)
     settings.require_for_serving()
-    if supervised:
-        end_with_supervisor(settings.drain_seconds)
+    if supervised is not None:
+        end_with_supervisor(supervised, settings.drain_seconds)
     with listen(settings.host, settings.port) as listening, tracing_as("serve"):
         run_until_told(lambda stop: _serve(settings, listening, stop))
 

@@ -1,7 +1,8 @@
 """Keeps a child process running: starts it, starts it again when it dies, stops it when told.
 
 A child is the leader of a session of its own, so that a Ctrl-C in the terminal reaches only us; it
-watches its stdin to end when we do (``process.end_with_supervisor``).
+watches its stdin to end when we do (``process.end_with_supervisor``). Each run of it has a name
+that we choose, so that whoever is told of its end can tell which one it was.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+from uuid import UUID, uuid4
 
 from coatcheck.cli.console import say
 from coatcheck.cli.errors import EXIT_MISCONFIGURED
@@ -32,10 +34,12 @@ class Child:
         name: str,
         arguments: Sequence[str],
         environment: Callable[[], Mapping[str, str]],
+        on_reaped: Callable[[UUID], None] = lambda _: None,
     ) -> None:
         self.name = name
         self._arguments = arguments
         self._environment = environment
+        self._on_reaped = on_reaped
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -83,25 +87,27 @@ class Child:
 
     async def _run_once(self) -> str:
         """Start the process and wait for its end; returns how it ended, in words."""
+        process_name = uuid4()
         try:
-            self._process = process = await self._spawn()
+            self._process = process = await self._spawn(process_name)
         except OSError as error:
             return f"cannot be started ({error})"
         if self._stopping.is_set():
             self._signal(signal.SIGTERM)
         code = await process.wait()
         self._process = None
+        self._on_reaped(process_name)
         if code == EXIT_MISCONFIGURED:
             self.gave_up.set()
         return f"ended ({_why(code)})"
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
+    async def _spawn(self, process_name: UUID) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "coatcheck.cli",
             *self._arguments,
-            "--supervised",
+            *("--supervised", str(process_name)),
             env=dict(self._environment()),
             stdin=asyncio.subprocess.PIPE,
             start_new_session=True,

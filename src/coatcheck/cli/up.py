@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import unquote, urlsplit
+from uuid import UUID
 
 import httpx2
 import typer
@@ -26,13 +28,15 @@ from coatcheck.cli.own_tokens import keep_secret
 from coatcheck.cli.postgres import KeptPostgres
 from coatcheck.cli.supervisor import Child
 from coatcheck.control.server import ListenError, listen
-from coatcheck.domain.errors import DatabaseUnavailable
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.retry import DATABASE_BACKOFF
 from coatcheck.domain.tenants import DEFAULT_ORG
 from coatcheck.settings import Settings, check_environment
 from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.leases import newest_boot
+from coatcheck.store.leases import newest_boot, workers_of_process
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import migrate
+from coatcheck.upkeep.dead_workers import declare_dead
 
 DEMO_SERVICE: Final = "coatcheck.cli.demo:demo"
 
@@ -56,6 +60,9 @@ _PORT_PATIENCE_SECONDS: Final = 3.0
 _PORT_LOOK_SECONDS: Final = 0.1
 _READY_LOOK_SECONDS: Final = 0.1
 _STOP_MARGIN_SECONDS: Final = 10.0
+_TELLING_SECONDS_MAX: Final = 2.0
+"""How long a stop waits until the database knows of a worker's death; the next start finds it, too,
+where it can look."""
 _EXIT_FORCED: Final = 130
 
 
@@ -144,8 +151,12 @@ class _Stack:
         self._postgres = KeptPostgres(folder)
         self._serve = self._child("control plane", ["serve"])
         self._worker = self._child(
-            "worker", ["worker", *(services or [DEMO_SERVICE])], without=OF_THE_CONTROL_PLANE
+            "worker",
+            ["worker", *(services or [DEMO_SERVICE])],
+            without=OF_THE_CONTROL_PLANE,
+            on_reaped=self._worker_died,
         )
+        self._telling: set[asyncio.Task[None]] = set()
         self._dev_key: DevKey | None = None
         self._has_started = False
 
@@ -215,12 +226,21 @@ class _Stack:
         seconds = self._settings.drain_seconds + _STOP_MARGIN_SECONDS
         async with contextlib.AsyncExitStack() as stops:  # the last first, whatever fails
             stops.push_async_callback(self._stop_postgres)
+            stops.push_async_callback(self._stop_telling)
             stops.push_async_callback(self._stop_child, self._serve, seconds)
             stops.push_async_callback(self._stop_child, self._worker, seconds)
 
     async def _stop_child(self, child: Child, seconds: float) -> None:
         self._say_of_a_stop(f"stopping the {child.name}")
         await child.stop(seconds)
+
+    async def _stop_telling(self) -> None:
+        telling = list(self._telling)
+        if telling and not self._force.is_set():
+            await asyncio.wait(telling, timeout=_TELLING_SECONDS_MAX)
+        for task in telling:
+            task.cancel()
+        await asyncio.gather(*telling, return_exceptions=True)
 
     async def _stop_postgres(self) -> None:
         self._say_of_a_stop("stopping PostgreSQL")
@@ -236,15 +256,42 @@ class _Stack:
             self._force.set()
         self._stop.set()
 
+    def _worker_died(self, process: UUID) -> None:
+        """Have the jobs of a reaped worker start again, as soon as the database can be told. The
+        start of another worker does not wait for that."""
+        task = asyncio.create_task(self._tell_of_death(process), name="tell of a dead worker")
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell_of_death(self, process: UUID) -> None:
+        line = Line(self._postgres.dsn, name="up")
+        try:
+            failures = 0
+            while True:
+                try:
+                    await declare_dead(line, await workers_of_process(line, process))
+                except (DatabaseUnavailable, OutcomeUnknown):
+                    await asyncio.sleep(DATABASE_BACKOFF.delay(failures, random.random()))
+                    failures += 1
+                else:
+                    return
+        finally:
+            await line.close()
+
     def _child(
-        self, name: str, arguments: list[str], *, without: frozenset[str] = frozenset()
+        self,
+        name: str,
+        arguments: list[str],
+        *,
+        without: frozenset[str] = frozenset(),
+        on_reaped: Callable[[UUID], None] = lambda _: None,
     ) -> Child:
         def environment() -> dict[str, str]:
             # Asked anew at every start: an adopted server may have its socket elsewhere.
             whole = self._environment | {"COATCHECK_DATABASE_URL": self._postgres.dsn}
             return {name: value for name, value in whole.items() if name not in without}
 
-        return Child(name, arguments, environment)
+        return Child(name, arguments, environment, on_reaped)
 
     def _make_folders(self) -> None:
         (self._folder / "blobs").mkdir(mode=0o700, exist_ok=True)

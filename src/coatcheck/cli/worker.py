@@ -9,6 +9,7 @@ import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Annotated, Final
+from uuid import UUID
 
 import typer
 
@@ -47,7 +48,7 @@ def worker(
             help="Services of yours; with none, only what comes with Coatcheck.",
         ),
     ] = None,
-    supervised: Annotated[bool, typer.Option(hidden=True)] = False,
+    supervised: Annotated[UUID | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run jobs from the database named by COATCHECK_DATABASE_URL.
 
@@ -67,8 +68,8 @@ def worker(
     loaded = _load(services or [])
     if not loaded:
         _log.info("no service was named: running what comes with Coatcheck")
-    if supervised:
-        end_with_supervisor(settings.drain_seconds)
+    if supervised is not None:
+        end_with_supervisor(supervised, settings.drain_seconds)
     with tracing_as("worker"):
         run_until_told(lambda stop: _work(settings, loaded, stop))
 

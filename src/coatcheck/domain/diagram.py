@@ -83,7 +83,7 @@ def _meaning(state: State) -> str:
         case State.FINALIZING:
             return "was done by a remote executor; its result is being stored"
         case State.RETRYING:
-            return "failed, and is due again later"
+            return "failed, or lost its worker more than once, and is due again later"
         case State.CANCEL_REQUESTED:
             return "is being run, and its worker was asked to stop it"
         case State.COMPLETED:
@@ -123,7 +123,12 @@ def _story(event: Event) -> tuple[str, str]:
         case Event.RELEASE:
             return "its worker", "the worker is stopping; spends no attempt"
         case Event.CRASH:
-            return "the rescuer", "its worker fell silent, and it may be tried again"
+            return "the rescuer", "its worker died or fell silent, for the first time"
+        case Event.CRASH_AGAIN:
+            return (
+                "the rescuer",
+                "its worker died or fell silent, and not for the first time; due after a delay",
+            )
         case Event.CANCEL:
             return "the caller", "asked for its end"
         case Event.ACKNOWLEDGE_CANCEL:
@@ -150,7 +155,7 @@ _STATES_HEAD: Final = """\
 _EVENTS_HEAD: Final = """\
 ## Events
 
-`retry` and `crash` lead to `failed`, as `fail` does, once no attempt is left.
+`retry` and `crash_again` lead to `failed`, as `fail` does, once no attempt is left.
 """
 
 

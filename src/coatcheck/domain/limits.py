@@ -69,7 +69,11 @@ UNSERVED_ENDPOINT_SECONDS: Final = 7 * 86_400
 failed is kept by default."""
 
 CRASHES_MAX: Final = 3
-"""How often a job may lose its worker before it is taken for the cause and failed."""
+"""How often a job may lose its worker before it is taken for the cause and failed, if nothing else
+fell with it the last time."""
+
+CRASHES_TOGETHER_MAX: Final = 9
+"""The same for a job that always fell together with others: all but one of them are bystanders."""
 
 LLM_DROPS_MAX: Final = 5
 """How often a target may drop a chat in mid-answer, and be there right afterwards, before the chat

@@ -24,6 +24,10 @@ class Backoff:
 JOB_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=300.0, jitter=0.5)
 UNREACHABLE_BACKOFF: Final = Backoff(base_seconds=2.0, cap_seconds=300.0, jitter=0.5)
 
+CRASH_BACKOFF: Final = Backoff(base_seconds=5.0, cap_seconds=60.0, jitter=1.0)
+"""After the second crash; the first costs no wait. What kills its worker takes others with it, and
+they begin again at different times: the next death is to find few of them."""
+
 DATABASE_BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=5.0, jitter=0.5)
 DATABASE_ATTEMPTS: Final = 3
 """What a caller waits for before it is told 503; the loops of a worker keep trying for ever."""

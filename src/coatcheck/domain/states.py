@@ -49,7 +49,8 @@ class Event(StrEnum):
     UNREACHABLE = "unreachable"  # its holder: the target could not be reached; spends no attempt
     POSTPONE = "postpone"  # its holder: to be tried again later; spends no attempt
     RELEASE = "release"  # its holder: interrupted by a drain; spends no attempt
-    CRASH = "crash"  # the rescuer: its holder fell silent, and an attempt is left
+    CRASH = "crash"  # the rescuer: its holder died or fell silent, for the first time
+    CRASH_AGAIN = "crash_again"  # the rescuer: the same, and not for the first time; due later
     CANCEL = "cancel"  # the caller asks
     ACKNOWLEDGE_CANCEL = "acknowledge_cancel"  # its holder has stopped as asked
     EXPIRE = "expire"  # the expirer: it did not start before its deadline
@@ -82,6 +83,7 @@ def _table() -> dict[tuple[State, Event], State]:
         table[running, Event.POSTPONE] = State.RETRYING
         table[running, Event.RELEASE] = State.QUEUED
         table[running, Event.CRASH] = State.QUEUED
+        table[running, Event.CRASH_AGAIN] = State.RETRYING
         table[running, Event.CANCEL] = State.CANCEL_REQUESTED
     # Once cancellation was asked for, a job that ended keeps its true end; one that would have
     # run again does not.
@@ -94,6 +96,7 @@ def _table() -> dict[tuple[State, Event], State]:
         Event.POSTPONE,
         Event.RELEASE,
         Event.CRASH,
+        Event.CRASH_AGAIN,
     ):
         table[asked, would_run_again] = State.CANCELLED
     table[asked, Event.ACKNOWLEDGE_CANCEL] = State.CANCELLED

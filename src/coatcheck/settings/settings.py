@@ -212,8 +212,9 @@ class Settings:
     )
     lane_ack_seconds: Mapping[Lane, float] = setting(
         "LANE_ACK_SECONDS",
-        "How long a worker may be silent before each lane's jobs are taken from it. Not a limit "
-        "on running time: that is the endpoint's timeout.",
+        "How long a worker may be silent before each lane's jobs are taken from it; one that is "
+        "known to be dead loses them at once. Not a limit on running time: that is the endpoint's "
+        "timeout.",
         allowed="lane=seconds pairs with commas between, each 1 to 86400",
         parse=parsers.by_lane(parsers.number(1, _DAY_SECONDS), _lane_defaults("ack_seconds")),
         default=_lane_defaults("ack_seconds"),

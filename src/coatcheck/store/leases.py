@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import asyncpg
 import msgspec
@@ -22,6 +23,7 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.limits import FLOWS_SCANNED_MAX, RATE_BURST_SECONDS, RUN_FLOWS_SCANNED_MAX
 from coatcheck.domain.states import Event, State
+from coatcheck.processes.identity import ProcessIdentity
 from coatcheck.store import services
 from coatcheck.store.crashing import fetch_or_die
 from coatcheck.store.line import Connection, Line
@@ -236,12 +238,17 @@ async def register(
     lanes: dict[Lane, LanePolicy],
     endpoints: Sequence[str] = (),
     published: Mapping[str, Sequence[VersionSpec]] | None = None,
+    *,
+    process: ProcessIdentity | None = None,
+    temp_dir: Path | None = None,
 ) -> int:
-    """Announce a worker process, its lease times and what it serves. Its boot number.
+    """Announce a worker, its lease times, what it serves and the process that it runs in. Its boot
+    number. Without a process only its silence can tell that it is gone.
 
     ``published`` is what its code declares, by service: it is in the catalogue from the same commit
     on, and for as long as the worker lives.
     """
+    identity = process or ProcessIdentity(uuid4())
 
     async def write(connection: Connection) -> int:
         async with connection.transaction():
@@ -258,12 +265,48 @@ async def register(
                 [lane.value for lane, policy in lanes.items() if policy.concurrency > 0],
                 [policy.concurrency for policy in lanes.values() if policy.concurrency > 0],
                 [policy.reserved for policy in lanes.values() if policy.concurrency > 0],
+                identity.process,
+                identity.host,
+                identity.pid,
+                identity.ticks,
+                None if temp_dir is None else str(temp_dir),
             )
             if published:
                 await services.publish(connection, boot, published)
             return boot
 
     return await line.run(write)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredWorker:
+    """A worker that nobody has said is dead. ``temp_dir`` holds its isolated jobs' folders."""
+
+    boot: int
+    temp_dir: Path | None
+
+
+async def workers_of_host(line: Line, host: str) -> list[tuple[RegisteredWorker, int, int]]:
+    """The workers of a host: each with the number of its process, and when that started."""
+    return [
+        (_registered(row), row["pid"], row["process_ticks"])
+        for row in await line.fetch(sql("workers/of_host"), host)
+    ]
+
+
+async def workers_of_process(line: Line, process: UUID) -> list[RegisteredWorker]:
+    """The workers that ran in a process."""
+    return [_registered(row) for row in await line.fetch(sql("workers/of_process"), process)]
+
+
+async def declare_dead(line: Line, boots: Sequence[int]) -> list[int]:
+    """End the leases of workers that are proven dead, now. Those that were not known to be."""
+    return [row["boot"] for row in await line.fetch(sql("workers/declare_dead"), list(boots))]
+
+
+def _registered(row: asyncpg.Record) -> RegisteredWorker:
+    folder: str | None = row["temp_dir"]
+    return RegisteredWorker(row["boot"], None if folder is None else Path(folder))
 
 
 async def newest_boot(line: Line) -> int:
@@ -273,7 +316,7 @@ async def newest_boot(line: Line) -> int:
 
 
 class RegistrationGone(DatabaseUnavailable):
-    """The worker's row is gone: its leases have ended."""
+    """The worker's row is gone, or it was said to be dead: its leases have ended."""
 
 
 async def heartbeat(line: Line, boot: int) -> list[UUID]:

@@ -9,6 +9,8 @@ from uuid import UUID
 import asyncpg
 
 from coatcheck.domain.artifacts import DoomedBlob
+from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
+from coatcheck.domain.retry import CRASH_BACKOFF, Backoff
 from coatcheck.domain.states import State
 from coatcheck.store.crashing import fetch_or_die
 from coatcheck.store.line import Line
@@ -64,9 +66,15 @@ async def next_due_seconds(line: Line) -> float | None:
 
 
 async def rescue(
-    line: Line, *, crashes_max: int, keep_failed_seconds: int, rows_max: int
+    line: Line,
+    *,
+    crashes_max: int,
+    keep_failed_seconds: int,
+    rows_max: int,
+    crashes_together_max: int = CRASHES_TOGETHER_MAX,
+    backoff: Backoff = CRASH_BACKOFF,
 ) -> list[Rescued]:
-    """Take jobs from workers that fell silent."""
+    """Take jobs from workers that are dead or fell silent."""
     rows = await fetch_or_die(
         line,
         "rescue.updated_not_committed",
@@ -74,6 +82,9 @@ async def rescue(
         crashes_max,
         keep_failed_seconds,
         rows_max,
+        crashes_together_max,
+        [backoff.delay(before, 0.0) for before in range(crashes_together_max)],
+        backoff.jitter,
     )
     return [*map(Rescued.of, rows)]
 

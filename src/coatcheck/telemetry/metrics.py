@@ -75,7 +75,7 @@ _retried = counter(
 )
 _rescued = counter(
     "coatcheck_jobs_rescued_total",
-    "Jobs taken back from workers that fell silent, by lane.",
+    "Jobs taken back from workers that died or fell silent, by lane.",
     "lane",
 )
 _bounds_met = counter(

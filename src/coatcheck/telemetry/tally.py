@@ -132,7 +132,7 @@ class Tally:
             counts.runs[bucket_of(ran_seconds)] += jobs
 
     def rescued(self, org: str, lane: str, state: State, code: str | None) -> None:
-        """A job was taken from a silent worker, and went to this state."""
+        """A job was taken from a dead or silent worker, and went to this state."""
         self._of(org, lane).rescued += 1
         self.moved(org, lane, state, code=code)
 

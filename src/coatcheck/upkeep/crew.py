@@ -12,6 +12,7 @@ from coatcheck.upkeep.batch_canceller import BatchCanceller
 from coatcheck.upkeep.batch_remover import BatchRemover
 from coatcheck.upkeep.bookkeeper import Bookkeeper
 from coatcheck.upkeep.catalogue_resolver import CatalogueResolver
+from coatcheck.upkeep.dead_workers import DeadWorkerDetector
 from coatcheck.upkeep.expirer import Expirer
 from coatcheck.upkeep.export_keeper import ExportKeeper
 from coatcheck.upkeep.forgetter import Forgetter
@@ -43,9 +44,11 @@ class Upkeep:
         )
         self._notify_line = Line(settings.database_url, name="upkeep notify")
         self._notifier = Notifier(self._notify_line)
+        rescuer = Rescuer(self._line, self._notifier, keep_failed_seconds=keep)
         self.loops: tuple[Loop, ...] = (
             Stager(self._line, self._notifier),
-            Rescuer(self._line, self._notifier, keep_failed_seconds=keep),
+            rescuer,
+            DeadWorkerDetector(self._line, rescuer),
             CatalogueResolver(self._line),
             Expirer(self._line, self._notifier, keep_failed_seconds=keep),
             Bookkeeper(self._line, self._notifier),

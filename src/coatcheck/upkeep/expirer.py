@@ -19,7 +19,8 @@ _log = logging.getLogger(__name__)
 _ROWS_MAX = 200
 _LOOK_SECONDS = 1.0
 OVERRUN_SLACK_SECONDS = 30.0
-"""A worker enforces run deadlines itself; this long after one it has evidently lost the job."""
+"""A worker enforces run deadlines itself. One that is heard of this long after a deadline and still
+holds the job has evidently lost track of it. One that is not is the rescuer's to judge."""
 
 
 class Expirer(Loop):

@@ -1,4 +1,4 @@
-"""Takes jobs from workers that fell silent, and gives them to others."""
+"""Takes jobs from workers that are dead or fell silent, and gives them to others."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import CRASHES_MAX
+from coatcheck.domain.retry import CRASH_BACKOFF, Backoff
 from coatcheck.domain.states import State
 from coatcheck.store import upkeep
 from coatcheck.store.channels import CHANGED, READY
@@ -26,21 +27,31 @@ class Rescuer(Loop):
 
     def __init__(self, line: Line, notifier: Notifier, *, keep_failed_seconds: int) -> None:
         super().__init__(line)
+        self.backoff: Backoff = CRASH_BACKOFF
+        """How long jobs wait that have lost their worker more than once."""
         self._notifier = notifier
         self._keep_failed_seconds = keep_failed_seconds
         self._tally = tally_of(line.database_url)
 
     async def tick(self) -> float:
+        if await self.rescue() == _ROWS_MAX:
+            return 0.0
+        await upkeep.forget_workers(self._line)
+        return _LOOK_SECONDS
+
+    async def rescue(self) -> int:
+        """Take back what is lost now, however many do so at a time. How many jobs that were."""
         rescued = await upkeep.rescue(
             self._line,
             crashes_max=CRASHES_MAX,
             keep_failed_seconds=self._keep_failed_seconds,
             rows_max=_ROWS_MAX,
+            backoff=self.backoff,
         )
         for job in rescued:
             self._tally.rescued(job.org, job.lane, job.state, job.error_code)
             _log.warning(
-                "took a job from a silent worker",
+                "took a job from a lost worker",
                 extra={"job_id": to_text(job.uuid), "endpoint": job.endpoint, "state": job.state},
             )
             if job.state is State.FAILED:
@@ -48,7 +59,4 @@ class Rescuer(Loop):
         if rescued:
             self._notifier.say(READY, {job.endpoint for job in rescued})
             self._notifier.say(CHANGED, {job.uuid.hex for job in rescued})
-        if len(rescued) == _ROWS_MAX:
-            return 0.0
-        await upkeep.forget_workers(self._line)
-        return _LOOK_SECONDS
+        return len(rescued)

@@ -225,6 +225,7 @@ class Worker:
         if any(endpoint.kind == "isolated" for endpoint in self._endpoints.values()):
             close_to_others()  # isolated handlers run as this user, and are not to read its secrets
         temp_root = TempRoot(self._settings.temp_dir)
+        self._keeper.temp_dir = temp_root.directory
         self._executors = executors = Executors(self._settings, temp_root)
         try:
             # Registering publishes: who sees this worker registered can call what it serves.

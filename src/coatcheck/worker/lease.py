@@ -13,6 +13,11 @@ measured from when it was sent, by its own monotonic clock, it stops the lane's 
 its children. A process that was stopped (SIGSTOP, a sleeping laptop) and goes on finds its clock
 advanced and does the same. No wall clock of a worker decides anything.
 
+Silence is all that most can know of a worker. Who knows more need not wait: the parent that has
+reaped its process, and any process of the same host that finds its number gone, or given to one
+that started later, say so in its row (``processes/identity.py``), and its jobs are taken back at
+once. A database session that ended proves nothing: all of them end in a failover, and workers live.
+
 What it stopped so may still be its own in the database's eyes, and a later heartbeat would renew
 it for nobody. So each such job is given back, fenced like every write: if it was rescued meanwhile,
 that changes nothing. In a lane whose lease is not certain to hold, nothing new is claimed.
@@ -27,12 +32,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from uuid import UUID
 
 from coatcheck.crash import crash_point
 from coatcheck.domain.catalogue import VersionSpec
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.lanes import Lane, LanePolicy
+from coatcheck.processes.identity import this_process
 from coatcheck.store import leases
 from coatcheck.store.line import Line
 
@@ -67,6 +74,8 @@ class LeaseKeeper:
         self._version = version
         self._endpoints = list(endpoints)
         self._published = published
+        self.temp_dir: Path | None = None
+        """What to say at the next registration: where the folders of isolated jobs are."""
         self._on_cancel = on_cancel
         self._on_lost = on_lost
         self._on_held_again = on_held_again
@@ -88,6 +97,8 @@ class LeaseKeeper:
             self._lanes,
             self._endpoints,
             self._published,
+            process=this_process(),
+            temp_dir=self.temp_dir,
         )
         self._claims = 0
         self._renewed(sent_at)
@@ -131,7 +142,8 @@ class LeaseKeeper:
             async with asyncio.timeout(self._patience(sent_at)):
                 to_cancel = await leases.heartbeat(self._line, self.boot)
         except leases.RegistrationGone:
-            # Rescued while we were away, and forgotten. What we hold is lost; begin anew.
+            # Rescued while we were away, and forgotten; or said to be dead, which should not be.
+            # What we hold is lost; begin anew.
             _log.warning("this worker was taken for dead; it registers again")
             self._renewed_at = float("-inf")
             self.give_up_what_is_lost(sent_at)

@@ -29,7 +29,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from coatcheck.worker.strays import kill_strays
+from coatcheck.processes.strays import kill_strays
 
 _PREFIX: Final = "coatcheck-"
 """Only names that begin so are ever touched, even if the root is a folder that others use too."""

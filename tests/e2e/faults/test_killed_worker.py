@@ -1,4 +1,4 @@
-"""kill -9: what the worker held is rescued when its lease ends, and not before."""
+"""kill -9: what the worker held is rescued, and how long that takes when nobody saw it die."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ LEASE = timedelta(seconds=2)
 SHORT_LEASE = "urgent=2,standard=2"
 
 
+UNSEEN = "UPDATE workers SET host = 'another host'"
+"""Nobody can look for them: what is left is their silence."""
+
+
 async def test_a_killed_workers_job_is_rescued_when_its_lease_ends_and_completes(
     laboratory: Laboratory,
 ) -> None:
-    laboratory.start_upkeep()
     victim = await laboratory.start_working(lane_ack_seconds=SHORT_LEASE)
+    await laboratory.sql.execute(UNSEEN)
+    laboratory.start_upkeep()
     ticket = await laboratory.engine.submit(
         "lab.post__wait_first", laboratory.payload(gate="never"), retries=0
     )
@@ -57,8 +62,9 @@ async def test_permits_of_a_killed_worker_come_back(laboratory: Laboratory) -> N
 async def test_a_worker_restarted_under_its_old_name_has_to_wait_for_its_old_leases(
     laboratory: Laboratory,
 ) -> None:
-    laboratory.start_upkeep()
     victim = await laboratory.start_working(name="same", lane_ack_seconds=SHORT_LEASE)
+    await laboratory.sql.execute(UNSEEN)
+    laboratory.start_upkeep()
     ticket = await laboratory.engine.submit(
         "lab.post__wait_first", laboratory.payload(gate="never")
     )

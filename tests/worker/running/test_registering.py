@@ -83,10 +83,10 @@ async def test_a_worker_whose_database_goes_away_as_it_starts_waits_for_it(
     register = leases.register
     refusals = iter([DatabaseUnavailable("it is away"), OutcomeUnknown("its answer was lost")])
 
-    async def away_at_first(*arguments: Any) -> int:
+    async def away_at_first(*arguments: Any, **named: Any) -> int:
         for refusal in refusals:
             raise refusal
-        return await register(*arguments)
+        return await register(*arguments, **named)
 
     monkeypatch.setattr(leases, "register", away_at_first)
     await workshop.start_worker(docs(), poll_seconds_min=0.05)
@@ -99,7 +99,7 @@ async def test_a_worker_that_waits_for_its_database_can_be_told_to_stop(
 ) -> None:
     tried = asyncio.Event()
 
-    async def away(*arguments: Any) -> int:
+    async def away(*arguments: Any, **named: Any) -> int:
         tried.set()
         raise DatabaseUnavailable("it is away")
 
@@ -112,10 +112,17 @@ async def test_a_worker_that_waits_for_its_database_can_be_told_to_stop(
     await running
 
 
-async def test_a_worker_that_was_forgotten_says_it_again(workshop: Workshop) -> None:
+@pytest.mark.parametrize(
+    "how",
+    ["DELETE FROM workers", "UPDATE workers SET died_at = now()"],
+    ids=["forgotten", "said to be dead"],
+)
+async def test_a_worker_whose_registration_is_gone_says_it_again(
+    workshop: Workshop, how: str
+) -> None:
     worker = await workshop.start_worker(docs(), lane_ack_seconds=lane_seconds(3.0))
     first = worker.boot
-    await workshop.sql.execute("DELETE FROM workers")
+    await workshop.sql.execute(how)
 
     async def registered_again() -> list[str] | None:
         served: list[str] | None = await workshop.sql.fetchval(

@@ -29,6 +29,7 @@ serving AS MATERIALIZED (
            now() - w.last_seen_at AS silent_for,
            w.urgent_seconds, w.standard_seconds, w.bulk_seconds
     FROM workers AS w
+    WHERE w.died_at IS NULL
 ),
 held AS MATERIALIZED (
     SELECT j.endpoint, j.org_id, j.flow, count(*) AS jobs

@@ -1,6 +1,11 @@
 -- End attempts that a live worker still holds well past their run deadline: it should have stopped
 -- them itself, so it has lost track of them.
 --
+-- Live: heard of since the slack was over, and within the time it promised. Of one that fell silent
+-- before that nobody knows whether it still ran the job when its time was up: the rescuer takes the
+-- job, and counts a crash. Of the two statements only one can ever mean a job, but for a moment in
+-- which its worker's silence becomes too long: then the row lock and the lease decide.
+--
 -- retry: running -> retrying while attempts last, else failed; cancel_requested -> cancelled.
 --
 -- Jobs that are done elsewhere (boot 0) are the poller's, which also ends the work.
@@ -16,8 +21,19 @@ WITH overrun AS MATERIALIZED (
     FROM jobs AS j
     WHERE j.lease IS NOT NULL AND j.lease >> 40 > 0
       AND j.run_deadline < now() - $1::double precision * interval '1 second'
+      AND EXISTS (
+          SELECT FROM workers AS w
+          WHERE w.boot = j.lease >> 40
+            AND w.died_at IS NULL
+            AND w.last_seen_at > j.run_deadline + $1::double precision * interval '1 second'
+            AND w.last_seen_at > now() - interval '1 second' * CASE j.lane
+                WHEN 'urgent' THEN w.urgent_seconds
+                WHEN 'standard' THEN w.standard_seconds
+                WHEN 'bulk' THEN w.bulk_seconds
+            END
+      )
     LIMIT $3::integer
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE OF j SKIP LOCKED
 ),
 changed AS (
     UPDATE jobs AS j

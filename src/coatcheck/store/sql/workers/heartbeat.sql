@@ -1,8 +1,8 @@
--- Renew every lease of a worker at once, by one row. Answers nothing if its registration is gone:
--- its leases have ended, and it must stop what it runs. Also says which of its jobs are to be
+-- Renew every lease of a worker at once, by one row. Answers nothing if its registration is gone, or
+-- if it was said to be dead: its leases have ended, and it must stop what it runs. Also says which of its jobs are to be
 -- cancelled, should the notification have been lost.
 WITH renewed AS (
-    UPDATE workers SET last_seen_at = now() WHERE boot = $1 RETURNING boot
+    UPDATE workers SET last_seen_at = now() WHERE boot = $1 AND died_at IS NULL RETURNING boot
 )
 SELECT array(
     SELECT j.id FROM jobs AS j WHERE j.lease >> 40 = $1 AND j.lease IS NOT NULL

@@ -1,0 +1,1 @@
+"""Processes of this machine: which one this is, whether another is gone, what it left behind."""
