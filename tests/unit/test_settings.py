@@ -63,6 +63,8 @@ def test_only_the_database_url_is_required() -> None:
     assert settings.lanes == DEFAULT_POLICIES
     assert settings.keep_completed_seconds == 24 * 3600
     assert settings.keep_failed_seconds == 7 * 24 * 3600
+    assert settings.batch_keep_seconds == 14 * 24 * 3600
+    assert settings.batch_url_seconds == 24 * 3600
     assert (settings.poll_seconds_min, settings.poll_seconds_max) == (1.0, 30.0)
     assert settings.blob_url.startswith("file:///")
     with pytest.raises(SettingsInvalid, match="COATCHECK_DATABASE_URL is not set"):
@@ -115,6 +117,8 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         SCRAPE_GATEWAY="http://proxy:3128",
         SCRAPE_BYTES_MAX="1000",
         BATCH_SMALL_TASKS="10",
+        BATCH_KEEP_SECONDS="3600",
+        BATCH_URL_SECONDS="60",
         SERVICES_MAX="20",
         LLM_URL="http://gpu.local:11434/",
         LLM_TOKEN="tk-x",
@@ -174,6 +178,8 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "scrape_gateway": ScrapeGateway("proxy", "http://proxy:3128"),
         "scrape_bytes_max": 1000,
         "batch_small_tasks": 10,
+        "batch_keep_seconds": 3600,
+        "batch_url_seconds": 60,
         "services_max": 20,
         "graphs_concurrency": 2,
         "calls_concurrency": 7,
@@ -254,6 +260,9 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("LANE_ACK_SECONDS", "urgent=nan"),
         ("KEEP_COMPLETED_SECONDS", "-1"),
         ("KEEP_FAILED_SECONDS", "1e3"),
+        ("BATCH_KEEP_SECONDS", "-1"),
+        ("BATCH_URL_SECONDS", "59"),
+        ("BATCH_URL_SECONDS", "604801"),
         ("POLL_SECONDS_MIN", "inf"),
         ("POLL_SECONDS_MIN", "31"),
         ("POLL_SECONDS_MAX", "0.5"),

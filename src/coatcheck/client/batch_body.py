@@ -68,7 +68,8 @@ class BatchTask(msgspec.Struct, frozen=True):
 
     ``index`` is its place among the usable lines of its run. ``error`` says why it failed. A long
     ``result`` is left out of a page: then there is a ``result_url``, and ``batches.result`` gets
-    it. ``input`` and ``artifacts`` are shown by ``batches.task`` only.
+    it. ``input`` and ``artifacts`` are shown by ``batches.task`` only. ``expires_at`` is its
+    batch's, with which it goes.
     """
 
     id: str
@@ -86,6 +87,7 @@ class BatchTask(msgspec.Struct, frozen=True):
     created_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    expires_at: datetime | None = None
 
 
 class BatchBadLine(msgspec.Struct, frozen=True):

@@ -67,6 +67,8 @@ class Holder:
     expires_at: datetime | None
     shows: bool = True
     """Whether its files are shown as it is now: before its end it may yet lose them."""
+    url_seconds: int = SIGNED_SECONDS
+    """How long the signed URLs of its files live."""
 
     @classmethod
     def of(cls, view: JobView, url: str, *, shows: bool = True) -> Holder:
@@ -166,7 +168,8 @@ class ArtifactAnswers:
         return await self._engine.artifacts(to_text(holder.job), org=holder.org)
 
     async def _item(self, holder: Holder, artifact: Artifact) -> JobArtifact:
-        signed = await self._engine.sign_artifact(artifact, signed_seconds(holder.expires_at))
+        seconds = signed_seconds(holder.expires_at, holder.url_seconds)
+        signed = await self._engine.sign_artifact(artifact, seconds)
         return JobArtifact(
             name=artifact.name,
             media_type=artifact.media_type,
@@ -208,12 +211,12 @@ def artifact_url(job_url: str, name: str) -> str:
     return f"{job_url}/artifacts/{quote(name, safe='')}"
 
 
-def signed_seconds(expires_at: datetime | None) -> int:
-    """No longer than the file is kept."""
+def signed_seconds(expires_at: datetime | None, most: int = SIGNED_SECONDS) -> int:
+    """How long a URL is signed for: ``most`` seconds, but no longer than the file is kept."""
     if expires_at is None:
-        return SIGNED_SECONDS
+        return most
     left = int((expires_at - datetime.now(UTC)).total_seconds())
-    return max(1, min(left, SIGNED_SECONDS))
+    return max(1, min(left, most))
 
 
 def artifact_operations(

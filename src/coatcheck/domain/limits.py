@@ -50,8 +50,6 @@ EVENT_RESULT_BYTES_MAX: Final = OUTPUT_CHUNK_BYTES_MAX + 4 * 1024
 """Of a result in the event that tells of a job's end: a chunk's, and what is put around it."""
 EVENTS_PAGE_BYTES_MAX: Final = 256 * 1024
 """Of a job's events that are read at a time; one is always read."""
-EXPORT_SECONDS: Final = 86_400
-"""How long an export is kept."""
 SIGNED_URL_SECONDS_MAX: Final = 7 * 86_400
 """No cloud store signs for longer."""
 INPUT_RECORD_SECONDS: Final = 90 * 86_400

@@ -20,6 +20,7 @@ from coatcheck.domain import api_keys
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.graphs import GRAPH_OPERATIONS
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
+from coatcheck.domain.limits import SIGNED_URL_SECONDS_MAX
 from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.domain.tenants import ORG_ID_ALLOWED
 from coatcheck.sealing import KEY_CHARACTERS_MIN
@@ -497,6 +498,24 @@ class Settings:
         allowed="a whole number from 0 (none is) to 10000",
         parse=parsers.whole_number(0, 10_000),
         default="1000",
+    )
+    batch_keep_seconds: int = setting(
+        "BATCH_KEEP_SECONDS",
+        "How long a batch is kept after its end, with its tasks, their results and their files, "
+        "unless it says otherwise (`keep_seconds`). The other retention settings do not count for "
+        "it.",
+        allowed="a whole number from 0 to 315360000 (ten years)",
+        parse=parsers.whole_number(0, _TEN_YEARS_SECONDS),
+        default=str(14 * _DAY_SECONDS),
+    )
+    batch_url_seconds: int = setting(
+        "BATCH_URL_SECONDS",
+        "How long the signed URLs of a batch's results live: of the files of its tasks, and of "
+        "its exports, which are kept for as long. None lives longer than its batch is kept.",
+        allowed="a whole number from 60 to 604800 (seven days, the most that cloud stores sign "
+        "for)",
+        parse=parsers.whole_number(60, SIGNED_URL_SECONDS_MAX),
+        default=str(_DAY_SECONDS),
     )
     scrape_gateway: ScrapeGateway = setting(  # noqa: RUF009 - a dataclass field
         "SCRAPE_GATEWAY",

@@ -12,7 +12,6 @@ import asyncpg
 
 from coatcheck.domain.batches import ExportView
 from coatcheck.domain.job import ClaimedJob, NewJob
-from coatcheck.domain.limits import EXPORT_SECONDS
 from coatcheck.domain.states import State
 from coatcheck.store import jobs as job_store
 from coatcheck.store.line import Line
@@ -108,7 +107,15 @@ async def show_progress(line: Line, job: ClaimedJob, export: UUID, tasks: int) -
 
 
 async def complete(
-    line: Line, job: ClaimedJob, export: UUID, key: str, size: int, sha256: bytes, tasks: int
+    line: Line,
+    job: ClaimedJob,
+    export: UUID,
+    key: str,
+    size: int,
+    sha256: bytes,
+    tasks: int,
+    *,
+    keep_seconds: int,
 ) -> bool:
     """Say that it is there in full. Whether that counts; if not, its blob is nobody's."""
     return bool(
@@ -122,14 +129,14 @@ async def complete(
             size,
             sha256,
             tasks,
-            EXPORT_SECONDS,
+            keep_seconds,
         )
     )
 
 
-async def fail_lost(line: Line, rows_max: int) -> int:
+async def fail_lost(line: Line, rows_max: int, *, keep_seconds: int) -> int:
     """Fail exports whose job has ended without writing them. How many."""
-    return len(await line.fetch(sql("batch_exports/fail_lost"), rows_max, EXPORT_SECONDS))
+    return len(await line.fetch(sql("batch_exports/fail_lost"), rows_max, keep_seconds))
 
 
 async def expired(line: Line, rows_max: int) -> list[OldExport]:

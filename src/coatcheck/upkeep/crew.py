@@ -54,7 +54,7 @@ class Upkeep:
             Bookkeeper(self._line, self._notifier),
             BatchCanceller(self._line, self._notifier),
             BatchRemover(self._line, self._notifier, blobs),
-            ExportKeeper(self._line, blobs),
+            ExportKeeper(self._line, blobs, keep_seconds=settings.batch_url_seconds),
             Reconciler(self._line, self._notifier),
             Pruner(self._line, blobs),
             ArtifactKeeper(self._line, blobs),

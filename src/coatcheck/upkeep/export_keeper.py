@@ -16,12 +16,15 @@ _LOOK_SECONDS: Final = 2.0
 class ExportKeeper(Loop):
     name: ClassVar[str] = "export keeper"
 
-    def __init__(self, line: Line, blobs: BlobContainer) -> None:
+    def __init__(self, line: Line, blobs: BlobContainer, *, keep_seconds: int) -> None:
         super().__init__(line)
         self._blobs = blobs
+        self._keep_seconds = keep_seconds
 
     async def tick(self) -> float:
-        failed = await batch_exports.fail_lost(self._line, _ROWS_MAX)
+        failed = await batch_exports.fail_lost(
+            self._line, _ROWS_MAX, keep_seconds=self._keep_seconds
+        )
         expired = await batch_exports.expired(self._line, _ROWS_MAX)
         # Nobody is shown them any more. Blobs go first: while there is a row, it is tried again.
         await self._blobs.delete([one.blob_key for one in expired if one.blob_key is not None])

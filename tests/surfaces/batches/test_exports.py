@@ -314,7 +314,7 @@ async def test_an_expired_export_goes_with_its_blob(
         old = await written(engine, made, await ask(engine, made))
         young = await written(engine, made, await ask(engine, made))
     await connection.execute("UPDATE batch_exports SET expires_at = now() WHERE id = $1", old.uuid)
-    await ExportKeeper(line, container).tick()
+    await ExportKeeper(line, container, keep_seconds=60).tick()
     assert [page async for page in container.keys_under("exports")] == [[young.blob_key]]
     assert [row["id"] for row in await connection.fetch("SELECT id FROM batch_exports")] == [
         young.uuid
@@ -332,7 +332,7 @@ async def test_an_export_that_nobody_will_write_fails(
         await connection.execute("DELETE FROM jobs WHERE id = $1", job)
     else:
         await engine.cancel(to_text(job), org=ORG)
-    await ExportKeeper(line, engine.blobs).tick()
+    await ExportKeeper(line, engine.blobs, keep_seconds=60).tick()
     found = await look(engine, made, lost)
     assert (found.state, found.error_code) == (
         "failed",

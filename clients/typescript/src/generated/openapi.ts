@@ -177,13 +177,15 @@ export interface components {
          * BatchTask
          * @description A task. ``result`` is there once it has succeeded, ``error`` if its last attempt failed.
          *
-         *         A page has no room for a long result: ``result_url`` says where it is.
+         *         A page has no room for a long result: ``result_url`` says where it is. ``expires_at`` is its
+         *         job's: a task goes with its job. Null while the job goes on.
          */
         BatchTask: {
             attempts: number;
             created_at: string;
             custom_id: string | null;
             error: components["schemas"]["TaskError"] | null;
+            expires_at: string | null;
             finished_at: string | null;
             id: string;
             index: number;
@@ -1828,7 +1830,7 @@ export interface components {
         };
         /**
          * TaskArtifact
-         * @description A file that a task has left. ``url`` is good for anybody, for an hour.
+         * @description A file that a task has left. ``url`` is good for anybody until ``expires_at``.
          */
         TaskArtifact: {
             bytes: number;
@@ -2145,6 +2147,7 @@ export interface components {
             created_at: string;
             custom_id: string | null;
             error: components["schemas"]["TaskError"] | null;
+            expires_at: string | null;
             finished_at: string | null;
             id: string;
             index: number;

@@ -32,6 +32,7 @@ class TaskFinder:
             url=f"{poll_url(view.id)}/tasks/{task.id}",
             terminal=task.state.terminal,
             expires_at=view.expires_at,
+            url_seconds=self._scene.settings.batch_url_seconds,
         )
 
     async def record(self, call: Call, name: str) -> ArtifactRecord | None:

@@ -96,6 +96,7 @@ class Exporter:
     def __init__(self, settings: Settings, blobs: BlobContainer) -> None:
         self._line = Line(settings.database_url, name="exports", server_settings=PINNED_PLANS)
         self._blobs = blobs
+        self._keep_seconds = settings.batch_url_seconds
 
     async def close(self) -> None:
         await self._line.close()
@@ -130,7 +131,14 @@ class Exporter:
         crash_point("export.uploaded_not_marked")
         counts = await retried(
             lambda: exports.complete(
-                self._line, claimed, uuid, key, stored.size, stored.sha256, content.tasks
+                self._line,
+                claimed,
+                uuid,
+                key,
+                stored.size,
+                stored.sha256,
+                content.tasks,
+                keep_seconds=self._keep_seconds,
             )
         )
         if not counts:

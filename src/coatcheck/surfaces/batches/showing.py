@@ -144,6 +144,7 @@ def _task_fields(view: BatchView, shown: TaskView) -> dict[str, Any]:
         "created_at": shown.created_at,
         "started_at": shown.started_at,
         "finished_at": shown.finished_at,
+        "expires_at": view.expires_at,
         "terminal": shown.state.terminal,
         "urls": words.TaskUrls(poll, f"{poll}/result", poll_url(view.id), f"{poll}/artifacts"),
     }

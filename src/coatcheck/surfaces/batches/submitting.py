@@ -180,7 +180,7 @@ class Submitting:
             webhook_events=_events(order),
             metadata=order.metadata_json,
             keep_seconds=(
-                scene.settings.keep_completed_seconds
+                scene.settings.batch_keep_seconds
                 if order.keep_seconds is None
                 else order.keep_seconds
             ),

@@ -7,6 +7,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
+from coatcheck.control.artifact_answers import signed_seconds
 from coatcheck.control.call import Call
 from coatcheck.control.idempotency import read_idempotency_key
 from coatcheck.control.job_answers import IDEMPOTENCY_PARAMETERS, TICKET_HEADERS
@@ -32,7 +33,6 @@ from coatcheck.surfaces.batches.reading import CURSOR, JOB, JOB_ID, LIMIT, RUN, 
 from coatcheck.surfaces.batches.request import MoreTasks, check_one_source
 from coatcheck.surfaces.batches.scene import Scene, run_of, stored_key
 
-ARTIFACT_URL_SECONDS: Final = 3_600
 _STATUSES: Final = [status.value for status in TaskStatus]
 _PATH: Final = f"{JOB}/tasks"
 ONE: Final = f"{_PATH}/{{task_id}}"
@@ -107,9 +107,10 @@ class Tasks:
 
     async def _artifacts(self, view: BatchView, task: TaskView) -> list[words.TaskArtifact]:
         engine = self._scene.engine
+        seconds = signed_seconds(view.expires_at, self._scene.settings.batch_url_seconds)
         shown = []
         for artifact in await engine.artifacts(to_text(task.uuid), org=view.org):
-            signed = await engine.sign_artifact(artifact, ARTIFACT_URL_SECONDS)
+            signed = await engine.sign_artifact(artifact, seconds)
             shown.append(
                 words.TaskArtifact(
                     name=artifact.name,

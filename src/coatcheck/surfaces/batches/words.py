@@ -138,7 +138,7 @@ class TaskUrls(msgspec.Struct, frozen=True):
 
 
 class TaskArtifact(msgspec.Struct, frozen=True):
-    """A file that a task has left. ``url`` is good for anybody, for an hour."""
+    """A file that a task has left. ``url`` is good for anybody until ``expires_at``."""
 
     name: str
     media_type: str
@@ -151,7 +151,8 @@ class TaskArtifact(msgspec.Struct, frozen=True):
 class BatchTask(msgspec.Struct, frozen=True):
     """A task. ``result`` is there once it has succeeded, ``error`` if its last attempt failed.
 
-    A page has no room for a long result: ``result_url`` says where it is.
+    A page has no room for a long result: ``result_url`` says where it is. ``expires_at`` is its
+    job's: a task goes with its job. Null while the job goes on.
     """
 
     id: str
@@ -166,6 +167,7 @@ class BatchTask(msgspec.Struct, frozen=True):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    expires_at: datetime | None
     terminal: bool
     urls: TaskUrls
 

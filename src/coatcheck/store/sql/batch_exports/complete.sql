@@ -1,6 +1,6 @@
 -- pending -> completed, once the blob is there in full. Fenced by the lease of the job that wrote it.
 -- Sent again after its answer was lost, it answers the same. No row: the lease is lost, or the export
--- is not wanted any more; the blob is to be dropped.
+-- is not wanted any more; the blob is to be dropped. It goes with its batch, if that goes first.
 --
 -- $1 org   $2 export   $3 job   $4 lease   $5 blob key   $6 bytes   $7 sha256   $8 tasks
 -- $9 seconds to keep
@@ -11,7 +11,8 @@ WITH held AS MATERIALIZED (
 )
 UPDATE batch_exports AS e
 SET state = 'completed', blob_key = $5, bytes = $6, sha256 = $7, tasks_written = $8,
-    completed_at = now(), expires_at = now() + $9::integer * interval '1 second'
+    completed_at = now(),
+    expires_at = least(now() + $9::integer * interval '1 second', b.expires_at)
 FROM held AS h, batches AS b
 WHERE e.org_id = $1 AND e.id = $2 AND h.id = e.export_job
   AND (e.state = 'pending' OR e.blob_key = $5)
