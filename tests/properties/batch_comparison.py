@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 
+from coatcheck.domain.batches import BatchView, TaskStatus
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
 from tests.properties.batch_model import BatchModel, BatchTold, ModelRun
@@ -55,6 +58,7 @@ async def check(ground: Ground, model: BatchModel) -> None:
     await _check_runs(ground, model, base)
     await _check_outbox(ground, model)
     await check_usage(ground, model)
+    await _check_positions(ground, model)
     for batch in model.shown():
         await _check_view(ground, model, batch.uuid)
 
@@ -88,6 +92,15 @@ async def _check_runs(ground: Ground, model: BatchModel, base: float) -> None:
         if run.completed_at is not None:
             assert row["closed"]
             assert row["succeeded"] + row["failed"] + row["cancelled"] == row["total"]
+
+
+async def _check_positions(ground: Ground, model: BatchModel) -> None:
+    """No row tells of a task that is not there."""
+    rows = await ground.connection.fetch("SELECT run_id, task_index, position FROM batch_positions")
+    for row in rows:
+        run = model.run_of(row["run_id"])
+        assert run is not None
+        assert run.positions[row["task_index"]] == row["position"]
 
 
 def _row_of(run: ModelRun) -> dict[str, Any]:
@@ -142,3 +155,32 @@ async def _check_view(ground: Ground, model: BatchModel, uuid: Any) -> None:
     assert [(run.uuid, run.status, run.counts) for run in view.runs] == [
         (run.uuid, run.status, model.counts_of(run)) for run in batch.runs
     ]
+    assert view.whole == model.whole_of(batch), "the batch over all runs"
+    found, following = await ground.engine.batches.tasks.page_of_all_runs(
+        view, status=None, after=None, limit=200
+    )
+    assert following is None
+    latest = model.latest_of(batch, batch.current.number + 1)
+    assert [(task.position, task.uuid) for task in found] == [
+        (position, task.uuid) for position, task in sorted(latest.items())
+    ]
+    for status in TaskStatus:
+        await _check_status(
+            ground, view, status, [task.uuid for task in found if task.status is status]
+        )
+
+
+async def _check_status(
+    ground: Ground, view: BatchView, status: TaskStatus, expected: Sequence[UUID]
+) -> None:
+    """Page by page, each once."""
+    shown: list[UUID] = []
+    cursor = None
+    while True:
+        page, cursor = await ground.engine.batches.tasks.page_of_all_runs(
+            view, status=status, after=cursor, limit=3
+        )
+        shown += [task.uuid for task in page]
+        if cursor is None:
+            break
+    assert sorted(shown) == sorted(expected)

@@ -45,6 +45,8 @@ class ModelPart:
     list_of: Sequence[bytes] = ()
     """The payloads on a staged list."""
     rerun_of: UUID | None = None
+    before: int | None = None
+    """Of a rerun of the whole batch: the latest tasks of runs numbered below this."""
     selection: tuple[TaskStatus, ...] = ()
     redrives: int = 0
 
@@ -59,6 +61,8 @@ class ModelRun:
     created_at: float
     parent: UUID | None = None
     tasks: int = 0
+    positions: list[int] = field(default_factory=list)
+    """Of each task, its number in the batch."""
     total: int | None = None
     closed: bool = False
     cancel_requested: bool = False
@@ -107,6 +111,8 @@ class ModelBatch:
     target: UUID | None = None
     events: tuple[str, ...] = ()
     runs: list[ModelRun] = field(default_factory=list)
+    positions: int = 0
+    """How many tasks it has, each counted once over all runs."""
     deleted: bool = False
     expires_at: float | None = None
 
@@ -149,6 +155,25 @@ class BatchModel(JobModel):
             ends[State.CANCELLED],
         )
 
+    def latest_of(self, batch: ModelBatch, before: int) -> dict[int, ModelJob]:
+        """The latest task of each position, as of the runs that are numbered below ``before``."""
+        return {
+            position: self.jobs[UUID(bytes=task_id(run.uuid, index))]
+            for run in batch.runs
+            if run.number < before
+            for index, position in enumerate(run.positions)
+        }
+
+    def whole_of(self, batch: ModelBatch) -> Counts:
+        """What a reader is to see of the batch over all runs."""
+        latest = self.latest_of(batch, batch.current.number + 1).values()
+        states = Counter(job.state for job in latest)
+        return Counts(
+            len(latest),
+            sum(job.state.held for job in latest),
+            *(states[state] for state in ENDS.values()),
+        )
+
     def part_of(self, uuid: UUID) -> tuple[ModelRun, ModelPart] | None:
         return next(
             ((run, part) for run in self.runs() for part in run.parts if part.uuid == uuid), None
@@ -162,9 +187,15 @@ class BatchModel(JobModel):
         batch.runs.append(made)
         self._limit(made, batch.concurrency)
 
-    def write(self, run: ModelRun, payloads: Sequence[bytes]) -> None:
-        """Tasks are added to a run, numbered on."""
+    def write(
+        self, run: ModelRun, payloads: Sequence[bytes], positions: Sequence[int] | None = None
+    ) -> None:
+        """Tasks are added to a run, numbered on; without ``positions`` new ones of the batch."""
         batch = run.batch
+        if positions is None:
+            positions = range(batch.positions, batch.positions + len(payloads))
+            batch.positions += len(payloads)
+        run.positions += positions
         tells = {}
         if batch.target is not None and "task.failed" in batch.events:
             tells = {batch.target: 3}
@@ -201,21 +232,36 @@ class BatchModel(JobModel):
             self.stop(batch.current)
 
     def rerun(
-        self, batch: ModelBatch, run: UUID, part: UUID, selection: tuple[TaskStatus, ...]
+        self,
+        batch: ModelBatch,
+        run: UUID,
+        part: UUID,
+        selection: tuple[TaskStatus, ...],
+        parent: ModelRun,
+        *,
+        of_all: bool,
     ) -> None:
         old = batch.current
         stuck = [each for each in old.parts if each.state == "failed"]
         taking = ModelPart(
-            part, "pending", self.now, self.now, rerun_of=old.uuid, selection=selection
+            part,
+            "pending",
+            self.now,
+            self.now,
+            rerun_of=parent.uuid,
+            before=old.number + 1 if of_all else None,
+            selection=selection,
         )
         new = ModelRun(
-            run, batch, old.number + 1, self.now, parent=old.uuid, closed=True, parts=[taking]
+            run, batch, old.number + 1, self.now, parent=parent.uuid, closed=True, parts=[taking]
         )
         batch.runs.append(new)
         batch.expires_at = None
         self._limit(new, batch.concurrency)
         if stuck:
             for each in stuck:
+                if each.rerun_of is not None and (of_all or parent is not old):
+                    continue
                 old.parts.remove(each)
                 each.state, each.redrives, each.updated_at = "pending", each.redrives + 1, self.now
                 new.parts.append(each)
@@ -231,14 +277,29 @@ class BatchModel(JobModel):
         waits = any(part.state == "pending" for part in run.parts)
         return (run.completed_at is not None or stuck) and not waits
 
-    def selected(self, run: UUID, selection: tuple[TaskStatus, ...]) -> list[ModelJob]:
-        """The tasks that a rerun takes, in its order."""
-        tasks = [job for job in self.jobs.values() if job.run == run]
-        tasks.sort(key=lambda task: task.task_index or 0)
+    def selected(
+        self,
+        batch: ModelBatch,
+        run: UUID,
+        before: int | None,
+        selection: tuple[TaskStatus, ...],
+    ) -> list[tuple[ModelJob, int]]:
+        """The tasks that a rerun takes, in its order, each with its position."""
+        latest = None if before is None else self.latest_of(batch, before)
+        if latest is not None and not selection:
+            return [(task, position) for position, task in sorted(latest.items())]
+        tasks = [
+            (self.jobs[UUID(bytes=task_id(each.uuid, index))], position)
+            for each in batch.runs
+            if (each.uuid == run if before is None else each.number < before)
+            for index, position in enumerate(each.positions)
+        ]
+        if latest is not None:
+            tasks = [(task, position) for task, position in tasks if latest[position] is task]
         if not selection:
             return tasks
         ways = [state for status, state in ENDS.items() if status in selection]
-        return [task for way in ways for task in tasks if task.state is way]
+        return [(task, position) for way in ways for task, position in tasks if task.state is way]
 
     def take_in(self, run: ModelRun, part: ModelPart, *, list_is_there: bool) -> str:
         """What taking a part in comes to, in a word."""
@@ -248,14 +309,18 @@ class BatchModel(JobModel):
             before = run.parts[: run.parts.index(part)]
             if any(other.state == "pending" for other in before):
                 return "not its turn"
+            earlier = [each for each in run.batch.runs if each.number < run.number]
+            if part.rerun_of is not None and any(each.completed_at is None for each in earlier):
+                return "not its turn"
             if part.rerun_of is None and not list_is_there:
                 part.state, part.updated_at = "failed", self.now
                 return "failed"
-            payloads = list(part.list_of)
-            if part.rerun_of is not None:
-                chosen = self.selected(part.rerun_of, part.selection)
-                payloads = [task.payload or b"" for task in chosen]
-            self.write(run, payloads)
+            if part.rerun_of is None:
+                self.write(run, list(part.list_of))
+            else:
+                chosen = self.selected(run.batch, part.rerun_of, part.before, part.selection)
+                payloads = [task.payload or b"" for task, _ in chosen]
+                self.write(run, payloads, [position for _, position in chosen])
             part.state, part.updated_at = "done", self.now
         if part.state == "done":
             self.latch(run)
@@ -371,6 +436,7 @@ class BatchModel(JobModel):
                 for task in self.tasks_of(run):
                     del self.jobs[task.uuid]
                 run.tasks = 0
+                run.positions.clear()
                 return
         for run in batch.runs:
             if run.parts:

@@ -19,6 +19,7 @@ from coatcheck.domain.batches import (
     NewBatch,
     NewPart,
     NewTask,
+    RerunSource,
     Selection,
     TaskStatus,
 )
@@ -72,6 +73,7 @@ TABLES: Final = (
     "batches",
     "batch_runs",
     "batch_parts",
+    "batch_positions",
     "run_limits",
     "run_tokens",
 )
@@ -373,16 +375,25 @@ class BatchMachine(Machine):
         self.model.delete(batch)
 
     @precondition(lambda self: self.model.batches)
-    @rule(at=at, selection=selections)
-    def rerun(self, at: int, selection: tuple[TaskStatus, ...]) -> None:
+    @rule(
+        at=at,
+        selection=selections,
+        of=st.sampled_from(("unnamed", "unnamed", "all", "first", "current")),
+    )
+    def rerun(self, at: int, selection: tuple[TaskStatus, ...], of: str) -> None:
         # Those that can be run again first: most cannot.
         batches = sorted(self.model.batches.values(), key=lambda b: not self.model.can_rerun(b))
         batch = pick(batches, at)
-        rerunning = self.ground.engine.batches.rerun(
-            to_text(batch.uuid), Selection(selection), org=ORG
-        )
         run = batch.current
-        chosen = self.model.selected(run.uuid, selection)
+        parent = batch.runs[0] if of == "first" else run
+        of_all = of == "all" or (of == "unnamed" and not selection)
+        named = of in ("first", "current")
+        source = RerunSource(parent.uuid if named else None, all_runs=of == "all")
+        rerunning = self.ground.engine.batches.rerun(
+            to_text(batch.uuid), Selection(selection), org=ORG, source=source
+        )
+        before = run.number + 1 if of_all else None
+        chosen = [] if batch.deleted else self.model.selected(batch, parent.uuid, before, selection)
         goes_on = any(not task.state.terminal for task in self.model.tasks_of(run))
         if batch.deleted:
             self.followed("rerun", "gone")
@@ -407,7 +418,8 @@ class BatchMachine(Machine):
                     view.current.uuid,
                 )
             )
-            self.model.rerun(batch, view.current.uuid, part, selection)
+            self.model.rerun(batch, view.current.uuid, part, selection, parent, of_all=of_all)
+            self.followed("rerun", f"of {of}")
 
     @precondition(lambda self: self._failed_parts())
     @rule(at=at, mended=st.booleans())

@@ -166,7 +166,7 @@ async def rows_left(connection: Connection, made: LongRun) -> dict[str, Any]:
             "SELECT count(*) FROM batches WHERE id = $1", made.batch
         ),
     }
-    for table in ("batch_runs", "batch_parts", "batch_exports"):
+    for table in ("batch_runs", "batch_parts", "batch_exports", "batch_positions"):
         counts[table] = await connection.fetchval(
             f"SELECT count(*) FROM {table} WHERE batch_id = $1", made.batch
         )

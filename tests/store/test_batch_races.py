@@ -113,7 +113,7 @@ async def test_what_waits_for_a_rerun_finds_the_batch_with_its_new_run(
         again = asyncio.create_task(rerun(line, new.uuid, Selection()))
         await until_blocked(connection, "coatcheck batches")
         await connection.execute(
-            sql("batches/rerun"), ORG, new.uuid, new_id(), 2, new.run, '{"statuses": []}'
+            sql("batches/rerun"), ORG, new.uuid, new_id(), 2, new.run, '{"statuses": []}', False
         )
     with pytest.raises(BatchStillRuns):
         await again

@@ -29,6 +29,11 @@ def batch(total: int, succeeded: int, failed: int = 0) -> BatchView:
         closed_at=BEGAN,
         cancel_requested_at=None,
         completed_at=None,
+        mirrored=total,
+        replaced_succeeded=0,
+        replaced_failed=0,
+        replaced_cancelled=0,
+        repeats_all=False,
     )
     return BatchView(
         org="default",

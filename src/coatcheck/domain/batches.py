@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from coatcheck.domain.endpoint_names import BATCHES_SERVICE, endpoint_key, engine_name
@@ -89,6 +89,18 @@ class Counts:
     def pending(self) -> int:
         return self.total - self.running - self.succeeded - self.failed - self.cancelled
 
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.total + other.total,
+            self.running + other.running,
+            self.succeeded + other.succeeded,
+            self.failed + other.failed,
+            self.cancelled + other.cancelled,
+        )
+
+
+NO_TASKS: Final = Counts(0, 0, 0, 0, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class RunView:
@@ -108,17 +120,38 @@ class RunView:
     closed_at: datetime | None
     cancel_requested_at: datetime | None
     completed_at: datetime | None
+    mirrored: int
+    """Its first so many tasks have their positions in the batch as their numbers."""
+    replaced_succeeded: int
+    replaced_failed: int
+    replaced_cancelled: int
+    """Its tasks that a later run has taken in again, by how they ended here."""
+    repeats_all: bool
+    """Whether it took tasks of the batch as a whole, and not of its parent only."""
 
     @property
     def id(self) -> str:
         return to_text(self.uuid)
+
+    @property
+    def latest(self) -> Counts:
+        """Those of its tasks that no later run has taken in again."""
+        counts = self.counts
+        replaced = self.replaced_succeeded + self.replaced_failed + self.replaced_cancelled
+        return Counts(
+            counts.total - replaced,
+            counts.running,
+            counts.succeeded - self.replaced_succeeded,
+            counts.failed - self.replaced_failed,
+            counts.cancelled - self.replaced_cancelled,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
     """A batch as a reader sees it, with its runs, the oldest first; the last is the current one.
 
-    A list of batches has the current run of each only.
+    A list of batches has the current run of each only, and the sum of the ``earlier`` ones.
     """
 
     org: str
@@ -141,6 +174,8 @@ class BatchView:
     completed_at: datetime | None
     expires_at: datetime | None
     runs: Sequence[RunView]
+    earlier: Counts = NO_TASKS
+    """The latest tasks of runs that are not among ``runs``."""
 
     @property
     def id(self) -> str:
@@ -153,6 +188,11 @@ class BatchView:
     @property
     def status(self) -> BatchStatus:
         return self.current.status
+
+    @property
+    def whole(self) -> Counts:
+        """The batch over all runs: each of its tasks once, by its latest result."""
+        return sum((run.latest for run in self.runs), self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +279,19 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
+class RerunSource:
+    """What a rerun takes tasks from: one run, or the batch as a whole, which is each of its tasks
+    with its latest result. Neither: of the whole batch all of them; those that a selection chooses,
+    of the current run."""
+
+    run: UUID | None = None
+    all_runs: bool = False
+
+
+UNNAMED_SOURCE: Final = RerunSource()
+
+
+@dataclass(frozen=True, slots=True)
 class IngestOrder:
     """All that whoever takes a part in has to know, as of one moment."""
 
@@ -276,6 +329,11 @@ class IngestOrder:
     source_etag: str | None
     backlog_max: int | None
     """How many jobs the organisation may have waiting; None if nothing limits them."""
+    run_number: int
+    source_before: int | None
+    """Of a rerun of the whole batch: it takes the latest tasks of runs numbered below this."""
+    waits_for_a_run: bool
+    """Whether a rerun is not to be taken in yet: a run before it has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +355,8 @@ class TaskView:
     run: UUID
     result_bytes: int | None
     """Its length, also where the result itself is left out."""
+    position: int
+    """Its number in the batch: the same in every run that has it."""
 
     @property
     def result_is_left_out(self) -> bool:
@@ -309,6 +369,32 @@ class TaskView:
     @property
     def status(self) -> TaskStatus:
         return task_status(self.state)
+
+
+class TaskPlace(NamedTuple):
+    """Where a task is: its run, and its number there."""
+
+    run: UUID
+    number: int
+
+    @property
+    def uuid(self) -> UUID:
+        return UUID(bytes=task_id(self.run, self.number))
+
+
+class MirrorRun(NamedTuple):
+    """What is to be known of a run to find the latest task of a position: that the first
+    ``mirrored`` of its ``tasks`` have their positions as their numbers."""
+
+    number: int
+    uuid: UUID
+    mirrored: int
+    tasks: int
+
+
+def mirrored_after(runs: Sequence[MirrorRun], number: int) -> int:
+    """Positions below this are those of a task of a run that is numbered above ``number``."""
+    return max((run.mirrored for run in runs if run.number > number), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,3 +440,5 @@ class ExportView:
     created_at: datetime
     completed_at: datetime | None
     expires_at: datetime | None
+    all_runs: bool
+    """Whether it is of the batch as a whole, as of ``run`` and those before it."""

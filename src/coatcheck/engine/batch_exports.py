@@ -31,15 +31,23 @@ class BatchExports:
         self._line = line
         self._notifier = notifier
 
-    async def create(self, view: BatchView, run: RunView, *, request_id: str | None) -> ExportView:
-        """Ask for an export of what has ended of a run. Durable when this returns.
+    async def create(
+        self, view: BatchView, run: RunView | None, *, request_id: str | None
+    ) -> ExportView:
+        """Ask for an export of what has ended of a run, or, for None, of the batch as a whole: each
+        task once, with its latest result. Durable when this returns.
 
         Of a run that goes on, it holds what has ended by the time it is written. Raises
         JobNotFound if the batch was deleted meanwhile.
         """
         export = new_id()
         job = self._job(view, export, request_id)
-        await retried(lambda: export_store.create(self._line, job, export, view.uuid, run.uuid))
+        last = run or view.current
+        await retried(
+            lambda: export_store.create(
+                self._line, job, export, view.uuid, last.uuid, all_runs=run is None
+            )
+        )
         self._notifier.say(READY, [EXPORT_ENDPOINT])
         return await self._get(view, export)
 

@@ -4,30 +4,49 @@ A page costs what it shows, wherever in a run it begins: in the order of their n
 found by ids that are computed; by status, they are one range of an index. Those that wait and those
 that run are a moving target: a task that starts or ends between two pages may be on both or on
 neither. Those that have ended stay where they are.
+
+Of a batch as a whole, a page has each task once, with its latest result. In the order of their
+positions, the newest run that has each is looked up. By status, the runs are walked, the newest
+first, and what a later run has taken in again is passed over: so many tasks are looked at for a
+page and no more, so that it may be short, or empty, and not be the last.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
 
 import msgspec
 
-from coatcheck.domain.batches import BatchView, RunView, TaskStatus, TaskView
+from coatcheck.domain.batches import (
+    BatchView,
+    MirrorRun,
+    RunView,
+    TaskPlace,
+    TaskStatus,
+    TaskView,
+    mirrored_after,
+)
 from coatcheck.domain.errors import InvalidParameter, InvalidSubmission, JobNotFound
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
+from coatcheck.store import batch_positions
 from coatcheck.store import batch_tasks as task_store
-from coatcheck.store.batch_tasks import Failures, QueuePlace
+from coatcheck.store.batch_tasks import Failures, QueuePlace, RunPlace, Seen
 from coatcheck.store.faults import retried
 from coatcheck.store.line import Line
 
 FAILURES_COUNTED_MAX: Final = 20_000
 """Of a run with more failed tasks than these, the first are counted by their codes."""
+LOOKED_AT_MAX: Final = 4_000
+"""Of a batch as a whole: how many tasks are looked at for one page, and how many at a time."""
+LOOKED_AT_STEP: Final = 1_000
 _CODES_MAX: Final = 50
 _PAGE_ROWS_MAX: Final = 200
 _ID_CHARACTERS: Final = 32
@@ -57,7 +76,14 @@ class _AfterPlace(msgspec.Struct, frozen=True, array_like=True, tag="q"):
     uuid: UUID
 
 
-_Cursor = _AfterTask | _AfterPlace
+class _InRun(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+    """Of a batch as a whole: after a place in a run, and then in those before it."""
+
+    number: Number
+    after: _AfterTask | _AfterPlace
+
+
+_Cursor = _AfterTask | _AfterPlace | _InRun
 _read_cursor: Final = msgspec.json.Decoder(_Cursor).decode
 _START: Final = _AfterTask(-1)
 
@@ -87,7 +113,7 @@ class BatchTasks:
         if not 1 <= limit <= _PAGE_ROWS_MAX:
             raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
         cursor = _decoded(after)
-        if status is TaskStatus.PENDING:
+        if status is TaskStatus.PENDING and not isinstance(cursor, _InRun):
             return await self._waiting(view, run, cursor, limit)
         if not isinstance(cursor, _AfterTask):
             raise _no_cursor()
@@ -108,6 +134,137 @@ class BatchTasks:
             )
         )
         return _cut(found, limit)
+
+    async def page_of_all_runs(
+        self, view: BatchView, *, status: TaskStatus | None, after: str | None, limit: int
+    ) -> TaskPage:
+        """Tasks of a batch as a whole, each once, with its latest result; those of ``status`` if it
+        is given. ``view`` has all runs.
+
+        Without a status they come by position; otherwise by run, the newest first, and in a run as
+        ``page`` has them. A page may be short and not be the last.
+        """
+        if not 1 <= limit <= _PAGE_ROWS_MAX:
+            raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
+        cursor = _decoded(after)
+        if status is None:
+            if not isinstance(cursor, _AfterTask):
+                raise _no_cursor()
+            return await self._by_position(view, cursor.index + 1, limit)
+        if cursor == _START:
+            cursor = _InRun(view.current.number, _START)
+        if not isinstance(cursor, _InRun):
+            raise _no_cursor()
+        if status in _ENDS:
+            if not isinstance(cursor.after, _AfterTask):
+                raise _no_cursor()
+            return await self._latest_ended(view, status, cursor.number, cursor.after.index, limit)
+        for run in reversed(view.runs):
+            if run.number > cursor.number or run.completed_at is not None:
+                continue
+            inside = _encoded(cursor.after) if run.number == cursor.number else None
+            found, following = await self.page(view, run, status=status, after=inside, limit=limit)
+            if following is not None:
+                return found, _encoded(_InRun(run.number, _unwrapped(following)))
+            if found:
+                return found, _encoded(_InRun(run.number - 1, _START)) if run.number > 1 else None
+        return [], None
+
+    async def _by_position(self, view: BatchView, first: int, limit: int) -> TaskPage:
+        total = view.whole.total
+        end = min(first + limit, total)
+        if first >= end:
+            return [], None
+        positions = range(first, end)
+        places = await retried(
+            lambda: batch_positions.latest(
+                self._line,
+                view.org,
+                view.uuid,
+                _mirrors(view),
+                positions,
+                view.current.number + 1,
+            )
+        )
+        found = await retried(lambda: task_store.by_place(self._line, view.org, places, limit))
+        return found, _encoded(_AfterTask(end - 1)) if end < total else None
+
+    async def _latest_ended(
+        self, view: BatchView, status: TaskStatus, number: int, after: int, limit: int
+    ) -> TaskPage:
+        places: list[tuple[int, TaskPlace]] = []
+        left = LOOKED_AT_MAX
+        for run in reversed(view.runs):
+            if run.number > number:
+                continue
+            index = after if run.number == number else _START.index
+            if run.completed_at is not None and not _latest_of(run, status):
+                continue  # all of them were taken in again
+            while True:
+                if not left:
+                    here = _InRun(run.number, _AfterTask(index))
+                    return await self._shown(view, places, limit), _encoded(here)
+                seen = await self._look(view, run, status, index, min(left, LOOKED_AT_STEP))
+                left -= min(left, LOOKED_AT_STEP) if seen.more else 0
+                places += [
+                    (run.number, TaskPlace(run.uuid, each))
+                    for each in seen.latest
+                    # What was taken in since the view was read is, there, still a run's before it.
+                    if each < run.counts.total
+                ]
+                if len(places) > limit:
+                    last_number, last = places[limit - 1]
+                    here = _InRun(last_number, _AfterTask(last.number))
+                    return await self._shown(view, places[:limit], limit), _encoded(here)
+                if not seen.more:
+                    break
+                index = seen.last
+        return await self._shown(view, places, limit), None
+
+    async def _look(
+        self, view: BatchView, run: RunView, status: TaskStatus, after: int, looked_at_max: int
+    ) -> Seen:
+        return await retried(
+            lambda: task_store.latest_ended(
+                self._line,
+                view.org,
+                _place(view, run),
+                _ENDS[status],
+                after=after,
+                looked_at_max=looked_at_max,
+            )
+        )
+
+    async def _shown(
+        self, view: BatchView, places: Sequence[tuple[int, TaskPlace]], limit: int
+    ) -> Sequence[TaskView]:
+        if not places:
+            return []
+        wanted = [place for _, place in places]
+        return await retried(lambda: task_store.by_place(self._line, view.org, wanted, limit))
+
+    async def failures_of_all_runs(self, view: BatchView) -> Failures:
+        """The codes that tasks of a batch failed with, by their latest results."""
+        counts: Counter[str] = Counter()
+        left = FAILURES_COUNTED_MAX
+        for run in reversed(view.runs):
+            if not left:
+                break
+            if run.completed_at is not None and not _latest_of(run, TaskStatus.FAILED):
+                continue
+            by_code, seen = await retried(
+                partial(
+                    task_store.latest_failures,
+                    self._line,
+                    view.org,
+                    _place(view, run),
+                    looked_at_max=left,
+                )
+            )
+            left -= seen
+            counts.update(by_code)
+        commonest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return Failures(commonest[:_CODES_MAX], counts.total())
 
     async def failures(self, view: BatchView, run: RunView) -> Failures:
         """The codes that tasks of a run failed with, the commonest first."""
@@ -146,7 +303,7 @@ class BatchTasks:
         return found, _encoded(_AfterTask(first + there - 1)) if more else None
 
     async def _waiting(
-        self, view: BatchView, run: RunView, cursor: _Cursor, limit: int
+        self, view: BatchView, run: RunView, cursor: _AfterTask | _AfterPlace, limit: int
     ) -> TaskPage:
         in_queue: Sequence[tuple[TaskView, QueuePlace]] = []
         if cursor == _START or isinstance(cursor, _AfterPlace):
@@ -179,6 +336,30 @@ class BatchTasks:
         return page, _encoded(_AfterPlace(*last))
 
 
+def _mirrors(view: BatchView) -> list[MirrorRun]:
+    return [MirrorRun(run.number, run.uuid, run.mirrored, run.counts.total) for run in view.runs]
+
+
+def _place(view: BatchView, run: RunView) -> RunPlace:
+    later = mirrored_after(_mirrors(view), run.number)
+    return RunPlace(view.uuid, run.uuid, run.number, later, view.current.number + 1)
+
+
+def _latest_of(run: RunView, status: TaskStatus) -> int:
+    latest = run.latest
+    return {
+        TaskStatus.SUCCEEDED: latest.succeeded,
+        TaskStatus.FAILED: latest.failed,
+        TaskStatus.CANCELLED: latest.cancelled,
+    }[status]
+
+
+def _unwrapped(following: str) -> _AfterTask | _AfterPlace:
+    cursor = _decoded(following)
+    assert not isinstance(cursor, _InRun), "a page of a run has no other"
+    return cursor
+
+
 def _cut(found: Sequence[TaskView], limit: int) -> TaskPage:
     """A page of what was asked for with one more row than it has."""
     if len(found) <= limit:
@@ -196,11 +377,12 @@ def _decoded(after: str | None) -> _Cursor:
     try:
         text = base64.b64decode(after + "=" * (-len(after) % 4), altchars=b"-_", validate=True)
         cursor: _Cursor = _read_cursor(text)
-        if isinstance(cursor, _AfterPlace):
-            cursor.run_at.astimezone(UTC)  # near the ends of the calendar there is no such moment
+        place = cursor.after if isinstance(cursor, _InRun) else cursor
+        if isinstance(place, _AfterPlace):
+            place.run_at.astimezone(UTC)  # near the ends of the calendar there is no such moment
     except (binascii.Error, ValueError, OverflowError) as error:  # msgspec's are ValueErrors
         raise _no_cursor() from error
-    if isinstance(cursor, _AfterPlace) and "\0" in cursor.flow:
+    if isinstance(place, _AfterPlace) and "\0" in place.flow:
         raise _no_cursor()
     return cursor
 

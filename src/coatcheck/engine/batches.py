@@ -10,12 +10,14 @@ from uuid import UUID
 from coatcheck.crash import crash_point
 from coatcheck.domain.batches import (
     INGEST_ENDPOINT,
+    UNNAMED_SOURCE,
     BatchView,
     Created,
     Known,
     NewBatch,
     NewPart,
     NewTask,
+    RerunSource,
     Selection,
 )
 from coatcheck.domain.errors import InvalidParameter, JobNotFound
@@ -179,17 +181,22 @@ class Batches:
         selection: Selection,
         *,
         org: str,
+        source: RerunSource = UNNAMED_SOURCE,
         idempotency_key: str | None = None,
         request_id: str | None = None,
     ) -> tuple[BatchView, Created]:
-        """Run tasks of the batch again, as a new run. Raises BatchStillRuns, NothingToRerun."""
+        """Run tasks of the batch again, as a new run: without a selection or a source, all of them.
+
+        ``source.run`` is one of its runs. Raises BatchStillRuns, NothingToRerun.
+        """
         batch = _uuid(batch_id)
         run = new_id()
+        asked = repr(selection) if source == UNNAMED_SOURCE else repr((selection, source))
         part = NewPart(
             new_id(),
             "rerun",
             idempotency_key=idempotency_key,
-            fingerprint=repr(selection).encode() if idempotency_key is not None else None,
+            fingerprint=asked.encode() if idempotency_key is not None else None,
         )
         ingest = _ingest(org, part.uuid, request_id)
         inserted = await retried(
@@ -202,6 +209,7 @@ class Batches:
                 selection,
                 ingest,
                 lambda moved: _ingest(org, moved, request_id),
+                source,
             )
         )
         self._notifier.say(READY, None)

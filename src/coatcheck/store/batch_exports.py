@@ -29,10 +29,24 @@ class ExportOrder:
     service_endpoint: str
     endpoint: str
     run_number: int
-    tasks: int
-    total: int | None
-    run_completed_at: datetime | None
     begun_at: datetime
+    all_runs: bool
+    """Whether it is of the batch as a whole, as of this run and those before it."""
+
+
+class ExportRun(NamedTuple):
+    """A run whose tasks an export may hold: ``latest`` says how many of those that ended each way
+    no later run has taken in again."""
+
+    uuid: UUID
+    number: int
+    mirrored: int
+    tasks: int
+    new_tasks: int
+    completed_at: datetime | None
+    latest_succeeded: int
+    latest_failed: int
+    latest_cancelled: int
 
 
 class ListedLine(NamedTuple):
@@ -52,9 +66,13 @@ class OldExport(NamedTuple):
     blob_key: str | None
 
 
-async def create(line: Line, job: NewJob, export: UUID, batch: UUID, run: UUID) -> None:
+async def create(
+    line: Line, job: NewJob, export: UUID, batch: UUID, run: UUID, *, all_runs: bool
+) -> None:
     """Write down that an export is wanted, with the job that writes it."""
-    await line.fetch(sql("batch_exports/create"), *job_store.columns([job]), export, batch, run)
+    await line.fetch(
+        sql("batch_exports/create"), *job_store.columns([job]), export, batch, run, all_runs
+    )
 
 
 async def get(line: Line, org: str, batch: UUID, export: UUID) -> ExportView | None:
@@ -75,11 +93,27 @@ async def order(line: Line, org: str, export: UUID) -> ExportOrder | None:
     return ExportOrder(*rows[0]) if rows else None
 
 
+async def runs(line: Line, org: str, batch: UUID, number: int) -> list[ExportRun]:
+    """The runs of a batch as of one of them, the newest first."""
+    rows = await line.fetch(sql("batch_exports/runs"), org, batch, number)
+    return [ExportRun(*row) for row in rows]
+
+
+async def of_numbers(
+    line: Line, org: str, run: UUID, state: State, numbers: Sequence[int], *, bytes_max: int
+) -> Sequence[asyncpg.Record]:
+    """Tasks of these numbers, which ended in ``state``, as ``ended`` has them: one at least, and no
+    further one once their results have ``bytes_max`` bytes."""
+    return await line.fetch(
+        sql("batch_exports/of_numbers"), org, run, state.value, list(numbers), bytes_max
+    )
+
+
 async def ended(
     line: Line, org: str, run: UUID, state: State, *, after: int, rows_max: int, bytes_max: int
 ) -> Sequence[asyncpg.Record]:
     """The next tasks that ended in ``state``, rows as they come: id, number, custom id, attempts,
-    when it ended, result, error code, error message, and its artifacts as JSON.
+    when it ended, result, error code, error message, its artifacts as JSON, its position and run.
 
     At most ``rows_max`` of them, and no further one once their results have ``bytes_max`` bytes.
     None at all: there are no more.

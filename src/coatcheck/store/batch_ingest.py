@@ -20,6 +20,7 @@ from coatcheck.domain.batches import (
     BadLine,
     DeadLetter,
     IngestOrder,
+    TaskPlace,
     run_flow,
     task_id,
 )
@@ -142,19 +143,27 @@ async def select_ended(
     return [row[0] for row in rows]
 
 
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A task that a rerun takes in again: where it is taken from, its position in the batch, and
+    where the latest task of that position is, which the new one takes the place of."""
+
+    source: TaskPlace
+    position: int
+    replaced: TaskPlace
+
+
 async def write_rerun_chunk(
-    line: Line, order: IngestOrder, numbers: Sequence[int], next_offset: int, *, is_last: bool
+    line: Line, order: IngestOrder, tasks: Sequence[Repeated], next_offset: int, *, is_last: bool
 ) -> int:
-    """Take these tasks of the run before into the new one. How many were there.
+    """Take these tasks of runs before into the new one. How many were there.
 
     Raises Overtaken, and TooManyTasks.
     """
-    if order.run_tasks + len(numbers) > RUN_TASKS_MAX:
+    if order.run_tasks + len(tasks) > RUN_TASKS_MAX:
         raise TooManyTasks
-    parent = order.parent_run
     first = order.run_tasks
-    old = [] if parent is None else [UUID(bytes=task_id(parent, number)) for number in numbers]
-    new = [UUID(bytes=task_id(order.run, first + at)) for at in range(len(old))]
+    new = [UUID(bytes=task_id(order.run, first + at)) for at in range(len(tasks))]
 
     async def write(connection: Connection) -> int:
         async with connection.transaction():
@@ -167,17 +176,19 @@ async def write_rerun_chunk(
                 order.part_offset,
                 next_offset,
                 is_last,
-                old,
+                [task.source.uuid for task in tasks],
                 new,
                 run_flow(order.run),
                 TELLS_FAILURES if order.tells_failures else None,
+                [task.position for task in tasks],
+                [None if task.replaced == task.source else task.replaced.uuid for task in tasks],
             )
             if not rows:
                 raise Overtaken
             crash_point("rerun.chunk_not_committed")
         crash_point("rerun.chunk_committed")
-        tasks: int = rows[0][0]
-        return tasks
+        written: int = rows[0][0]
+        return written
 
     return await line.run(_unless_overtaken(write))
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.domain.batches import TaskView, run_flow, task_id
+from coatcheck.domain.batches import TaskPlace, TaskView, run_flow
 from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX, page_result_bytes_max
 from coatcheck.domain.states import State
 from coatcheck.store.line import Line
@@ -33,11 +33,80 @@ class QueuePlace(NamedTuple):
     uuid: UUID
 
 
+class Seen(NamedTuple):
+    """Tasks that were looked at: which of them are their batch's latest, by number, the number of
+    the last one, and whether there may be more."""
+
+    latest: Sequence[int]
+    last: int
+    more: bool
+
+
+class RunPlace(NamedTuple):
+    """A run among those of its batch: what is to be known to tell which of its tasks are the
+    latest. Positions below ``mirrored_after`` are of later runs; those below ``before`` count."""
+
+    batch: UUID
+    run: UUID
+    number: int
+    mirrored_after: int
+    before: int
+
+
+async def by_place(line: Line, org: str, places: Sequence[TaskPlace], limit: int) -> list[TaskView]:
+    """These tasks, in this order. ``limit`` is how many the page may have."""
+    rows = await line.fetch(
+        sql("batch_tasks/by_ids"),
+        org,
+        list({place.run for place in places}),
+        page_result_bytes_max(limit),
+        [place.uuid for place in places],
+    )
+    return [_view(row) for row in rows]
+
+
 async def by_index(line: Line, org: str, run: UUID, first: int, limit: int) -> list[TaskView]:
     """Tasks numbered ``first`` and on."""
-    ids = [UUID(bytes=task_id(run, index)) for index in range(first, first + limit)]
-    rows = await line.fetch(sql("batch_tasks/by_ids"), org, run, page_result_bytes_max(limit), ids)
-    return [_view(row) for row in rows]
+    places = [TaskPlace(run, index) for index in range(first, first + limit)]
+    return await by_place(line, org, places, limit)
+
+
+async def latest_ended(
+    line: Line,
+    org: str,
+    place: RunPlace,
+    state: State,
+    *,
+    after: int,
+    looked_at_max: int,
+    error_codes: Sequence[str] = (),
+) -> Seen:
+    """Tasks of a run that ended in ``state`` and that no later run has taken in again, after the
+    one numbered ``after``, among the next ``looked_at_max`` that ended so."""
+    rows = await line.fetch(
+        sql("batch_tasks/latest_ended"),
+        org,
+        *place,
+        state.value,
+        list(error_codes) or None,
+        after,
+        looked_at_max,
+    )
+    return Seen(
+        [row["task_index"] for row in rows if row["is_latest"]],
+        rows[-1]["task_index"] if rows else after,
+        len(rows) == looked_at_max,
+    )
+
+
+async def latest_failures(
+    line: Line, org: str, place: RunPlace, *, looked_at_max: int
+) -> tuple[dict[str, int], int]:
+    """How many tasks of a run failed with which code, of those that no later run has taken in
+    again; and how many were looked at."""
+    rows = await line.fetch(sql("batch_tasks/latest_failures"), org, *place, looked_at_max)
+    by_code = {row["code"]: row["tasks"] for row in rows if row["tasks"]}
+    return by_code, sum(row["seen"] for row in rows)
 
 
 async def ended(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -11,16 +11,20 @@ import asyncpg
 
 from coatcheck.crash import crash_point
 from coatcheck.domain.batches import (
+    UNNAMED_SOURCE,
     BatchStatus,
     BatchView,
     Counts,
     Known,
+    MirrorRun,
     NewBatch,
     NewPart,
     NewTask,
+    RerunSource,
     RunView,
     Selection,
     TaskStatus,
+    mirrored_after,
     run_flow,
     task_id,
 )
@@ -37,7 +41,8 @@ from coatcheck.domain.job import NewJob
 from coatcheck.domain.limits import RUN_TASKS_MAX, RUNS_MAX
 from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
-from coatcheck.store import batch_ingest, limits, uploads, webhooks
+from coatcheck.store import batch_ingest, batch_positions, limits, uploads, webhooks
+from coatcheck.store.batch_positions import EarlierRun
 from coatcheck.store.crashing import fetch_or_die
 from coatcheck.store.jobs import columns
 from coatcheck.store.line import Connection, Line
@@ -45,6 +50,7 @@ from coatcheck.store.sql import sql
 from coatcheck.store.task_copy import TELLS_FAILURES
 
 _VIEW_COLUMNS = 19
+_EARLIER_COLUMNS = 5
 _STATES = {
     TaskStatus.SUCCEEDED: "completed",
     TaskStatus.FAILED: "failed",
@@ -156,7 +162,10 @@ async def list_page(
 ) -> list[BatchView]:
     """Batches, newest first, older than ``after``, each with its current run."""
     rows = await line.fetch(sql("batches/list"), org, owner, after or newest_possible(), limit)
-    return [_view([row]) for row in rows]
+    return [
+        replace(_view([row[:-_EARLIER_COLUMNS]]), earlier=Counts(*row[-_EARLIER_COLUMNS:]))
+        for row in rows
+    ]
 
 
 async def add_part(
@@ -254,12 +263,16 @@ async def rerun(
     selection: Selection,
     ingest: Ingest,
     ingest_of: Callable[[UUID], Ingest],
+    source: RerunSource = UNNAMED_SOURCE,
 ) -> Inserted | None:
-    """A new run of a batch, of the tasks that ``selection`` says. None if there is no such batch.
+    """A new run of a batch, of the tasks of ``source`` that ``selection`` says. None if there is no
+    such batch.
 
-    Raises BatchStillRuns, NothingToRerun and TooManyRuns. What could not be taken in moves to the
-    new run, each with a job that ``ingest_of`` gives; the old run ends as cancelled.
+    Raises BatchStillRuns, NothingToRerun and TooManyRuns. Lists that could not be taken in move to
+    the new run, each with a job that ``ingest_of`` gives; the old run ends as cancelled.
     """
+    chooses = bool(selection.statuses or selection.error_codes)
+    of_all = source.all_runs or (source.run is None and not chooses)
 
     async def insert(connection: Connection) -> Inserted | None:
         async with connection.transaction():
@@ -281,20 +294,27 @@ async def rerun(
                 raise BatchStillRuns("A list of the batch is still being taken in.")
             if locked["number"] >= RUNS_MAX:
                 raise TooManyRuns(f"A batch has at most {RUNS_MAX:,} runs; hand the tasks in anew.")
-            if selection.statuses or selection.error_codes:
+            number = locked["number"] + 1
+            parent = source.run or locked["run_id"]
+            runs = await batch_positions.earlier_runs(connection, org, batch, number)
+            if chooses:
                 if stuck:
                     await _check_ended(connection, org, locked["run_id"])
-                await _check_selected(connection, org, locked["run_id"], selection)
-            elif locked["tasks"] == 0 and not stuck:
-                raise NothingToRerun("The run had no tasks.")
+                if of_all:
+                    await _check_latest_selected(connection, org, batch, runs, selection)
+                else:
+                    await _check_selected(connection, org, parent, selection)
+            elif not stuck and not _tasks_of(runs, None if of_all else parent):
+                raise NothingToRerun("There were no tasks.")
             await connection.execute(
                 sql("batches/rerun"),
                 org,
                 batch,
                 run,
-                locked["number"] + 1,
-                locked["run_id"],
+                number,
+                parent,
                 _selection_json(selection),
+                of_all,
             )
             await limits.set_run_limits(
                 connection,
@@ -304,11 +324,13 @@ async def rerun(
                 per_second=locked["rate_per_second"],
                 key_per_second=locked["rate_key_per_second"],
             )
-            await _add_part(connection, org, locked, run, part, None, 0)
+            before = number if of_all else None
+            await _add_part(connection, org, locked, run, part, None, 0, source_before=before)
             await _submit_ingest(connection, org, ingest)
             if stuck:
+                goes_on = not of_all and parent == locked["run_id"]
                 moved = await connection.fetch(
-                    sql("batches/move_failed_parts"), org, locked["run_id"], run
+                    sql("batches/move_failed_parts"), org, locked["run_id"], run, goes_on
                 )
                 for row in moved:
                     await _submit_ingest(connection, org, ingest_of(row["id"]))
@@ -385,6 +407,37 @@ async def _check_selected(
         raise NothingToRerun("No task of the run ended that way.")
 
 
+async def _check_latest_selected(
+    connection: Connection,
+    org: str,
+    batch: UUID,
+    runs: Sequence[EarlierRun],
+    selection: Selection,
+) -> None:
+    statuses = [each for each in selection.statuses or _STATES if each in _STATES]
+    before = runs[-1].number + 1
+    mirrors = [MirrorRun(run.number, run.uuid, run.mirrored, run.tasks) for run in runs]
+    for run in reversed(runs):
+        rows = await connection.fetch(
+            sql("batches/has_latest"),
+            org,
+            batch,
+            run.uuid,
+            run.number,
+            mirrored_after(mirrors, run.number),
+            before,
+            [_STATES[status] for status in statuses],
+            list(selection.error_codes) or None,
+        )
+        if rows[0][0]:
+            return
+    raise NothingToRerun("The latest result of no task is of that kind.")
+
+
+def _tasks_of(runs: Sequence[EarlierRun], wanted: UUID | None) -> int:
+    return sum(run.tasks for run in runs if wanted is None or run.uuid == wanted)
+
+
 def _selection_json(selection: Selection) -> str | None:
     if not selection.statuses and not selection.error_codes:
         return None
@@ -422,6 +475,8 @@ async def _add_part(
     part: NewPart,
     tasks: Sequence[NewTask] | None,
     lines: int,
+    *,
+    source_before: int | None = None,
 ) -> None:
     tells = locked["webhook_target"] is not None and "task.failed" in locked["webhook_events"]
     first = locked["tasks"] if run == locked["run_id"] else 0
@@ -443,6 +498,7 @@ async def _add_part(
         *_task_columns(run, tasks or (), first),
         TELLS_FAILURES if tells else None,
         part.source_etag,
+        source_before,
     )
 
 
@@ -503,7 +559,7 @@ def _task_columns(run: UUID, tasks: Sequence[NewTask], first: int) -> list[list[
     ]
 
 
-def _view(rows: Sequence[asyncpg.Record]) -> BatchView:
+def _view(rows: Sequence[asyncpg.Record | Sequence[Any]]) -> BatchView:
     runs = [_run(row[_VIEW_COLUMNS:]) for row in rows]
     columns_of_batch = (*rows[0][:_VIEW_COLUMNS], runs)
     return BatchView(*columns_of_batch)

@@ -64,4 +64,39 @@ async def counters_equal_recounts(dsn: str, org: str, batch: UUID) -> BatchView:
         )
         assert +shown == counted, f"run {run.number}"
         assert run.counts.total == counted.total()
+    await _whole_equals_recount(dsn, org, view)
     return view
+
+
+async def _whole_equals_recount(dsn: str, org: str, view: BatchView) -> None:
+    """The counts over all runs against every task's latest row, by its position."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch(
+            """
+            SELECT DISTINCT ON (position) coalesce(p.position, j.task_index) AS position,
+                   j.state::text
+            FROM batch_runs AS r
+            JOIN jobs AS j ON j.org_id = r.org_id AND j.run_id = r.id
+            LEFT JOIN batch_positions AS p
+                ON p.org_id = r.org_id AND p.run_id = r.id AND p.task_index = j.task_index
+            WHERE r.org_id = $1 AND r.batch_id = $2
+            ORDER BY position, r.number DESC
+            """,
+            org,
+            view.uuid,
+        )
+    finally:
+        await connection.close()
+    assert [row["position"] for row in rows] == list(range(len(rows))), "no position is left out"
+    counted = Counter(task_status(State(row["state"])) for row in rows)
+    whole = view.whole
+    shown = {
+        TaskStatus.PENDING: whole.pending,
+        TaskStatus.RUNNING: whole.running,
+        TaskStatus.SUCCEEDED: whole.succeeded,
+        TaskStatus.FAILED: whole.failed,
+        TaskStatus.CANCELLED: whole.cancelled,
+    }
+    assert +Counter(shown) == counted, "the batch as a whole"
+    assert whole.total == len(rows)

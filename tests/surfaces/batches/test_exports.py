@@ -164,7 +164,9 @@ async def test_an_export_holds_every_task_and_its_manifest_tells_the_truth(
     assert first.pop("finished_at").endswith("Z")
     assert first == {
         "id": made.task(0).hex,
+        "run_id": to_text(made.run),
         "index": 0,
+        "job_index": 0,
         "custom_id": "task 0",
         "status": "succeeded",
         "result": {"ok": True},
@@ -178,7 +180,9 @@ async def test_an_export_holds_every_task_and_its_manifest_tells_the_truth(
     failed.pop("finished_at")
     assert failed == {
         "id": made.task(1).hex,
+        "run_id": to_text(made.run),
         "index": 1,
+        "job_index": 1,
         "custom_id": "task 1",
         "status": "failed",
         "error": {"code": "broke", "message": "it broke"},
@@ -186,7 +190,12 @@ async def test_an_export_holds_every_task_and_its_manifest_tells_the_truth(
     }
     assert (cancelled["status"], cancelled["error"]["code"]) == ("cancelled", "cancelled")
     assert lines_of(archive, exporting.BAD_LINES) == [
-        {"part": 1, "line": 7, "error": {"code": "not_json", "message": "it is no JSON"}}
+        {
+            "run_id": to_text(made.run),
+            "part": 1,
+            "line": 7,
+            "error": {"code": "not_json", "message": "it is no JSON"},
+        }
     ]
     manifest = manifest_of(archive)
     assert manifest["complete"] is True

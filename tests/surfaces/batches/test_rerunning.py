@@ -12,15 +12,22 @@ from coatcheck.domain.batches import (
     BatchStatus,
     BatchView,
     NewBatch,
+    NewPart,
+    NewTask,
+    RerunSource,
     Selection,
+    TaskPlace,
     TaskStatus,
     task_id,
 )
-from coatcheck.domain.errors import NothingToRerun
-from coatcheck.domain.ids import to_text
+from coatcheck.domain.errors import NothingToRerun, TargetUnreachable
+from coatcheck.domain.ids import new_id, to_text
 from coatcheck.store import batch_ingest
+from coatcheck.store.batch_ingest import Repeated
 from coatcheck.surfaces.batches import rerunning
-from tests.surfaces.batches.intake import ORG, Intake
+from tests.store.edge_guard import unguarded
+from tests.surfaces.batches.intake import ORG, Intake, new_batch
+from tests.surfaces.batches.recount import counters_equal_recounts
 
 
 @pytest.fixture
@@ -42,21 +49,7 @@ async def ended_batch(intake: Intake, tasks: int, **changes: object) -> NewBatch
     await intake.end_tasks(new.run, [n for n in range(tasks) if n % 3 == 2], "cancelled", None)
     await intake.end_tasks(new.run, failed[::2], "failed", "http_500")
     await intake.end_tasks(new.run, failed[1::2], "failed", "timeout")
-    await intake.sql.execute(
-        """
-        UPDATE batch_runs AS r
-        SET completed_at = now(), succeeded = n.completed, failed = n.failed,
-            cancelled = n.cancelled
-        FROM (
-            SELECT count(*) FILTER (WHERE state = 'completed') AS completed,
-                   count(*) FILTER (WHERE state = 'failed') AS failed,
-                   count(*) FILTER (WHERE state = 'cancelled') AS cancelled
-            FROM jobs WHERE run_id = $1
-        ) AS n
-        WHERE r.id = $1
-        """,
-        new.run,
-    )
+    await end_run(intake, new.run)
     return new
 
 
@@ -148,10 +141,12 @@ async def test_a_chunk_of_a_rerun_is_written_once(intake: Intake) -> None:
     part = await intake.sql.fetchval("SELECT id FROM batch_parts WHERE run_id = $1", run)
     order = await batch_ingest.order_of(intake.line, ORG, part)
     assert order is not None
-    await batch_ingest.write_rerun_chunk(intake.line, order, [0, 1], 2, is_last=False)
+    places = [TaskPlace(new.run, number) for number in (0, 1)]
+    chunk = [Repeated(place, place.number, place) for place in places]
+    await batch_ingest.write_rerun_chunk(intake.line, order, chunk, 2, is_last=False)
 
     with pytest.raises(batch_ingest.Overtaken):
-        await batch_ingest.write_rerun_chunk(intake.line, order, [0, 1], 2, is_last=False)
+        await batch_ingest.write_rerun_chunk(intake.line, order, chunk, 2, is_last=False)
     await intake.take_in(part)
 
     names = [task["custom_id"] for task in await intake.tasks(run)]
@@ -195,14 +190,126 @@ async def test_a_rerun_that_failed_half_way_goes_on_in_the_next_run_where_it_sto
         break
     await batch_ingest.fail_part(intake.line, ORG, half, "worker_lost", "it fell silent")
 
-    await intake.batches.rerun(to_text(new.uuid), Selection(), org=ORG)
+    await intake.batches.rerun(to_text(new.uuid), Selection(), org=ORG, source=RerunSource(second))
     third = (await intake.view(new)).current.uuid
-    for part in await parts_of(intake, third):
-        await intake.take_in(part)
+    own, moved = await parts_of(intake, third)
+    with pytest.raises(TargetUnreachable, match="the run before it has not ended"):
+        await intake.take_in(own)
+    await end_run(intake, second, cancelled=True)
+    await intake.take_in(own)
+    await intake.take_in(moved)
 
     names = [row["custom_id"] for row in await intake.tasks(third)]
     assert names == wanted(*(range(0, 12, 3) if selection.statuses else range(12)))
     assert (await intake.view(new)).status is BatchStatus.RUNNING
+    await latest_are(intake, new, third, 4 if selection.statuses else 12)
+
+
+async def test_a_rerun_of_the_whole_batch_does_not_take_along_what_another_left_undone(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rerunning, "CHUNK_TASKS", 2)
+    new = await ended_batch(intake, 12)
+    await intake.batches.rerun(to_text(new.uuid), Selection([TaskStatus.FAILED]), org=ORG)
+    second = (await intake.view(new)).current.uuid
+    (half,) = await parts_of(intake, second)
+    order = await batch_ingest.order_of(intake.line, ORG, half)
+    assert order is not None
+    async for _ in rerunning.chunks(intake.line, order):
+        break
+    await batch_ingest.fail_part(intake.line, ORG, half, "worker_lost", "it fell silent")
+
+    await intake.batches.rerun(to_text(new.uuid), Selection(), org=ORG)
+    third = (await intake.view(new)).current.uuid
+    (own,) = await parts_of(intake, third)
+    await end_run(intake, second, cancelled=True)
+    await intake.take_in(own)
+
+    names = [row["custom_id"] for row in await intake.tasks(third)]
+    assert names == wanted(*range(12)), "each task once"
+    await latest_are(intake, new, third, 12)
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+async def test_what_a_later_run_takes_in_first_comes_after_all_there_was(
+    intake: Intake, chosen: bool
+) -> None:
+    """A list was lost: the next run takes it in, and its tasks are new to the batch."""
+    new = new_batch(is_open=True)
+    await intake.batches.create_small(
+        new, NewPart(new_id(), "inline"), [NewTask(b"%d" % n, f"c{n}") for n in range(4)]
+    )
+    lost = await intake.staged(
+        new.uuid, b'{"custom_id":"c4","input":4}\n{"custom_id":"c5","input":5}\n'
+    )
+    await intake.batches.add(ORG, new.uuid, lost, None, endpoint=new.endpoint)
+    await batch_ingest.fail_part(intake.line, ORG, lost.uuid, "list_missing", "it is gone")
+    await intake.batches.close(to_text(new.uuid), org=ORG)
+    await intake.end_tasks(new.run, [0, 1], "completed", None)
+    await intake.end_tasks(new.run, [2, 3], "failed", "broke")
+    await intake.sql.execute(
+        "UPDATE batch_runs SET succeeded = 2, failed = 2 WHERE id = $1", new.run
+    )
+
+    selection = Selection([TaskStatus.FAILED]) if chosen else Selection()
+    await intake.batches.rerun(to_text(new.uuid), selection, org=ORG)
+    second = (await intake.view(new)).current.uuid
+    await end_run(intake, new.run, cancelled=True)
+    for part in await parts_of(intake, second):
+        await intake.take_in(part)
+
+    names = [row["custom_id"] for row in await intake.tasks(second)]
+    assert names == (wanted(2, 3, 4, 5) if chosen else wanted(*range(6)))
+    await latest_are(intake, new, second, len(names))
+    await intake.end_tasks(second, list(range(len(names))), "failed", "broke")
+    await end_run(intake, second)
+    view, _ = await rerun(intake, new, Selection())
+    await latest_are(intake, new, view.current.uuid, 6)
+    assert [row["custom_id"] for row in await intake.tasks(view.current.uuid)] == wanted(*range(6))
+
+
+async def test_a_rerun_of_all_tasks_needs_no_row_for_each_of_them(intake: Intake) -> None:
+    new = await ended_batch(intake, 12)
+    await rerun(intake, new, Selection())
+    assert await intake.sql.fetchval("SELECT count(*) FROM batch_positions") == 0
+
+
+async def end_run(intake: Intake, run: UUID, *, cancelled: bool = False) -> None:
+    """Let a run have ended: its tasks that have not are cancelled, and all are counted."""
+    async with unguarded(intake.sql):
+        await intake.sql.execute(
+            """
+            UPDATE jobs SET state = 'cancelled', finished_at = now(), expires_at = 'infinity'
+            WHERE run_id = $1 AND state NOT IN ('completed', 'failed', 'cancelled')
+            """,
+            run,
+        )
+    await intake.sql.execute(
+        """
+        UPDATE batch_runs AS r
+        SET total = r.tasks, latched_at = now(), completed_at = now(), succeeded = n.completed,
+            failed = n.failed, cancelled = n.cancelled,
+            cancel_requested_at = CASE WHEN $2 THEN now() END
+        FROM (
+            SELECT count(*) FILTER (WHERE state = 'completed') AS completed,
+                   count(*) FILTER (WHERE state = 'failed') AS failed,
+                   count(*) FILTER (WHERE state = 'cancelled') AS cancelled
+            FROM jobs WHERE run_id = $1
+        ) AS n
+        WHERE r.id = $1
+        """,
+        run,
+        cancelled,
+    )
+
+
+async def latest_are(intake: Intake, new: NewBatch, run: UUID, tasks: int) -> None:
+    """The latest results of so many tasks are a run's, and the counters say what a recount does."""
+    await counters_equal_recounts(intake.dsn, ORG, new.uuid)
+    view = await intake.view(new)
+    found, _ = await intake.batches.tasks.page_of_all_runs(view, status=None, after=None, limit=200)
+    assert [task.run for task in found].count(run) == tasks
+    assert [task.position for task in found] == list(range(view.whole.total))
 
 
 async def parts_of(intake: Intake, run: UUID) -> list[UUID]:

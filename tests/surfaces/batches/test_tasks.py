@@ -38,6 +38,7 @@ async def test_failures_are_counted_by_their_codes(working_house: House) -> None
     shown = told(await http.get(url), 200)
     assert shown == {
         "run_id": job["runs"][0]["id"],
+        "all_runs": False,
         "counted": 3,
         "items": [{"code": "negative", "count": 2}, {"code": "invalid_input", "count": 1}],
     }

@@ -100,7 +100,8 @@ export interface components {
         };
         /**
          * BatchJob
-         * @description A job. Counts and ingest are those of its current run, the last of ``runs``.
+         * @description A job. Counts and ingest are those of its current run, the last of ``runs``; ``job_counts``
+         *         those of the job as a whole: each task once, by its latest result over all runs.
          *
          *         ``completed`` means that every task has ended, whatever its end. ``progress`` goes from 0 to 1.
          *         In a list of jobs, ``runs`` has the current one only.
@@ -115,6 +116,7 @@ export interface components {
             expires_at: string | null;
             id: string;
             ingest: components["schemas"]["Ingest"];
+            job_counts: components["schemas"]["TaskCounts"];
             lane: string;
             metadata: unknown;
             progress: number;
@@ -148,7 +150,8 @@ export interface components {
         };
         /**
          * BatchRun
-         * @description One run of a job's tasks. A rerun is a run more, which names its parent.
+         * @description One run of a job's tasks. A rerun is a run more, which names its parent: the run that it took
+         *         tasks of. With ``repeats_all`` it took them of the job as a whole, as of its parent.
          */
         BatchRun: {
             completed_at: string | null;
@@ -159,6 +162,7 @@ export interface components {
             ingest: components["schemas"]["Ingest"];
             number: number;
             parent_run_id: string | null;
+            repeats_all: boolean;
             /** @enum {unknown} */
             status: "cancelled" | "completed" | "failed_ingest" | "ingesting" | "open" | "running";
         };
@@ -177,8 +181,9 @@ export interface components {
          * BatchTask
          * @description A task. ``result`` is there once it has succeeded, ``error`` if its last attempt failed.
          *
-         *         A page has no room for a long result: ``result_url`` says where it is. ``expires_at`` is its
-         *         job's: a task goes with its job. Null while the job goes on.
+         *         ``index`` is its number in its run, ``job_index`` its number in the job, which it keeps in every
+         *         run that runs it again. A page has no room for a long result: ``result_url`` says where it is.
+         *         ``expires_at`` is its job's: a task goes with its job. Null while the job goes on.
          */
         BatchTask: {
             attempts: number;
@@ -189,6 +194,7 @@ export interface components {
             finished_at: string | null;
             id: string;
             index: number;
+            job_index: number;
             result: unknown;
             result_url: string | null;
             run_id: string;
@@ -720,9 +726,11 @@ export interface components {
         };
         /**
          * Export
-         * @description An export. Once it has completed, ``url`` is where its zip is, good for anybody.
+         * @description An export. Once it has completed, ``url`` is where its zip is, good for anybody. With
+         *         ``all_runs`` it is of the job as a whole, as of this run.
          */
         Export: {
+            all_runs: boolean;
             bytes: number | null;
             completed_at: string | null;
             created_at: string;
@@ -741,7 +749,8 @@ export interface components {
         };
         /**
          * ExportOrder
-         * @description What to export; without a run the current one.
+         * @description What to export: a run, or ``all`` for the job as a whole, which is each task with its latest
+         *         result. Without it the current run.
          */
         ExportOrder: {
             /** @default null */
@@ -1607,11 +1616,15 @@ export interface components {
         };
         /**
          * Rerun
-         * @description A run again; without a filter of all tasks.
+         * @description A run again, of tasks of ``run``: the id of a run, or ``all`` for the job as a whole, which
+         *         is each task with its latest result. Without it, of the whole job; with a filter, of the current
+         *         run.
          */
         Rerun: {
             /** @default null */
             filter: components["schemas"]["Filter"] | null;
+            /** @default null */
+            run: string | null;
         };
         /**
          * Rotation
@@ -1862,18 +1875,20 @@ export interface components {
         };
         /**
          * TaskFailures
-         * @description The codes that tasks of a run failed with, the commonest first.
+         * @description The codes that tasks of a run failed with, the commonest first. With ``all_runs`` those of
+         *         the job as a whole, by each task's latest result, as of this run.
          *
          *         ``counted`` is how many failed tasks were looked at: all of them, or the first of very many.
          */
         TaskFailures: {
+            all_runs: boolean;
             counted: number;
             items: components["schemas"]["FailureCount"][];
             run_id: string;
         };
         /**
          * TaskPage
-         * @description Tasks of one run. ``next`` is the ``cursor`` of the page after this one.
+         * @description Tasks of one run, or of all. ``next`` is the ``cursor`` of the page after this one.
          */
         TaskPage: {
             items: components["schemas"]["BatchTask"][];
@@ -2152,6 +2167,7 @@ export interface components {
             id: string;
             index: number;
             input: unknown;
+            job_index: number;
             result: unknown;
             result_url: string | null;
             run_id: string;

@@ -1,4 +1,5 @@
-"""The lines of an export, as bytes. There are a million of them: each is put together, not built.
+"""The name and the lines of an export, as bytes. There are a million of them: each is put together,
+not built.
 
 What goes in as JSON (results, artifacts) comes out as it is, but on one line.
 """
@@ -8,15 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
 from coatcheck.domain.batches import TaskStatus
+from coatcheck.domain.ids import to_text
 from coatcheck.encoding import encode
 from coatcheck.store.batch_exports import ListedLine
 
 Show = Callable[[bytes], bytes]
 """What a caller is shown of a result."""
+
+
+def file_name(batch: UUID, run: UUID | None) -> str:
+    """What an export is called when it is downloaded: of a run, or of the batch as a whole."""
+    return f"{to_text(batch)}.zip" if run is None else f"{to_text(batch)}-{to_text(run)}.zip"
 
 
 def as_it_is(result: bytes) -> bytes:
@@ -27,17 +35,35 @@ def result_lines(rows: Sequence[Any], show: Show = as_it_is) -> bytes:
     """Tasks that succeeded: rows of ``batch_exports.ended``."""
     lines: list[bytes] = []
     shown_at: dict[datetime, bytes] = {}
-    for uuid, index, custom_id, attempts, finished_at, result, _, _, artifacts in rows:
+    run_ids: dict[UUID, bytes] = {}
+    for (
+        uuid,
+        index,
+        custom_id,
+        attempts,
+        finished_at,
+        result,
+        _,
+        _,
+        artifacts,
+        position,
+        run,
+    ) in rows:
+        if run not in run_ids:
+            run_ids[run] = to_text(run).encode()
         moment = shown_at.get(finished_at)
         if moment is None:
             moment = shown_at[finished_at] = encode(finished_at)
         value = b"null" if result is None else _on_one_line(show(result))
         lines.append(
-            b'{"id":"%b","index":%d,"custom_id":%b,"status":"succeeded","result":%b,'
+            b'{"id":"%b","run_id":"%b","index":%d,"job_index":%d,"custom_id":%b,"status":"succeeded",'
+            b'"result":%b,'
             b'"attempts":%d,"finished_at":%b%b}\n'
             % (
                 uuid.hex.encode(),
+                run_ids[run],
                 index,
+                position,
                 b"null" if custom_id is None else encode(custom_id),
                 value,
                 attempts,
@@ -53,16 +79,33 @@ def error_lines(rows: Sequence[Any], status: TaskStatus) -> bytes:
     name = encode(status)
     lines: list[bytes] = []
     shown_at: dict[datetime, bytes] = {}
-    for uuid, index, custom_id, attempts, finished_at, _, code, message, artifacts in rows:
+    run_ids: dict[UUID, bytes] = {}
+    for (
+        uuid,
+        index,
+        custom_id,
+        attempts,
+        finished_at,
+        _,
+        code,
+        message,
+        artifacts,
+        position,
+        run,
+    ) in rows:
+        if run not in run_ids:
+            run_ids[run] = to_text(run).encode()
         moment = shown_at.get(finished_at)
         if moment is None:
             moment = shown_at[finished_at] = encode(finished_at)
         lines.append(
-            b'{"id":"%b","index":%d,"custom_id":%b,"status":%b,'
+            b'{"id":"%b","run_id":"%b","index":%d,"job_index":%d,"custom_id":%b,"status":%b,'
             b'"error":{"code":%b,"message":%b},"attempts":%d,"finished_at":%b%b}\n'
             % (
                 uuid.hex.encode(),
+                run_ids[run],
                 index,
+                position,
                 b"null" if custom_id is None else encode(custom_id),
                 name,
                 encode(code),
@@ -75,11 +118,12 @@ def error_lines(rows: Sequence[Any], status: TaskStatus) -> bytes:
     return b"".join(lines)
 
 
-def bad_line_lines(rows: Sequence[ListedLine]) -> bytes:
+def bad_line_lines(rows: Sequence[ListedLine], run: UUID) -> bytes:
     """Lines that are no tasks. ``part`` counts the lists of the run from 1."""
+    run_id = to_text(run).encode()
     return b"".join(
-        b'{"part":%d,"line":%d,"error":{"code":%b,"message":%b}}\n'
-        % (row.part, row.line, encode(row.code), encode(row.message))
+        b'{"run_id":"%b","part":%d,"line":%d,"error":{"code":%b,"message":%b}}\n'
+        % (run_id, row.part, row.line, encode(row.code), encode(row.message))
         for row in rows
     )
 

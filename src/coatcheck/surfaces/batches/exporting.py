@@ -1,9 +1,13 @@
-"""Writes exports: a run's ended tasks, streamed from the database into a zip in the blob store.
+"""Writes exports: the ended tasks of a run, or of a batch as a whole, streamed from the database
+into a zip in the blob store.
 
 Memory is bounded, whatever the run has: a chunk of rows is packed, in a thread, while the next one
 is being read, and what is packed goes on at once. Nothing is visible before all of it is there, and
 only then is the export said to be completed. An attempt that dies leaves at most a blob under a key
 of its own, which no row knows and the sweeper deletes.
+
+Of a batch as a whole, runs are read the newest first. So a task that a run takes in again meanwhile
+is left out, like any that has not ended, and never written twice.
 """
 
 from __future__ import annotations
@@ -14,14 +18,13 @@ from contextlib import aclosing
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, cast
-from uuid import UUID
 
 import msgspec
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import export_key
 from coatcheck.crash import crash_point
-from coatcheck.domain.batches import TaskStatus
+from coatcheck.domain.batches import MirrorRun, TaskStatus, mirrored_after
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import BlobStoreUnavailable, FailJob, RetryLater
 from coatcheck.domain.ids import InvalidId, from_text, to_text
@@ -30,14 +33,16 @@ from coatcheck.domain.states import State
 from coatcheck.job import Job
 from coatcheck.settings import Settings
 from coatcheck.store import batch_exports as exports
-from coatcheck.store import reports
-from coatcheck.store.batch_exports import ExportOrder
+from coatcheck.store import batch_tasks, reports
+from coatcheck.store.batch_exports import ExportOrder, ExportRun
+from coatcheck.store.batch_tasks import RunPlace
 from coatcheck.store.faults import retried
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.surfaces.batches.export_lines import (
     as_it_is,
     bad_line_lines,
     error_lines,
+    file_name,
     result_lines,
 )
 from coatcheck.surfaces.batches.zip_stream import Member, ZipStream
@@ -58,6 +63,8 @@ _SHOWN_EVERY_TASKS: Final = 50_000
 
 Lines = Callable[[Sequence[Any]], bytes]
 """How rows become lines."""
+_Chunk = tuple[Sequence[Any], int | None]
+"""Rows, and the number that the next ones come after; None if there are none."""
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
@@ -70,12 +77,16 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What an export holds. ``complete`` says that the run had ended: nothing of it is missing."""
+    """What an export holds. ``complete`` says that the run had ended: nothing of it is missing.
+
+    With ``all_runs`` that is the job as a whole, as of this run and those before it.
+    """
 
     format: int
     batch_id: str
     run_id: str
     run_number: int
+    all_runs: bool
     service: str
     endpoint: str
     created_at: datetime
@@ -83,11 +94,6 @@ class Manifest(msgspec.Struct, frozen=True):
     complete: bool
     counts: dict[str, int]
     files: list[ManifestFile]
-
-
-def file_name(batch: UUID, run: UUID) -> str:
-    """What an export is called when it is downloaded."""
-    return f"{to_text(batch)}-{to_text(run)}.zip"
 
 
 class Exporter:
@@ -112,13 +118,16 @@ class Exporter:
         if order is None:
             return {"tasks": 0}  # another attempt has written it, or nobody wants it any more
         key = export_key(await retried(lambda: reports.deployment(self._line)), order.batch, uuid)
-        content = _Content(self._line, claimed, order, job.check_cancelled)
+        runs = await retried(
+            lambda: exports.runs(self._line, claimed.org, order.batch, order.run_number)
+        )
+        content = _Content(self._line, claimed, order, runs, job.check_cancelled)
         try:
             stored = await self._blobs.put(
                 key,
                 content.blocks(),
                 media_type=MEDIA_TYPE,
-                file_name=file_name(order.batch, order.run),
+                file_name=file_name(order.batch, None if order.all_runs else order.run),
             )
         except _Unwanted:
             return {"tasks": 0}
@@ -159,11 +168,13 @@ class _Content:
         line: Line,
         job: ClaimedJob,
         order: ExportOrder,
+        runs: Sequence[ExportRun],
         check_cancelled: Callable[[], None],
     ) -> None:
         self._line = line
         self._job = job
         self._order = order
+        self._runs = runs if order.all_runs else [run for run in runs if run.uuid == order.run]
         self._check_cancelled = check_cancelled
         self._counts: dict[str, int] = {}
         self._shown = 0
@@ -234,47 +245,93 @@ class _Content:
         self._counts[status.value] = written
 
     async def _chunks(self, state: State) -> AsyncGenerator[Sequence[Any], None]:
-        """The tasks that ended in ``state``, in order. One chunk is read ahead."""
-        reading = asyncio.ensure_future(self._read(state, -1))
-        try:
-            while rows := await reading:
-                self._go_on()
-                reading = asyncio.ensure_future(self._read(state, rows[-1]["task_index"]))
-                yield rows
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+        """The tasks that ended in ``state``, the newest run first, in order. One chunk is read
+        ahead."""
+        read = self._read_latest if self._order.all_runs else self._read
+        for run in self._runs:
+            if self._order.all_runs and _is_all_replaced(run, state):
+                continue
+            reading = asyncio.ensure_future(read(run, state, -1))
+            try:
+                while True:
+                    rows, after = await reading
+                    if after is None:
+                        break
+                    self._go_on()
+                    reading = asyncio.ensure_future(read(run, state, after))
+                    if rows:
+                        yield rows
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
 
-    async def _read(self, state: State, after: int) -> Sequence[Any]:
-        return await retried(
+    async def _read(self, run: ExportRun, state: State, after: int) -> _Chunk:
+        """The next tasks of a run, and the number of the last one; None if there are no more."""
+        rows = await retried(
             lambda: exports.ended(
                 self._line,
                 self._job.org,
-                self._order.run,
+                run.uuid,
                 state,
                 after=after,
                 rows_max=_ROWS_MAX,
                 bytes_max=_CHUNK_BYTES,
             )
         )
+        return rows, rows[-1]["task_index"] if rows else None
+
+    async def _read_latest(self, run: ExportRun, state: State, after: int) -> _Chunk:
+        """The same, of those only that no later run has taken in again. They may be none, and more
+        to come."""
+        runs = self._runs if self._is_complete else await self._runs_now()
+        mirrors = [MirrorRun(each.number, each.uuid, each.mirrored, each.tasks) for each in runs]
+        place = RunPlace(
+            self._order.batch,
+            run.uuid,
+            run.number,
+            mirrored_after(mirrors, run.number),
+            self._order.run_number + 1,
+        )
+        org = self._job.org
+        seen = await retried(
+            lambda: batch_tasks.latest_ended(
+                self._line, org, place, state, after=after, looked_at_max=_ROWS_MAX
+            )
+        )
+        if not seen.latest:
+            return [], seen.last if seen.more else None
+        rows = await retried(
+            lambda: exports.of_numbers(
+                self._line, org, run.uuid, state, seen.latest, bytes_max=_CHUNK_BYTES
+            )
+        )
+        return rows, seen.last if len(rows) == len(seen.latest) else rows[-1]["task_index"]
+
+    async def _runs_now(self) -> Sequence[ExportRun]:
+        """The runs as they are: one that goes on takes tasks of those before it in."""
+        order = self._order
+        return await retried(
+            lambda: exports.runs(self._line, self._job.org, order.batch, order.run_number)
+        )
 
     async def _bad_lines(self, pack: ZipStream) -> AsyncIterator[bytes]:
-        after = (0, 0)
-        while rows := await retried(
-            partial(
-                exports.bad_lines,
-                self._line,
-                self._job.org,
-                self._order.run,
-                after=after,
-                limit=_ROWS_MAX,
-            )
-        ):
-            self._go_on()
-            pack.write(bad_line_lines(rows), len(rows))
-            after = (rows[-1].part, rows[-1].line)
-            if pack.waiting >= _SENT_BYTES_MIN:
-                yield pack.take()
+        for run in reversed(self._runs):
+            after = (0, 0)
+            while rows := await retried(
+                partial(
+                    exports.bad_lines,
+                    self._line,
+                    self._job.org,
+                    run.uuid,
+                    after=after,
+                    limit=_ROWS_MAX,
+                )
+            ):
+                self._go_on()
+                pack.write(bad_line_lines(rows, run.uuid), len(rows))
+                after = (rows[-1].part, rows[-1].line)
+                if pack.waiting >= _SENT_BYTES_MIN:
+                    yield pack.take()
 
     async def _show_progress(self) -> None:
         if self.tasks - self._shown < _SHOWN_EVERY_TASKS:
@@ -294,8 +351,17 @@ class _Content:
 
     def _check_whole(self) -> None:
         """Raise if tasks of a run that had ended are missing: then its batch is being removed."""
-        if self._order.run_completed_at is not None and self.tasks != self._order.total:
+        if self._is_complete and self.tasks != self._total:
             raise FailJob("the run was removed while it was exported", code="batch_removed")
+
+    @property
+    def _is_complete(self) -> bool:
+        return all(run.completed_at is not None for run in self._runs)
+
+    @property
+    def _total(self) -> int:
+        """How many tasks there are to write, as of when it was begun."""
+        return sum(run.new_tasks if self._order.all_runs else run.tasks for run in self._runs)
 
     def _manifest(self, members: Sequence[Member]) -> Manifest:
         order = self._order
@@ -304,18 +370,29 @@ class _Content:
             batch_id=to_text(order.batch),
             run_id=to_text(order.run),
             run_number=order.run_number,
+            all_runs=order.all_runs,
             service=order.service,
             endpoint=order.service_endpoint,
             created_at=order.begun_at,
-            run_completed_at=order.run_completed_at,
-            complete=order.run_completed_at is not None,
+            run_completed_at=self._runs[0].completed_at,
+            complete=self._is_complete,
             # An open run may have got more since.
-            counts={"total": max(order.tasks, self.tasks), **self._counts},
+            counts={"total": max(self._total, self.tasks), **self._counts},
             files=[
                 ManifestFile(member.name, member.lines, member.size, member.sha256)
                 for member in members
             ],
         )
+
+
+def _is_all_replaced(run: ExportRun, state: State) -> bool:
+    """Whether later runs have taken in again every task that ended so."""
+    latest = {
+        State.COMPLETED: run.latest_succeeded,
+        State.FAILED: run.latest_failed,
+        State.CANCELLED: run.latest_cancelled,
+    }
+    return run.completed_at is not None and latest[state] == 0
 
 
 def _pack(pack: ZipStream, lines: Lines, rows: Sequence[Any]) -> None:

@@ -1,4 +1,5 @@
-"""Exports: all results of a run in one zip, written by a worker, fetched by a signed URL."""
+"""Exports: all results of a run, or of a job as a whole, in one zip. A worker writes it, and it is
+fetched by a signed URL."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from coatcheck.control.reply import Reply, json_reply
 from coatcheck.control.struct_bodies import read_as_written
 from coatcheck.domain.batches import ExportView
 from coatcheck.domain.identity import Scope
-from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
 from coatcheck.surfaces.batches import showing, words
+from coatcheck.surfaces.batches.export_lines import file_name
 from coatcheck.surfaces.batches.reading import JOB, JOB_ID
 from coatcheck.surfaces.batches.request import ExportOrder
-from coatcheck.surfaces.batches.scene import Scene, run_of
+from coatcheck.surfaces.batches.scene import Scene, chosen_run
 
 _PATH: Final = f"{JOB}/exports"
 _ONE: Final = f"{_PATH}/{{export_id}}"
@@ -35,9 +36,9 @@ class Exports:
         self._scene = scene
 
     async def create(self, call: Call) -> Reply:
-        """Ask for an export of what has ended of a run."""
+        """Ask for an export of what has ended of a run, or of the job as a whole."""
         view = await self._scene.job(call)
-        run = run_of(view, await _wanted_run(call), "body")
+        run = chosen_run(view, await _wanted_run(call), "body")
         made = await self._scene.batches.exports.create(view, run, request_id=call.request_id)
         shown = showing.export(made, await self._url(made))
         headers = [(b"location", shown.urls.poll.encode("ascii")), _RETRY_AFTER]
@@ -62,7 +63,7 @@ class Exports:
         seconds = int((export.expires_at - datetime.now(UTC)).total_seconds())
         if seconds < 1:
             return None
-        name = f"{to_text(export.batch)}-{to_text(export.run)}.zip"
+        name = file_name(export.batch, None if export.all_runs else export.run)
         signed = await self._scene.engine.signer.signed_get(
             export.blob_key, seconds, file_name=name, media_type=_ZIP
         )
@@ -85,13 +86,15 @@ def operations(scene: Scene) -> list[Operation]:
             methods=("POST",),
             path=_PATH,
             name="create_export",
-            summary="Have the results of a run written to a zip.",
+            summary="Have the results of a run, or of the job as a whole, written to a zip.",
             description="Of a run that goes on, it holds what has ended by then.",
             handler=exports.create,
             access=Scope.SUBMIT,
             tag="batches",
             parameters=(JOB_ID,),
-            body=RequestBody("Which run; the current one, if none.", ExportOrder, required=False),
+            body=RequestBody(
+                "Which run, or all; the current one, if none.", ExportOrder, required=False
+            ),
             answers=(
                 Answer(
                     HTTPStatus.ACCEPTED,

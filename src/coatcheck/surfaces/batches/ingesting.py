@@ -51,6 +51,9 @@ _AWAY_SECONDS: Final = 1.0
 _FULL_SECONDS: Final = 1.0
 """How long to wait before looking whether an organisation's backlog has room again."""
 
+_STOPPING_SECONDS: Final = 1.0
+"""How long to wait before looking whether a run that was given up has ended."""
+
 
 class IngestRequest(msgspec.Struct, frozen=True):
     """Which part of a batch is to be taken in."""
@@ -101,6 +104,9 @@ class Ingester:
             if not order.is_next:
                 # Less and less often: whoever takes in the one before it calls it.
                 raise TargetUnreachable("the lists before it come first")
+            if order.waits_for_a_run:
+                # It was given up for this one: what it holds is told to stop, and counts till then.
+                raise TargetUnreachable("the run before it has not ended", after=_STOPPING_SECONDS)
             room = await self._room(order)
             try:
                 if order.source == "rerun":
@@ -167,7 +173,7 @@ class Ingester:
             raise _nothing_in(order)
 
     async def _rerun(self, order: IngestOrder, room: int | None) -> None:
-        """Take tasks of the run before in: all of them, or one chunk that there is ``room`` for."""
+        """Take tasks of runs before in: all of them, or one chunk that there is ``room`` for."""
         tasks = order.run_tasks
         async for moved_on in rerunning.chunks(self._line, order, room):
             self._tally.submitted({(order.org, order.lane): moved_on.run_tasks - tasks})

@@ -23,6 +23,7 @@ from coatcheck.surfaces.batches import showing, words
 from coatcheck.surfaces.batches.answering import Answers
 from coatcheck.surfaces.batches.following import Following
 from coatcheck.surfaces.batches.scene import (
+    ALL_RUNS,
     PAGE_ROWS,
     PAGE_ROWS_MAX,
     Scene,
@@ -157,6 +158,13 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
 
 JOB_ID: Final = Parameter("id", "path", "The job's id.", ULID)
 RUN: Final = Parameter("run", "query", "The run; without it the current one.", ULID)
+RUN_OR_ALL: Final = Parameter(
+    "run",
+    "query",
+    "The run; `all` for the job as a whole, each task with its latest result. Without it the "
+    "current one.",
+    {"anyOf": [ULID, {"type": "string", "enum": [ALL_RUNS]}]},
+)
 CURSOR_OF_IDS: Final = Parameter("cursor", "query", "The `next` of the page before.", ULID)
 CURSOR: Final = Parameter("cursor", "query", "The `next` of the page before.")
 LIMIT: Final = Parameter(

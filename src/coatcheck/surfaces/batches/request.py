@@ -32,6 +32,7 @@ _PerSecond = Annotated[float, Meta(ge=RATE_MIN, le=RATE_MAX)]
 _ErrorCode = Annotated[str, Meta(min_length=1, max_length=ERROR_CODE_CHARACTERS_MAX)]
 _ErrorCodes = Annotated[list[_ErrorCode], Meta(min_length=1, max_length=ERROR_CODES_MAX)]
 _UploadId = Annotated[str, Meta(min_length=26, max_length=26)]
+_Run = Annotated[str, Meta(pattern=whole("[0-9A-Za-z]{26}|all"))]
 _Object = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 _Tasks = Annotated[list[msgspec.Raw], Meta(min_length=1)]
 
@@ -106,15 +107,19 @@ class Filter(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rerun(Struct, frozen=True, forbid_unknown_fields=True):
-    """A run again; without a filter of all tasks."""
+    """A run again, of tasks of ``run``: the id of a run, or ``all`` for the job as a whole, which
+    is each task with its latest result. Without it, of the whole job; with a filter, of the current
+    run."""
 
     filter: Filter | None = None
+    run: _Run | None = None
 
 
 class ExportOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to export; without a run the current one."""
+    """What to export: a run, or ``all`` for the job as a whole, which is each task with its latest
+    result. Without it the current run."""
 
-    run: Annotated[str, Meta(min_length=26, max_length=26)] | None = None
+    run: _Run | None = None
 
 
 def check_options(job: NewJob) -> None:

@@ -14,7 +14,7 @@ from coatcheck.control.preferences import read_preferences
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.reply import Reply
 from coatcheck.control.struct_bodies import read_as_written
-from coatcheck.domain.batches import Selection
+from coatcheck.domain.batches import UNNAMED_SOURCE, BatchView, RerunSource, Selection
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
 from coatcheck.surfaces.batches import words
@@ -22,7 +22,7 @@ from coatcheck.surfaces.batches.answering import Answers
 from coatcheck.surfaces.batches.fingerprints import replayed
 from coatcheck.surfaces.batches.reading import JOB, JOB_ID
 from coatcheck.surfaces.batches.request import Rerun
-from coatcheck.surfaces.batches.scene import Scene, stored_key
+from coatcheck.surfaces.batches.scene import Scene, chosen_run, stored_key
 from coatcheck.surfaces.batches.tasks import PAYMENT
 
 
@@ -42,10 +42,12 @@ class Runs:
         key = None if said is None else stored_key(call.principal, "rerun", said)
         if key is None or await scene.batches.find_part_key(view.org, view.uuid, key) is None:
             await scene.gate.check_new_work(call.principal, jobs=0)
+        selection, source = await _wanted(call, view)
         after, created = await scene.batches.rerun(
             view.id,
-            await _selection(call),
+            selection,
             org=view.org,
+            source=source,
             idempotency_key=key,
             request_id=call.request_id,
         )
@@ -76,14 +78,21 @@ class Runs:
         return Reply(HTTPStatus.NO_CONTENT)
 
 
-async def _selection(call: Call) -> Selection:
-    """What to take of the run before: all of it, if nothing was sent."""
+async def _wanted(call: Call, view: BatchView) -> tuple[Selection, RerunSource]:
+    """Which tasks to run again, and of what: of the whole job all of them, if nothing was sent."""
     body = await call.body(PAYLOAD_BYTES_MAX)
     if not body:
-        return Selection()
+        return Selection(), UNNAMED_SOURCE
     check_content_type(call)
-    wanted = read_as_written(body, Rerun).filter
-    return Selection() if wanted is None else Selection(wanted.statuses, wanted.error_codes)
+    order = read_as_written(body, Rerun)
+    source = UNNAMED_SOURCE
+    if order.run is not None:
+        run = chosen_run(view, order.run, "body")
+        source = RerunSource(all_runs=True) if run is None else RerunSource(run.uuid)
+    wanted = order.filter
+    if wanted is None:
+        return Selection(), source
+    return Selection(wanted.statuses, wanted.error_codes), source
 
 
 def operations(scene: Scene, answers: Answers) -> list[Operation]:
@@ -98,7 +107,11 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
             access=Scope.SUBMIT,
             tag="batches",
             parameters=(JOB_ID, *IDEMPOTENCY_PARAMETERS, *WAIT_PARAMETERS),
-            body=RequestBody("Which tasks; without a body all of them.", Rerun, required=False),
+            body=RequestBody(
+                "Which tasks, and of which run; without a body all of the whole job.",
+                Rerun,
+                required=False,
+            ),
             answers=(
                 Answer(HTTPStatus.OK, "The new run has ended.", words.BatchJob, headers=_HEADERS),
                 Answer(
@@ -107,7 +120,7 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
                 PAYMENT,
                 Answer(
                     HTTPStatus.CONFLICT,
-                    "The job's run goes on (`batch_still_runs`), or no task of it is of that kind "
+                    "The job's run goes on (`batch_still_runs`), or no task is of that kind "
                     "(`nothing_to_rerun`).",
                     Problem,
                     MEDIA_TYPE,

@@ -20,6 +20,8 @@ from coatcheck.engine.batches import Batches
 from coatcheck.engine.catalogue import Catalogue
 from coatcheck.settings import Settings
 
+ALL_RUNS: Final = "all"
+"""What a caller says for a run to be told of the job as a whole."""
 PAGE_ROWS: Final = 50
 PAGE_ROWS_MAX: Final = 200
 
@@ -64,6 +66,11 @@ def run_of(view: BatchView, wanted: str | None, place: str = "query") -> RunView
         if run.uuid == run_id:
             return run
     raise InvalidParameter("run", "must be the id of a run of this job", place)
+
+
+def chosen_run(view: BatchView, wanted: str | None, place: str = "query") -> RunView | None:
+    """The run that a caller names, or the current one; None for all of them: the job as a whole."""
+    return None if wanted == ALL_RUNS else run_of(view, wanted, place)
 
 
 def may_see(principal: Principal, owner: str) -> bool:

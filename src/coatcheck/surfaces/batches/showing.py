@@ -61,6 +61,7 @@ def job(view: BatchView) -> words.BatchJob:
         webhook_events=[*view.webhook_events],
         metadata=words.raw(view.metadata),
         counts=counts(run.counts),
+        job_counts=counts(view.whole),
         progress=progress(run),
         ingest=_ingest(run),
         runs=[*map(_run, view.runs)],
@@ -77,7 +78,12 @@ def job_progress(view: BatchView) -> words.BatchProgress:
     """How far a job is."""
     run = view.current
     return words.BatchProgress(
-        run.id, run.status.value, counts(run.counts), progress(run), _ingest(run)
+        run.id,
+        run.status.value,
+        counts(run.counts),
+        counts(view.whole),
+        progress(run),
+        _ingest(run),
     )
 
 
@@ -134,6 +140,7 @@ def _task_fields(view: BatchView, shown: TaskView) -> dict[str, Any]:
     return {
         "id": shown.id,
         "index": shown.index,
+        "job_index": shown.position,
         "custom_id": shown.custom_id,
         "run_id": to_text(shown.run),
         "status": shown.status.value,
@@ -171,6 +178,7 @@ def export(view: ExportView, url: str | None) -> words.Export:
         id=export_id,
         job_id=to_text(view.batch),
         run_id=to_text(view.run),
+        all_runs=view.all_runs,
         status=view.state,  # type: ignore[arg-type]  # a CHECK of the table says which there are
         url=url,
         expires_at=view.expires_at,
@@ -208,6 +216,7 @@ def _run(run: RunView) -> words.BatchRun:
         number=run.number,
         parent_run_id=None if run.parent is None else to_text(run.parent),
         filter=None if run.selection is None else _decode_filter(run.selection),
+        repeats_all=run.repeats_all,
         status=run.status.value,
         counts=counts(run.counts),
         ingest=_ingest(run),

@@ -29,9 +29,9 @@ from coatcheck.surfaces.batches import fingerprints, lists, showing, words
 from coatcheck.surfaces.batches.answering import Answers
 from coatcheck.surfaces.batches.fingerprints import comes_as_list, is_same, replayed
 from coatcheck.surfaces.batches.lists import Frame, Lists, Taken
-from coatcheck.surfaces.batches.reading import CURSOR, JOB, JOB_ID, LIMIT, RUN, read_limit
+from coatcheck.surfaces.batches.reading import CURSOR, JOB, JOB_ID, LIMIT, RUN_OR_ALL, read_limit
 from coatcheck.surfaces.batches.request import MoreTasks, check_one_source
-from coatcheck.surfaces.batches.scene import Scene, run_of, stored_key
+from coatcheck.surfaces.batches.scene import Scene, chosen_run, stored_key
 
 _STATUSES: Final = [status.value for status in TaskStatus]
 _PATH: Final = f"{JOB}/tasks"
@@ -51,22 +51,28 @@ class Tasks:
     async def page(self, call: Call) -> Reply:
         view = await self._scene.job(call)
         status = read_choice(call.query, "status", _STATUSES)
-        found, following = await self._scene.batches.tasks.page(
-            view,
-            run_of(view, call.query.get("run")),
-            status=None if status is None else TaskStatus(status),
-            after=call.query.get("cursor"),
-            limit=read_limit(call),
-        )
+        run = chosen_run(view, call.query.get("run"))
+        wanted = None if status is None else TaskStatus(status)
+        after, limit = call.query.get("cursor"), read_limit(call)
+        tasks = self._scene.batches.tasks
+        if run is None:
+            page = tasks.page_of_all_runs(view, status=wanted, after=after, limit=limit)
+        else:
+            page = tasks.page(view, run, status=wanted, after=after, limit=limit)
+        found, following = await page
         return json_reply(words.TaskPage([showing.task(view, each) for each in found], following))
 
     async def failures(self, call: Call) -> Reply:
         """How many tasks failed with which code."""
         view = await self._scene.job(call)
-        run = run_of(view, call.query.get("run"))
-        found = await self._scene.batches.tasks.failures(view, run)
+        run = chosen_run(view, call.query.get("run"))
+        tasks = self._scene.batches.tasks
+        found = await (
+            tasks.failures_of_all_runs(view) if run is None else tasks.failures(view, run)
+        )
         items = [words.FailureCount(code, count) for code, count in found.by_code]
-        return json_reply(words.TaskFailures(run.id, found.counted, items))
+        last = run or view.current
+        return json_reply(words.TaskFailures(last.id, run is None, found.counted, items))
 
     async def show(self, call: Call) -> Reply | StreamReply:
         """A task with its input, its whole result, and URLs of what it has left."""
@@ -206,11 +212,13 @@ def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]
             methods=("GET",),
             path=_PATH,
             name="batch_tasks",
-            summary="Tasks of a run, in order, or those of a status.",
+            summary="Tasks of a run, or of the job as a whole, in order, or those of a status.",
+            description="Of the job as a whole (`run=all`), each task is shown once, with its "
+            "latest result, and a page of a status may be short and not be the last.",
             handler=tasks.page,
             access=Scope.READ,
             tag="batches",
-            parameters=(JOB_ID, RUN, _STATUS, CURSOR, LIMIT),
+            parameters=(JOB_ID, RUN_OR_ALL, _STATUS, CURSOR, LIMIT),
             answers=(Answer(HTTPStatus.OK, "A page of tasks.", words.TaskPage),),
         ),
         Operation(
@@ -259,7 +267,7 @@ def operations(scene: Scene, answers: Answers, taking: Lists) -> list[Operation]
             handler=tasks.failures,
             access=Scope.READ,
             tag="batches",
-            parameters=(JOB_ID, RUN),
+            parameters=(JOB_ID, RUN_OR_ALL),
             answers=(Answer(HTTPStatus.OK, "The codes.", words.TaskFailures),),
         ),
         Operation(

@@ -48,12 +48,14 @@ class RunFilter(msgspec.Struct, frozen=True):
 
 
 class BatchRun(msgspec.Struct, frozen=True):
-    """One run of a job's tasks. A rerun is a run more, which names its parent."""
+    """One run of a job's tasks. A rerun is a run more, which names its parent: the run that it took
+    tasks of. With ``repeats_all`` it took them of the job as a whole, as of its parent."""
 
     id: str
     number: int
     parent_run_id: str | None
     filter: RunFilter | None
+    repeats_all: bool
     status: Status
     counts: TaskCounts
     ingest: Ingest
@@ -83,7 +85,8 @@ class BatchUrls(msgspec.Struct, frozen=True):
 
 
 class BatchJob(msgspec.Struct, frozen=True):
-    """A job. Counts and ingest are those of its current run, the last of ``runs``.
+    """A job. Counts and ingest are those of its current run, the last of ``runs``; ``job_counts``
+    those of the job as a whole: each task once, by its latest result over all runs.
 
     ``completed`` means that every task has ended, whatever its end. ``progress`` goes from 0 to 1.
     In a list of jobs, ``runs`` has the current one only.
@@ -100,6 +103,7 @@ class BatchJob(msgspec.Struct, frozen=True):
     webhook_events: list[str]
     metadata: msgspec.Raw
     counts: TaskCounts
+    job_counts: TaskCounts
     progress: float
     ingest: Ingest
     runs: list[BatchRun]
@@ -117,6 +121,7 @@ class BatchProgress(msgspec.Struct, frozen=True):
     run_id: str
     status: Status
     counts: TaskCounts
+    job_counts: TaskCounts
     progress: float
     ingest: Ingest
 
@@ -151,12 +156,14 @@ class TaskArtifact(msgspec.Struct, frozen=True):
 class BatchTask(msgspec.Struct, frozen=True):
     """A task. ``result`` is there once it has succeeded, ``error`` if its last attempt failed.
 
-    A page has no room for a long result: ``result_url`` says where it is. ``expires_at`` is its
-    job's: a task goes with its job. Null while the job goes on.
+    ``index`` is its number in its run, ``job_index`` its number in the job, which it keeps in every
+    run that runs it again. A page has no room for a long result: ``result_url`` says where it is.
+    ``expires_at`` is its job's: a task goes with its job. Null while the job goes on.
     """
 
     id: str
     index: int
+    job_index: int
     custom_id: str | None
     run_id: str
     status: TaskWord
@@ -180,7 +187,7 @@ class WholeTask(BatchTask, frozen=True, kw_only=True):
 
 
 class TaskPage(msgspec.Struct, frozen=True):
-    """Tasks of one run. ``next`` is the ``cursor`` of the page after this one."""
+    """Tasks of one run, or of all. ``next`` is the ``cursor`` of the page after this one."""
 
     items: list[BatchTask]
     next: str | None
@@ -194,12 +201,14 @@ class FailureCount(msgspec.Struct, frozen=True):
 
 
 class TaskFailures(msgspec.Struct, frozen=True):
-    """The codes that tasks of a run failed with, the commonest first.
+    """The codes that tasks of a run failed with, the commonest first. With ``all_runs`` those of
+    the job as a whole, by each task's latest result, as of this run.
 
     ``counted`` is how many failed tasks were looked at: all of them, or the first of very many.
     """
 
     run_id: str
+    all_runs: bool
     counted: int
     items: list[FailureCount]
 
@@ -237,11 +246,13 @@ class ExportUrls(msgspec.Struct, frozen=True):
 
 
 class Export(msgspec.Struct, frozen=True):
-    """An export. Once it has completed, ``url`` is where its zip is, good for anybody."""
+    """An export. Once it has completed, ``url`` is where its zip is, good for anybody. With
+    ``all_runs`` it is of the job as a whole, as of this run."""
 
     id: str
     job_id: str
     run_id: str
+    all_runs: bool
     status: Literal["pending", "completed", "failed"]
     url: str | None
     expires_at: datetime | None

@@ -3,18 +3,9 @@
 -- are known without reading them.
 --
 -- $1 org   $2 run   $3 state   $4 after this number   $5 rows at most   $6 bytes
-SELECT chunk.id, chunk.task_index, chunk.custom_id, chunk.attempts, chunk.finished_at, chunk.result,
-       chunk.error_code, chunk.error_message,
-       (
-           SELECT json_agg(json_build_object(
-               'name', a.name, 'media_type', a.media_type, 'bytes', a.bytes,
-               'sha256', encode(a.sha256, 'hex')
-           ) ORDER BY a.name)::text
-           FROM artifacts AS a
-           WHERE a.org_id = $1 AND a.job_id = chunk.id
-       ) AS artifacts
+SELECT /* include batch_exports/task_columns.sql */
 FROM (
-    SELECT j.id, j.task_index, j.custom_id, j.finished_at, j.result, j.error_code, j.error_message,
+    SELECT j.id, j.run_id, j.task_index, j.custom_id, j.finished_at, j.result, j.error_code, j.error_message,
            j.failures + j.crashes + CASE WHEN j.state = 'completed' THEN 1 ELSE 0 END AS attempts,
            sum(octet_length(j.result)) OVER (
                ORDER BY j.task_index ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING

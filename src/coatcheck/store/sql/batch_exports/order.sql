@@ -2,7 +2,7 @@
 --
 -- $1 org   $2 export
 SELECT e.id, e.batch_id, e.run_id, b.service, b.service_endpoint, b.endpoint,
-       r.number, r.tasks, r.total, r.completed_at, now() AS begun_at
+       r.number, now() AS begun_at, e.all_runs
 FROM batch_exports AS e
 JOIN batches AS b ON b.org_id = e.org_id AND b.id = e.batch_id AND b.deleted_at IS NULL
 JOIN batch_runs AS r ON r.org_id = e.org_id AND r.id = e.run_id

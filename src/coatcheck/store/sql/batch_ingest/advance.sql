@@ -7,16 +7,32 @@
 --
 -- The last chunk makes the part done, unless it has no task at all.
 --
+-- In a run after the first, these tasks are new to the batch: their positions come after all there
+-- are (schema/0029_task_positions.sql).
+--
 -- $1 org   $2 run   $3 part   $4 the run's tasks before   $5 the part's offset before
 -- $6 bytes taken in   $7 lines   $8 bad ones   $9 tasks   $10 whether it is the last chunk
 -- $11-$13 bad lines: number, code, message
-WITH run AS (
+WITH whole AS MATERIALIZED (
+    SELECT sum(CASE WHEN every.number = 1 THEN every.tasks ELSE every.new_tasks END)::integer
+               AS tasks
+    FROM batch_runs AS this
+    JOIN batch_runs AS every ON every.org_id = this.org_id AND every.batch_id = this.batch_id
+    WHERE this.org_id = $1 AND this.id = $2 AND this.number > 1
+),
+run AS (
     UPDATE batch_runs AS r
     SET tasks = r.tasks + $9::integer, lines = r.lines + $7::bigint,
-        bad_lines = r.bad_lines + $8::bigint
+        bad_lines = r.bad_lines + $8::bigint,
+        new_tasks = CASE WHEN r.number > 1 THEN r.new_tasks + $9 ELSE 0 END,
+        mirrored = CASE
+            WHEN r.number > 1 AND r.mirrored = r.tasks AND whole.tasks = r.tasks
+            THEN r.mirrored + $9 ELSE r.mirrored
+        END
+    FROM whole
     WHERE r.org_id = $1 AND r.id = $2 AND r.tasks = $4::integer AND r.latched_at IS NULL
       AND r.cancel_requested_at IS NULL
-    RETURNING r.org_id, r.id
+    RETURNING r.org_id, r.id, r.batch_id, r.number, r.mirrored, whole.tasks AS first_position
 ),
 part AS (
     UPDATE batch_parts AS p
@@ -33,5 +49,13 @@ told AS (
     SELECT p.org_id, p.id, bad.line, bad.code, bad.message
     FROM part AS p
     CROSS JOIN unnest($11::bigint[], $12::text[], $13::text[]) AS bad (line, code, message)
+),
+placed AS (
+    INSERT INTO batch_positions (org_id, batch_id, position, run_number, run_id, task_index)
+    SELECT r.org_id, r.batch_id, r.first_position + at, r.number, r.id, $4 + at
+    FROM part AS p
+    CROSS JOIN run AS r
+    CROSS JOIN generate_series(0, $9 - 1) AS at
+    WHERE r.number > 1 AND r.mirrored < $4 + $9
 )
 SELECT p.id FROM part AS p

@@ -1,7 +1,8 @@
 -- All that whoever takes a part in has to know, in the order of IngestOrder.
 --
 -- It is next if no part before it waits to be taken in. One that failed does not hold it up: should
--- it be taken in after all, its tasks come after those that are there by then.
+-- it be taken in after all, its tasks come after those that are there by then. A rerun waits for the
+-- runs before it, too: one that was given up may still be stopping.
 --
 -- $1 org   $2 part
 SELECT p.org_id, p.batch_id, p.run_id, p.id, p.source, p.source_key, p.source_pieces,
@@ -19,7 +20,13 @@ SELECT p.org_id, p.batch_id, p.run_id, p.id, p.source, p.source_key, p.source_pi
        b.request_id,
        r.cancel_requested_at IS NOT NULL OR r.completed_at IS NOT NULL OR b.deleted_at IS NOT NULL,
        p.source_etag,
-       (SELECT o.backlog_max FROM orgs AS o WHERE o.org_id = p.org_id)
+       (SELECT o.backlog_max FROM orgs AS o WHERE o.org_id = p.org_id), r.number, p.source_before,
+       p.source = 'rerun' AND EXISTS (
+           SELECT
+           FROM batch_runs AS e
+           WHERE e.org_id = r.org_id AND e.batch_id = r.batch_id AND e.number < r.number
+             AND e.completed_at IS NULL
+       ) AS waits_for_a_run
 FROM batch_parts AS p
 JOIN batch_runs AS r ON r.org_id = p.org_id AND r.id = p.run_id
 JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id

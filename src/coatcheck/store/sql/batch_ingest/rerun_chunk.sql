@@ -1,25 +1,39 @@
--- Take tasks of the run before into a new one. One statement: their payloads stay on the server.
+-- Take tasks of runs before into a new one. One statement: their payloads stay on the server.
 --
 -- Moves the run and its part on as advance.sql does, from what they were; if that cannot be done,
 -- nothing is written. A task that is not there any more is passed over. Rows are written in the
 -- order of their ids, in which they are claimed: as task_copy.py says.
 --
+-- They keep their positions. What they take the place of is counted, for its run, by how it ended:
+-- from this commit on the batch is what the new tasks come to (schema/0029_task_positions.sql).
+--
 -- $1 org   $2 run   $3 part   $4 the run's tasks before   $5 the part's offset before
 -- $6 the offset after   $7 whether it is the last chunk
 -- $8 ids of the tasks to take, in order   $9 ids for new tasks, as many   $10 the run's flow
--- $11 what tasks tell by webhook
+-- $11 what tasks tell by webhook   $12 the tasks' positions, in order of $8
+-- $13 ids of the tasks that they take the place of, the latest of these positions: NULL for one that
+-- is the task itself
 WITH old AS MATERIALIZED (
-    SELECT j.payload, j.custom_id, j.flow, row_number() OVER (ORDER BY t.number) AS number
-    FROM unnest($8::uuid[]) WITH ORDINALITY AS t (id, number)
+    SELECT j.payload, j.custom_id, j.flow, j.run_id, j.state, t.position, t.replaced,
+           row_number() OVER (ORDER BY t.number) AS number
+    FROM unnest($8::uuid[], $12::integer[], $13::uuid[])
+        WITH ORDINALITY AS t (id, position, replaced, number)
     JOIN jobs AS j ON j.org_id = $1 AND j.id = t.id
 ),
 run AS (
     UPDATE batch_runs AS r
-    SET tasks = r.tasks + taken.tasks, lines = r.lines + taken.tasks
-    FROM (SELECT count(*)::integer AS tasks FROM old) AS taken
+    SET tasks = r.tasks + taken.tasks, lines = r.lines + taken.tasks,
+        mirrored = CASE
+            WHEN r.mirrored = r.tasks AND taken.in_place THEN r.mirrored + taken.tasks
+            ELSE r.mirrored
+        END
+    FROM (
+        SELECT count(*)::integer AS tasks, bool_and(o.position = $4::integer + o.number - 1) AS in_place
+        FROM old AS o
+    ) AS taken
     WHERE r.org_id = $1 AND r.id = $2 AND r.tasks = $4::integer AND r.latched_at IS NULL
       AND r.cancel_requested_at IS NULL
-    RETURNING r.org_id, r.id, taken.tasks
+    RETURNING r.org_id, r.id, r.number, r.mirrored, taken.tasks
 ),
 part AS (
     UPDATE batch_parts AS p
@@ -42,5 +56,35 @@ written AS (
     JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id
     CROSS JOIN old AS o
     ORDER BY ($9::uuid[])[o.number]
+),
+placed AS (
+    INSERT INTO batch_positions (org_id, batch_id, position, run_number, run_id, task_index)
+    SELECT p.org_id, p.batch_id, o.position, r.number, r.id, $4 + o.number - 1
+    FROM part AS p
+    CROSS JOIN run AS r
+    CROSS JOIN old AS o
+    WHERE r.mirrored < $4 + r.tasks
+),
+replaced AS (
+    UPDATE batch_runs AS b
+    SET replaced_succeeded = b.replaced_succeeded + was.succeeded,
+        replaced_failed = b.replaced_failed + was.failed,
+        replaced_cancelled = b.replaced_cancelled + was.cancelled
+    FROM part AS p
+    CROSS JOIN (
+        SELECT latest.run_id,
+               (count(*) FILTER (WHERE latest.state = 'completed'))::integer AS succeeded,
+               (count(*) FILTER (WHERE latest.state = 'failed'))::integer AS failed,
+               (count(*) FILTER (WHERE latest.state = 'cancelled'))::integer AS cancelled
+        FROM (
+            SELECT o.run_id, o.state FROM old AS o WHERE o.replaced IS NULL
+            UNION ALL
+            SELECT j.run_id, j.state
+            FROM old AS o
+            JOIN jobs AS j ON j.org_id = $1 AND j.id = o.replaced
+        ) AS latest
+        GROUP BY latest.run_id
+    ) AS was
+    WHERE b.org_id = p.org_id AND b.id = was.run_id
 )
 SELECT r.tasks FROM part AS p CROSS JOIN run AS r

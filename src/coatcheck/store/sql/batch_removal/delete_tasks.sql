@@ -17,6 +17,10 @@ jobs_gone AS (
 events_gone AS (
     DELETE FROM job_events AS e USING old AS o WHERE e.org_id = o.org_id AND e.job_id = o.id
 ),
+positions_gone AS (
+    DELETE FROM batch_positions AS p USING moved AS m
+    WHERE p.org_id = m.org_id AND p.run_id = $2 AND p.task_index >= $5 AND p.task_index < $4
+),
 remote_calls_gone AS (
     DELETE FROM remote_calls AS c USING old AS o WHERE c.org_id = o.org_id AND c.job_id = o.id
 ),

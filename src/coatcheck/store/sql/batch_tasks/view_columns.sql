@@ -8,4 +8,5 @@ j.id, j.task_index, j.custom_id, j.state::text AS state,
        j.error_code, j.error_message,
        CASE WHEN octet_length(j.result) <= $3::integer THEN j.result END AS result,
        NULL::bytea AS input, j.created_at, j.started_at, j.finished_at, j.run_id,
-       octet_length(j.result) AS result_bytes
+       octet_length(j.result) AS result_bytes,
+       /* include batch_tasks/position.sql */ AS position

@@ -3,7 +3,7 @@
 -- $1 org   $2 batch   $3 run   $4 part   $5 source   $6 its key   $7 pieces   $8 bytes   $9 upload
 -- $10 idempotency key   $11 fingerprint   $12 whether all there is comes along   $13 lines
 -- $14-$17 tasks: ids, payloads, custom ids, flows   $18 what tasks tell by webhook
--- $19 what the store calls the source's content
+-- $19 what the store calls the source's content   $20 of a rerun of the whole batch: of runs below this
 WITH run AS (
     UPDATE batch_runs AS r
     SET tasks = r.tasks + cardinality($14::uuid[]), lines = r.lines + $13::bigint,
@@ -14,7 +14,8 @@ WITH run AS (
 part AS (
     INSERT INTO batch_parts (
         org_id, id, batch_id, run_id, position, source, source_key, source_pieces, source_bytes,
-        upload_id, idempotency_key, fingerprint, state, lines, bad_lines, tasks, source_etag
+        upload_id, idempotency_key, fingerprint, state, lines, bad_lines, tasks, source_etag,
+        source_before
     )
     SELECT $1, $4, $2, $3, (
                SELECT coalesce(max(p.position), 0) + 1
@@ -22,7 +23,7 @@ part AS (
                WHERE p.org_id = $1 AND p.run_id = $3
            ), $5::text, $6::text, $7::integer, $8::bigint, $9::uuid, $10::text, $11::bytea,
            CASE WHEN $12::boolean THEN 'done' ELSE 'pending' END, $13, $13 - cardinality($14::uuid[]),
-           cardinality($14::uuid[]), $19::text
+           cardinality($14::uuid[]), $19::text, $20::integer
 ),
 written AS (
     INSERT INTO jobs (

@@ -1,4 +1,5 @@
--- An organisation's batches, newest first, each with its current run: of one owner, or of all.
+-- An organisation's batches, newest first, each with its current run and the sum of those before it,
+-- as far as they are the batch's latest: of one owner, or of all.
 --
 -- Two ways, of which one is gone: with an OR, one owner's few would be looked for among all there are.
 --
@@ -21,8 +22,23 @@ WITH page AS MATERIALIZED (
     )
 )
 SELECT /* include batches/view_columns.sql */,
-       /* include batches/run_columns.sql */
+       /* include batches/run_columns.sql */,
+       earlier.tasks AS earlier_tasks, earlier.running AS earlier_running,
+       earlier.succeeded AS earlier_succeeded, earlier.failed AS earlier_failed,
+       earlier.cancelled AS earlier_cancelled
 FROM page AS b
 JOIN batch_runs AS r ON r.org_id = b.org_id AND r.id = b.current_run
 /* include batches/run_joins.sql */
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(
+               r.tasks - r.replaced_succeeded - r.replaced_failed - r.replaced_cancelled
+           ), 0)::integer AS tasks,
+           coalesce(sum(held.tasks), 0)::integer AS running,
+           coalesce(sum(r.succeeded + fresh.succeeded - r.replaced_succeeded), 0)::integer AS succeeded,
+           coalesce(sum(r.failed + fresh.failed - r.replaced_failed), 0)::integer AS failed,
+           coalesce(sum(r.cancelled + fresh.cancelled - r.replaced_cancelled), 0)::integer AS cancelled
+    FROM batch_runs AS r
+    /* include batches/run_joins.sql */
+    WHERE r.org_id = b.org_id AND r.batch_id = b.id AND r.id <> b.current_run
+) AS earlier
 ORDER BY b.id DESC

@@ -2,7 +2,9 @@
 -- taken in of it stays with the run before, and is part of what a rerun takes from there.
 --
 -- Their places come after the rerun's own part. One that is a rerun itself goes on taking from the run
--- that it took from.   $1 org   $2 old run   $3 new run
+-- that it took from, if the new run takes from the old one: otherwise it may take the same tasks.
+--
+-- $1 org   $2 old run   $3 new run   $4 whether the new run takes from the old one
 UPDATE batch_parts AS p
 SET run_id = $3, state = 'pending', position = p.position + 1, redrives = p.redrives + 1,
     error_code = NULL, error_message = NULL, ingest_job = NULL, updated_at = now(),
@@ -13,5 +15,6 @@ SET run_id = $3, state = 'pending', position = p.position + 1, redrives = p.redr
     END
 FROM batch_runs AS old
 WHERE p.org_id = $1 AND p.run_id = $2 AND p.state = 'failed'
+  AND (p.source <> 'rerun' OR $4::boolean)
   AND old.org_id = p.org_id AND old.id = p.run_id
 RETURNING p.id

@@ -12,4 +12,6 @@ r.id AS run_id, r.number, r.parent_run, r.selection::text AS selection,
        r.tasks, held.tasks AS running, r.succeeded + fresh.succeeded AS succeeded,
        r.failed + fresh.failed AS failed, r.cancelled + fresh.cancelled AS cancelled,
        r.lines, r.bad_lines, stuck.error_code, stuck.error_message, r.created_at AS run_created_at,
-       r.closed_at, r.cancel_requested_at, r.completed_at AS run_completed_at
+       r.closed_at, r.cancel_requested_at, r.completed_at AS run_completed_at,
+       CASE r.number WHEN 1 THEN r.tasks ELSE r.mirrored END AS mirrored, r.replaced_succeeded,
+       r.replaced_failed, r.replaced_cancelled, r.repeats_all
