@@ -54,6 +54,13 @@ async def test_failed_tasks_are_counted_by_code_found_by_status_and_run_again(
     after = await end_of_batch(house, made["id"])
     assert [run["counts"]["total"] for run in after["runs"]] == [3, 2]
 
+    await page.goto(f"/ui/batches/{made['id']}")
+    await page.locator("#runs").get_by_role("link", name="all", exact=True).click()
+    await expect(page.get_by_text("These are the latest results of all runs")).to_be_visible()
+    await expect(page.locator("#tasks tbody tr")).to_have_count(3)
+    await expect(page.locator("#batch-progress")).to_contain_text("3 of 3 tasks have ended")
+    assert await violations(page) == []
+
 
 async def test_results_are_exported_and_downloaded(house: House, open_page: OpenPage) -> None:
     made = await batch(house, [{"number": 7}])

@@ -371,17 +371,19 @@ async def test_a_rerun_names_what_to_run_again_and_has_a_key(
     connect: Connect, scripted: Scripted
 ) -> None:
     answer = {"status": 202, "json": batch("running")}
-    server = await scripted(answer, answer, answer)
+    server = await scripted(answer, answer, answer, answer)
     client = connect(server.url)
     await client.batches.rerun(BATCH_ID)
     await client.batches.rerun(BATCH_ID, status="failed")
     await client.batches.rerun(BATCH_ID, status=("failed", "cancelled"), error_code=["a", "b"])
+    await client.batches.rerun(BATCH_ID, status="failed", run="all")
     assert [json.loads(asked.body) for asked in server.asked] == [
         {},
         {"filter": {"status": "failed"}},
         {"filter": {"status": ["failed", "cancelled"], "error_code": ["a", "b"]}},
+        {"filter": {"status": "failed"}, "run": "all"},
     ]
-    assert len({asked.headers["idempotency-key"] for asked in server.asked}) == 3
+    assert len({asked.headers["idempotency-key"] for asked in server.asked}) == 4
 
 
 async def test_cancelling_and_deleting_twice_is_doing_it_once(

@@ -149,6 +149,9 @@ async def test_what_failed_is_run_again_as_a_run_that_names_its_parent(
     assert (batch.counts.succeeded, batch.counts.failed) == (1, 1)
     before = await client.batches.all("tasks", batch, run=first.id, status="succeeded")
     assert [task.result for task in before] == [0, 9]
+    assert (batch.job_counts.total, batch.job_counts.succeeded) == (4, 3)
+    latest = await client.batches.all("tasks", batch, run="all")
+    assert [(task.job_index, task.result) for task in latest] == [(0, 0), (1, 1), (2, None), (3, 9)]
     with pytest.raises(ConflictError) as raised:
         await client.batches.rerun(batch, error_code="never_seen")
     assert raised.value.code == "nothing_to_rerun"

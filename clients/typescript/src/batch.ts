@@ -14,6 +14,7 @@ export interface BatchProgress {
   readonly run_id: string;
   readonly status: string;
   readonly counts: TaskCounts;
+  readonly job_counts: TaskCounts;
   readonly progress: number;
   readonly ingest: BatchBody["ingest"];
 }
@@ -61,6 +62,11 @@ export class Batch {
     return this.#body.counts;
   }
 
+  /** The tasks of the batch as a whole: each once, by its latest result over all runs. */
+  get jobCounts(): TaskCounts {
+    return this.#body.job_counts;
+  }
+
   /** Ask once how the batch is now. */
   async status(options: CallOptions = {}): Promise<BatchBody> {
     this.learn(await this.#tools.exchange.send("GET", this.#url(), { signal: options.signal }));
@@ -104,7 +110,7 @@ export class Batch {
     return this.#told("close", options);
   }
 
-  /** Run the tasks of the current run again, as a new one, or only those that are chosen. */
+  /** Run all tasks again, as a new run, or only those that are chosen. */
   async rerun(options: RerunOptions = {}): Promise<BatchBody> {
     this.learn(await this.#batches.orderRerun(this.id, options));
     return this.#body;
@@ -121,7 +127,7 @@ export class Batch {
     return answer.object<Explanation>();
   }
 
-  /** Its tasks in order, page by page: those of the current run, or `run`. */
+  /** Its tasks in order, page by page: those of the current run, or `run`; with `all`, each once, with its latest result. */
   tasks(
     options: CallOptions & { readonly status?: string; readonly run?: string } = {},
   ): AsyncGenerator<BatchTask, void, void> {

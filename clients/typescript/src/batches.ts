@@ -43,11 +43,16 @@ export interface RerunOptions extends CallOptions {
   readonly status?: string | readonly string[] | undefined;
   /** Only tasks that failed with this code. */
   readonly errorCode?: string | readonly string[] | undefined;
+  /**
+   * Only tasks of this run; `all` is each task of the batch with its latest result. Without it all tasks of the batch or,
+   * of those that are chosen, the ones of the current run.
+   */
+  readonly run?: string | undefined;
   readonly idempotencyKey?: string | undefined;
 }
 
 export interface CreateExportOptions extends CallOptions {
-  /** The run whose results are wanted; without it the current one. */
+  /** The run whose results are wanted, or `all`: the latest result of each task. Without it the current one. */
   readonly run?: string | undefined;
   /** How long to wait until it is written. */
   readonly timeoutMs?: number | undefined;
@@ -159,7 +164,7 @@ export class Batches {
     const filter = given({ status: options.status, error_code: options.errorCode });
     return this.tools.exchange.send("POST", `${this.tools.addresses.batch(id)}/rerun`, {
       headers: submissionHeaders({ idempotencyKey: options.idempotencyKey, contentType: "application/json" }),
-      body: JSON.stringify(Object.keys(filter).length === 0 ? {} : { filter }),
+      body: JSON.stringify(given({ filter: Object.keys(filter).length === 0 ? undefined : filter, run: options.run })),
       signal: options.signal,
     });
   }

@@ -32,7 +32,12 @@ FileArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="JSON lines, or a JSON array; - for standard input.")
 ]
 WatchOption = Annotated[bool, typer.Option("--watch", help="Follow it until it has ended.")]
-RunOption = Annotated[str | None, typer.Option(help="A run other than the current one.")]
+RunOption = Annotated[
+    str | None,
+    typer.Option(
+        help="A run other than the current one, or all: each task with its latest result."
+    ),
+]
 
 
 def _fields(texts: list[str]) -> dict[str, str]:
@@ -198,15 +203,19 @@ def rerun(
         list[str] | None,
         typer.Option(help="Only those that failed with this code; may be given again."),
     ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Of this run, or of all: by each task's latest result."),
+    ] = None,
     watching: WatchOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the tasks of a batch that has ended again, as a new run of it."""
+    """Run a batch that has ended again, or some of its tasks, as a new run of it."""
     if failed and task_status:
         raise Misconfigured("--failed is --status failed: give one of them")
     statuses = ["failed"] if failed else task_status
     with at.client() as client:
-        batch = client.batches.rerun(batch_id, status=statuses, error_code=error_code)
+        batch = client.batches.rerun(batch_id, status=statuses, error_code=error_code, run=run)
         show(batch, at, watching=watching, as_json=as_json)
 
 

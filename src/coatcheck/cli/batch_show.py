@@ -26,6 +26,7 @@ def report(batch: Batch) -> str:
             (f"run {run.number}", f"{run.id}  {run.status}  {_counted(run.counts)}")
             for run in batch.runs
         ]
+        rows.append(("all runs", _counted(batch.job_counts)))
     return "\n".join(f"{name:<9}{value}" for name, value in rows)
 
 

@@ -39,7 +39,8 @@ class BatchIngest(msgspec.Struct, frozen=True):
 
 
 class BatchRun(msgspec.Struct, frozen=True):
-    """One run of a batch. A rerun names the run whose tasks it took, and by which ``filter``."""
+    """One run of a batch. A rerun names the run whose tasks it took, and by which ``filter``; with
+    ``repeats_all`` it took them of the batch as a whole, as of that run."""
 
     id: str
     number: int
@@ -48,6 +49,7 @@ class BatchRun(msgspec.Struct, frozen=True):
     ingest: BatchIngest
     parent_run_id: str | None = None
     filter: Any = None
+    repeats_all: bool = False
     created_at: datetime | None = None
     completed_at: datetime | None = None
 
@@ -76,6 +78,7 @@ class BatchTask(msgspec.Struct, frozen=True):
     index: int
     status: str
     terminal: bool
+    job_index: int | None = None
     custom_id: str | None = None
     run_id: str | None = None
     attempts: int = 0
@@ -99,7 +102,8 @@ class BatchBadLine(msgspec.Struct, frozen=True):
 
 
 class BatchExport(msgspec.Struct, frozen=True):
-    """A zip of a run's results and errors. ``url`` is there once it is ``completed``.
+    """A zip of the results and errors of a run, or of the batch as a whole (``all_runs``). ``url``
+    is there once it is ``completed``.
 
     The URL needs no credential, and is good until ``expires_at``. ``tasks`` is how many are in it.
     """
@@ -108,6 +112,7 @@ class BatchExport(msgspec.Struct, frozen=True):
     status: str
     terminal: bool
     run_id: str | None = None
+    all_runs: bool = False
     tasks: int = 0
     url: str | None = None
     expires_at: datetime | None = None
@@ -187,6 +192,11 @@ class BatchBody:
     def counts(self) -> BatchCounts:
         """The tasks of the current run, by where they stand."""
         return self._part("counts", BatchCounts)
+
+    @property
+    def job_counts(self) -> BatchCounts:
+        """The tasks of the batch as a whole: each once, by its latest result over all runs."""
+        return self._part("job_counts", BatchCounts)
 
     @property
     def ingest(self) -> BatchIngest:

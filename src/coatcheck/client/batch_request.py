@@ -105,12 +105,14 @@ def keyed_headers(idempotency_key: str | None, headers: Mapping[str, str] | None
     )
 
 
-def rerun_filter(
-    status: str | Iterable[str] | None, error_code: str | Iterable[str] | None
+def rerun_order(
+    status: str | Iterable[str] | None,
+    error_code: str | Iterable[str] | None,
+    run: str | None,
 ) -> bytes:
-    """The body of a rerun; without either, of all tasks."""
+    """The body of a rerun; without anything, of the whole batch."""
     chosen = given(status=_plain(status), error_code=_plain(error_code))
-    return encode({"filter": chosen} if chosen else {})
+    return encode(given(filter=chosen or None, run=run))
 
 
 def _plain(texts: str | Iterable[str] | None) -> str | list[str] | None:

@@ -19,6 +19,7 @@ from coatcheck.domain.batches import TaskStatus
 
 PATH: Final = "/ui/batches/{id}"
 API: Final = "/v1/jobs/{id}"
+ALL_RUNS: Final = "all"
 _PAGE_ROWS: Final = 50
 _BAD_LINES_MAX: Final = 20
 STATUSES: Final = tuple(status.value for status in TaskStatus)
@@ -53,11 +54,13 @@ async def _show(visit: Visit) -> Reply | StreamReply:
     bad_lines = None
     if run["ingest"]["bad_lines"]:
         bad_lines = await visit.api.get(
-            f"{base}/bad-lines", {"run": run["id"], "limit": _BAD_LINES_MAX}
+            f"{base}/bad-lines",
+            {"run": None if run["id"] == ALL_RUNS else run["id"], "limit": _BAD_LINES_MAX},
         )
     shown = {
         "batch": batch,
         "run": run,
+        "is_whole": run["id"] == ALL_RUNS,
         "is_current_run": run["id"] == batch["runs"][-1]["id"],
         "tasks": tasks["items"],
         "failures": await visit.api.get(f"{base}/failures", {"run": asked["run"]}),
@@ -95,13 +98,14 @@ async def _close(visit: Visit) -> Reply | StreamReply:
 
 
 async def _rerun(visit: Visit) -> Reply | StreamReply:
-    """All tasks; or those of a status, of an error code."""
+    """All tasks; or those of a status, of an error code; of the current run, or of one."""
     wanted: dict[str, Any] = {
         name: value for name in ("status", "error_code") if (value := visit.form.get(name))
     }
-    await visit.api.post(
-        f"{paths.to(API, id=visit.params['id'])}/rerun", {"filter": wanted} if wanted else None
-    )
+    body: dict[str, Any] = {"filter": wanted} if wanted else {}
+    if run := visit.form.get("run"):
+        body["run"] = run
+    await visit.api.post(f"{paths.to(API, id=visit.params['id'])}/rerun", body or None)
     return _back(visit, "A new run has begun.")
 
 
@@ -120,6 +124,8 @@ def _back(visit: Visit, said: str) -> Reply:
 def _run(batch: Mapping[str, Any], wanted: str) -> dict[str, Any]:
     """The run that is looked at: the current one, unless another is named."""
     runs: list[dict[str, Any]] = batch["runs"]
+    if wanted == ALL_RUNS:  # the batch as a whole, each task with its latest result
+        return {**runs[-1], "id": ALL_RUNS, "counts": batch["job_counts"]}
     return next((run for run in runs if run["id"] == wanted), runs[-1])
 
 

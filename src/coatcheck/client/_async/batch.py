@@ -58,11 +58,12 @@ class AsyncBatch(BatchBody):
         *,
         status: str | Iterable[str] | None = None,
         error_code: str | Iterable[str] | None = None,
+        run: str | None = None,
         idempotency_key: str | None = None,
     ) -> Self:
         """Run its tasks again, or some of them; see ``batches.rerun``."""
         await self._batches.rerun(
-            self, status=status, error_code=error_code, idempotency_key=idempotency_key
+            self, status=status, error_code=error_code, run=run, idempotency_key=idempotency_key
         )
         return self
 

@@ -27,7 +27,7 @@ from coatcheck.client.batch_request import (
     TaskRequest,
     batch_options,
     keyed_headers,
-    rerun_filter,
+    rerun_order,
 )
 from coatcheck.client.deadline import Deadline
 from coatcheck.client.errors import BatchFailed, ConflictError, NotFoundError
@@ -181,7 +181,8 @@ class AsyncBatches:
     async def tasks(
         self, batch: AsyncBatch | str, *, status: str | None = None, run: str | None = None
     ) -> AsyncIterator[BatchTask]:
-        """The batch's tasks in order, asked for page by page: those of the current run, or ``run``.
+        """The batch's tasks in order, asked for page by page: those of the current run, or ``run``;
+        for ``run="all"`` each once, with its latest result.
 
         ``status`` is ``pending``, ``running``, ``succeeded``, ``failed`` or ``cancelled``. For all
         of many, ``export`` is faster.
@@ -214,18 +215,21 @@ class AsyncBatches:
         *,
         status: str | Iterable[str] | None = None,
         error_code: str | Iterable[str] | None = None,
+        run: str | None = None,
         idempotency_key: str | None = None,
     ) -> AsyncBatch:
-        """Run the tasks of the current run again, as a new one, or only those that are chosen.
+        """Run all tasks of the batch again, as a new run, or only those that are chosen.
 
-        ``status="failed"`` takes those that failed, ``error_code`` those that failed so. Raises
-        ConflictError while the batch runs, and if there is nothing to run.
+        ``status="failed"`` takes those that failed, ``error_code`` those that failed so: of the
+        current run, of ``run``, or, for ``run="all"``, by each task's latest result. With ``run``
+        alone, all tasks of that run. Raises ConflictError while the batch runs, and if there is
+        nothing to run.
         """
         response = await self._exchange.send(
             "POST",
             f"{self._url(batch)}/rerun",
             headers=keyed_headers(idempotency_key),
-            content=rerun_filter(status, error_code),
+            content=rerun_order(status, error_code, run),
         )
         return self._learn(batch, response)
 
@@ -259,7 +263,8 @@ class AsyncBatches:
         run: str | None = None,
         timeout: float | None = None,
     ) -> Path:
-        """Fetch the results of the current run, or of ``run``, as a zip to ``path``.
+        """Fetch the results of the current run, or of ``run``, as a zip to ``path``; for
+        ``run="all"`` the latest result of each task.
 
         The server writes it first: ``timeout`` bounds how many seconds that is waited for. What
         comes is checked against its checksum, and a connection that breaks goes on where it broke.
