@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.archives import ArchiveLimits, ArchiveReader, Reason, read_directory
+from coatcheck.archives import TAIL_BYTES_MAX, ArchiveLimits, ArchiveReader, Reason, read_directory
 from coatcheck.domain.errors import ArchiveRejected
 from tests.archives.good import packed_by_zipfile
 from tests.archives.hostile import CASES, Hostile
@@ -87,7 +87,7 @@ def test_it_is_refused_for_its_reason(case: Hostile, tmp_path: Path, witness: Wi
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_whether_the_directory_alone_tells_is_as_the_corpus_says(case: Hostile) -> None:
     data = case.build()
-    tail = data[-LIMITS.directory_bytes :]
+    tail = data[-TAIL_BYTES_MAX:]
     if case.where == "directory":
         with pytest.raises(ArchiveRejected) as refusal:
             read_directory(tail, len(data), LIMITS)

@@ -5,7 +5,7 @@ is whatever could hurt one that unpacks it. Nothing is ever unpacked to disk her
 """
 
 from coatcheck.archives.directory import TAIL_BYTES_MAX, read_directory
-from coatcheck.archives.entry import Directory, Entry
+from coatcheck.archives.entry import Directory, Entry, Skipped
 from coatcheck.archives.limits import ArchiveLimits
 from coatcheck.archives.reader import ArchiveReader
 from coatcheck.archives.reasons import Reason
@@ -17,5 +17,6 @@ __all__ = [
     "Directory",
     "Entry",
     "Reason",
+    "Skipped",
     "read_directory",
 ]

@@ -1,10 +1,9 @@
-"""One header of the central directory."""
+"""Reads one header of the central directory."""
 
 from __future__ import annotations
 
 import stat
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from coatcheck.archives.entry import (
@@ -12,11 +11,12 @@ from coatcheck.archives.entry import (
     ENCRYPTED_FLAGS,
     KNOWN_FLAGS,
     STORED,
+    Entry,
 )
 from coatcheck.archives.extra_fields import zip64_field
 from coatcheck.archives.limits import ArchiveLimits
 from coatcheck.archives.names import read_name
-from coatcheck.archives.reasons import Reason, labelled, rejected
+from coatcheck.archives.reasons import Reason, rejected
 
 _HEADER: Final = struct.Struct("<4s6H3L5H2L")
 _SIGNATURE: Final = b"PK\x01\x02"
@@ -30,25 +30,15 @@ _WINDOWS_REPARSE_POINT: Final = 0x400
 _EMPTY_DEFLATED_BYTES: Final = 2
 
 
-@dataclass(slots=True)
-class Header:
-    """What a header says of its entry; ``size`` is that of the header itself."""
-
-    number: int
-    name: str
-    method: int
-    flags: int
-    crc: int
-    packed_bytes: int
-    unpacked_bytes: int
-    header_at: int
-    size: int
+HEADER_BYTES_MAX: Final = _HEADER.size + 3 * _MAX16
+"""A header with the longest name, extra fields and comment that it can have."""
 
 
-def read_header(number: int, directory: bytes, at: int, limits: ArchiveLimits) -> Header:
-    """The header that begins at ``at`` in the bytes of the central directory."""
+def read_header(number: int, directory: bytes, at: int, limits: ArchiveLimits) -> tuple[Entry, int]:
+    """The entry whose header begins at ``at`` in bytes of the central directory, and where the
+    header ends."""
     if at + _HEADER.size > len(directory) or not directory.startswith(_SIGNATURE, at):
-        raise _mismatch()
+        raise mismatch()
     (
         _,
         _made_by,
@@ -73,21 +63,21 @@ def read_header(number: int, directory: bytes, at: int, limits: ArchiveLimits) -
     comment_at = extra_at + extra_length
     end = comment_at + comment_length
     if end > len(directory):
-        raise _mismatch()
+        raise mismatch()
     raw_name = directory[name_at:extra_at]
     name = read_name(number, raw_name, limits)
     zip64 = zip64_field(number, directory[extra_at:comment_at], raw_name)
     unpacked, packed, header_at, disk = _large(number, zip64, unpacked, packed, header_at, disk)
     if disk:
         raise rejected(Reason.SPLIT_ARCHIVE, "The archive is one part of several.")
-    header = Header(number, name, method, flags, crc, packed, unpacked, header_at, end - at)
-    _check_features(header, version & 0xFF)
-    _check_kind(header, attributes)
-    _check_sizes(header, limits)
-    return header
+    entry = Entry(number, name, method, flags, crc, packed, unpacked, header_at)
+    _check_features(entry, version & 0xFF)
+    entry.is_symlink = _is_symlink(entry, attributes)
+    _check_sizes(entry, limits)
+    return entry, end
 
 
-def _mismatch() -> Exception:
+def mismatch() -> Exception:
     return rejected(
         Reason.DIRECTORY_MISMATCH, "The central directory does not hold what the end record says."
     )
@@ -115,56 +105,55 @@ def _large(
     return numbers[0], numbers[1], numbers[2], numbers[3]
 
 
-def _check_features(header: Header, version: int) -> None:
-    label = labelled(header.number, header.name)
-    if header.flags & ENCRYPTED_FLAGS:
-        raise rejected(Reason.ENCRYPTED, f"{label} is encrypted.")
-    if header.method not in {STORED, DEFLATED}:
+def _check_features(entry: Entry, version: int) -> None:
+    if entry.flags & ENCRYPTED_FLAGS:
+        raise rejected(Reason.ENCRYPTED, f"{entry} is encrypted.")
+    if entry.method not in {STORED, DEFLATED}:
         raise rejected(
             Reason.UNKNOWN_METHOD,
-            f"{label} is packed by method {header.method}; only 0 (stored) and 8 (deflate) are"
+            f"{entry} is packed by method {entry.method}; only 0 (stored) and 8 (deflate) are"
             " read.",
         )
-    if header.flags & ~KNOWN_FLAGS or version > _VERSION_MAX:
+    if entry.flags & ~KNOWN_FLAGS or version > _VERSION_MAX:
         raise rejected(
-            Reason.UNSUPPORTED_FEATURE, f"{label} needs a feature of zip that is not read."
+            Reason.UNSUPPORTED_FEATURE, f"{entry} needs a feature of zip that is not read."
         )
 
 
-def _check_kind(header: Header, attributes: int) -> None:
-    """Files and directories only, and the name, the mode and the attributes agree on which.
+def _is_symlink(entry: Entry, attributes: int) -> bool:
+    """Whether it is a symbolic link. If not, it is a file or a directory, and the name, the mode
+    and the attributes agree on which; or the archive is refused.
 
     The mode is heeded whatever system the header says it was made on: programs differ there.
     """
-    label = labelled(header.number, header.name)
     kind = stat.S_IFMT(attributes >> 16)
     if kind == stat.S_IFLNK or attributes & _WINDOWS_REPARSE_POINT:
-        raise rejected(Reason.SYMLINK, f"{label} is a symbolic link.")
+        return True
     if kind not in {0, stat.S_IFREG, stat.S_IFDIR}:
-        raise rejected(Reason.SPECIAL_FILE, f"{label} is neither a file nor a directory.")
-    is_directory = header.name.endswith("/")
+        raise rejected(Reason.SPECIAL_FILE, f"{entry} is neither a file nor a directory.")
+    is_directory = entry.is_directory
     says_directory = kind == stat.S_IFDIR or bool(attributes & _DOS_DIRECTORY)
     if says_directory > is_directory or (is_directory and kind == stat.S_IFREG):
         raise rejected(
             Reason.KIND_MISMATCH,
-            f"{label} is a file by its name and a directory by its mode, or the other way round.",
+            f"{entry} is a file by its name and a directory by its mode, or the other way round.",
         )
+    return False
 
 
-def _check_sizes(header: Header, limits: ArchiveLimits) -> None:
-    label = labelled(header.number, header.name)
-    packed, unpacked = header.packed_bytes, header.unpacked_bytes
-    if header.name.endswith("/") and (unpacked or packed > _EMPTY_DEFLATED_BYTES):
-        raise rejected(Reason.DIRECTORY_WITH_DATA, f"{label} is a directory that has data.")
-    stored = header.method == STORED
+def _check_sizes(entry: Entry, limits: ArchiveLimits) -> None:
+    packed, unpacked = entry.packed_bytes, entry.unpacked_bytes
+    if entry.is_directory and (unpacked or packed > _EMPTY_DEFLATED_BYTES):
+        raise rejected(Reason.DIRECTORY_WITH_DATA, f"{entry} is a directory that has data.")
+    stored = entry.method == STORED
     if (stored and packed != unpacked) or (not stored and packed < _EMPTY_DEFLATED_BYTES):
-        raise rejected(Reason.SIZE_MISMATCH, f"{label} has sizes that cannot be true.")
+        raise rejected(Reason.SIZE_MISMATCH, f"{entry} has sizes that cannot be true.")
     if unpacked > limits.unpacked_bytes:
         raise too_large(limits)
     if unpacked > limits.ratio_free_bytes and unpacked > limits.ratio * packed:
         raise rejected(
             Reason.RATIO_TOO_HIGH,
-            f"{label} is more than {limits.ratio} times larger unpacked than packed.",
+            f"{entry} is more than {limits.ratio} times larger unpacked than packed.",
         )
 
 

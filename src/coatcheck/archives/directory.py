@@ -1,34 +1,39 @@
-"""Reads and checks the central directory, from the last few MiB of an archive.
+"""Reads and checks the central directory, which is at the end of an archive.
 
 All that can be known without the archive's other bytes is checked here, so that a bad archive is
-refused while it is being uploaded. What only local headers and data can tell, ``reader.py`` does.
+refused when it is uploaded. What only local headers and data can tell, ``reader.py`` does.
+
+A directory may have hundreds of thousands of entries. ``DirectoryScan`` is fed with it in pieces,
+and keeps numbers and names of what has passed, not the entries.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from coatcheck.archives.central import Header, read_header, too_large
+from coatcheck.archives.central import HEADER_BYTES_MAX, mismatch, read_header, too_large
 from coatcheck.archives.end_record import EndRecord, read_end_record
-from coatcheck.archives.entry import DESCRIPTOR_FLAG, Directory, Entry
+from coatcheck.archives.entry import DESCRIPTOR_FLAG, Directory, Entry, Skipped
 from coatcheck.archives.limits import ArchiveLimits
-from coatcheck.archives.names import check_names
-from coatcheck.archives.reasons import Reason, labelled, rejected
+from coatcheck.archives.names import NameCheck, differing_in_case
+from coatcheck.archives.reasons import Reason, rejected
 
-TAIL_BYTES_MAX: Final = ArchiveLimits().directory_bytes
-"""How much of the end of an archive has to be kept for ``read_directory``."""
+TAIL_BYTES_MAX: Final = 4 * 1024 * 1024
+"""How much of the end of an archive is kept while it is uploaded: for most, all of its directory,
+and for each the records that say where that is."""
 
 LOCAL_HEADER_BYTES: Final = 30
 DESCRIPTOR_BYTES_MAX: Final = 24
 _EXTRA_BYTES_MAX: Final = 0xFFFF
 
 
-def read_directory(tail: bytes, size: int, limits: ArchiveLimits) -> Directory:
-    """The central directory of an archive of ``size`` bytes whose last ones are ``tail``.
+def read_end(tail: bytes, size: int, limits: ArchiveLimits) -> EndRecord:
+    """Where the central directory of an archive of ``size`` bytes is that ends with ``tail``.
 
-    ``tail`` is the whole archive, or at least its last ``limits.directory_bytes``. Raises
-    ArchiveRejected.
+    ``tail`` is the whole archive, or its last ``TAIL_BYTES_MAX``. Raises ArchiveRejected.
     """
     if size > limits.archive_bytes:
         raise rejected(
@@ -36,94 +41,159 @@ def read_directory(tail: bytes, size: int, limits: ArchiveLimits) -> Directory:
             f"The archive has {size} bytes; {limits.archive_bytes} are allowed.",
         )
     end = read_end_record(tail, size)
-    headers = _headers(_directory_bytes(tail, size, end), end.entries, limits)
-    check_names(header.name for header in headers)
-    unpacked = _check_whole(headers, size, limits)
-    return Directory(_laid_out(headers, end.directory_at), end.directory_at, unpacked)
+    if end.entries > limits.entries:
+        raise rejected(
+            Reason.TOO_MANY_ENTRIES,
+            f"The archive has {end.entries} entries; {limits.entries} are allowed.",
+        )
+    return end
 
 
-def _directory_bytes(tail: bytes, size: int, end: EndRecord) -> bytes:
+def directory_in(tail: bytes, size: int, end: EndRecord) -> bytes | None:
+    """The central directory, if all of it is in the last bytes of the archive, ``tail``."""
     base = size - len(tail)
     if end.directory_at < base:
-        raise rejected(
-            Reason.DIRECTORY_TOO_LARGE,
-            f"The central directory does not fit into the last {len(tail)} bytes.",
-        )
+        return None
     return tail[end.directory_at - base : end.directory_ends_at - base]
 
 
-def _headers(directory: bytes, entries: int, limits: ArchiveLimits) -> list[Header]:
-    if entries > limits.entries:
-        raise rejected(
-            Reason.TOO_MANY_ENTRIES,
-            f"The archive has {entries} entries; {limits.entries} are allowed.",
-        )
-    headers: list[Header] = []
-    at = 0
-    for number in range(1, entries + 1):
-        header = read_header(number, directory, at, limits)
-        headers.append(header)
-        at += header.size
-    if at != len(directory):
-        raise rejected(
-            Reason.DIRECTORY_MISMATCH, "The central directory has more than the entries it counts."
-        )
-    return headers
+def check_directory(directory: bytes, size: int, end: EndRecord, limits: ArchiveLimits) -> None:
+    """Check a whole central directory. Raises ArchiveRejected."""
+    scan = DirectoryScan(size, end, limits)
+    for _ in scan.feed(directory):
+        pass
+    scan.finish()
 
 
-def _check_whole(headers: list[Header], size: int, limits: ArchiveLimits) -> int:
-    if all(header.name.endswith("/") for header in headers):
-        raise rejected(Reason.NO_FILES, "The archive holds no file.")
-    unpacked = sum(header.unpacked_bytes for header in headers)
-    if unpacked > limits.unpacked_bytes:
-        raise too_large(limits)
-    if unpacked > limits.ratio_free_bytes and unpacked > limits.ratio * size:
-        raise rejected(
-            Reason.RATIO_TOO_HIGH,
-            f"The archive is more than {limits.ratio} times larger unpacked than packed.",
-        )
-    return unpacked
+def read_directory(tail: bytes, size: int, limits: ArchiveLimits) -> Directory:
+    """The central directory of an archive of ``size`` bytes, all of it in the last ones, ``tail``.
 
-
-def _laid_out(headers: list[Header], directory_at: int) -> tuple[Entry, ...]:
-    """The entries in the order of their place, each with the place where the next one begins."""
-    headers.sort(key=lambda header: header.header_at)
-    if headers[0].header_at != 0:
-        raise rejected(Reason.PREFIX_BYTES, "There are bytes before the first entry.")
-    starts = [*(header.header_at for header in headers), directory_at]
-    return tuple(
-        _placed(header, ends_at)
-        for header, (_, ends_at) in zip(headers, pairwise(starts), strict=True)
-    )
-
-
-def _placed(header: Header, ends_at: int) -> Entry:
-    """Checks that what the entry needs at least has room, and that no more is free than it may use.
-
-    How long its local header is, is not in the directory: the reader checks it to the byte.
+    Raises ArchiveRejected.
     """
-    label = labelled(header.number, header.name)
-    needed = LOCAL_HEADER_BYTES + len(header.name.encode()) + header.packed_bytes
-    spare = ends_at - header.header_at - needed
-    if spare < 0:
-        raise rejected(
-            Reason.OVERLAPPING_ENTRIES,
-            f"{label} overlaps with what comes after it.",
-        )
-    descriptor = DESCRIPTOR_BYTES_MAX if header.flags & DESCRIPTOR_FLAG else 0
-    if spare > _EXTRA_BYTES_MAX + descriptor:
-        raise rejected(
-            Reason.GAP_BETWEEN_ENTRIES,
-            f"There are bytes after {label} that belong to no entry.",
-        )
-    return Entry(
-        header.number,
-        header.name,
-        header.method,
-        header.flags,
-        header.crc,
-        header.packed_bytes,
-        header.unpacked_bytes,
-        header.header_at,
-        ends_at,
+    end = read_end(tail, size, limits)
+    directory = directory_in(tail, size, end)
+    if directory is None:
+        raise ValueError("the tail does not hold the central directory")
+    scan = DirectoryScan(size, end, limits)
+    entries = list(scan.feed(directory))
+    scan.finish()
+    return scan.directory_of(scan.laid_out(entries))
+
+
+class DirectoryScan:
+    """Checks a central directory that comes in pieces. Its methods raise ArchiveRejected."""
+
+    def __init__(self, size: int, end: EndRecord, limits: ArchiveLimits) -> None:
+        """``size`` is that of the whole archive."""
+        self._size = size
+        self._end = end
+        self._limits = limits
+        self._unread = b""
+        self._left_bytes = end.directory_ends_at - end.directory_at
+        self._names = NameCheck()
+        self._has_files = False
+        self._unpacked = 0
+        self._starts = array("Q")
+        self._needs = array("Q")
+        self._spares = array("Q")
+        self._ends = array("Q")
+
+    def feed(self, piece: bytes) -> Iterator[Entry]:
+        """The entries whose headers are whole with this piece. To be used up before the next."""
+        self._left_bytes -= len(piece)
+        unread = self._unread + piece
+        at = 0
+        # Of a header that is not whole yet, more has to come; of the last one it cannot.
+        while len(self._starts) < self._end.entries and (
+            self._left_bytes <= 0 or len(unread) - at >= HEADER_BYTES_MAX
+        ):
+            entry, at = read_header(len(self._starts) + 1, unread, at, self._limits)
+            self._note(entry)
+            yield entry
+        self._unread = unread[at:]
+
+    def _note(self, entry: Entry) -> None:
+        self._names.add(entry.number, entry.name)
+        self._has_files = self._has_files or not (entry.is_directory or entry.is_symlink)
+        self._unpacked += entry.unpacked_bytes
+        if self._unpacked > self._limits.unpacked_bytes:
+            raise too_large(self._limits)
+        named = len(entry.name) if entry.name.isascii() else len(entry.name.encode())
+        descriptor = DESCRIPTOR_BYTES_MAX if entry.flags & DESCRIPTOR_FLAG else 0
+        try:
+            self._starts.append(entry.header_at)
+            self._needs.append(LOCAL_HEADER_BYTES + named + entry.packed_bytes)
+        except OverflowError:  # a number of 64 bits, and what has to be added to it
+            raise _overlapping(entry.number) from None
+        self._spares.append(_EXTRA_BYTES_MAX + descriptor)
+
+    def finish(self) -> None:
+        """Check what only all entries together can tell. To be called when all was fed."""
+        if len(self._starts) != self._end.entries:
+            raise mismatch()
+        if self._unread or self._left_bytes:
+            raise rejected(
+                Reason.DIRECTORY_MISMATCH,
+                "The central directory has more than the entries it counts.",
+            )
+        self._names.finish()
+        if not self._has_files:
+            raise rejected(Reason.NO_FILES, "The archive holds no file.")
+        limits = self._limits
+        if self._unpacked > max(limits.ratio_free_bytes, limits.ratio * self._size):
+            raise rejected(
+                Reason.RATIO_TOO_HIGH,
+                f"The archive is more than {limits.ratio} times larger unpacked than packed.",
+            )
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Check that what each entry needs at least has room until the next one begins, and that
+        no more is free than it may use.
+
+        How long its local header is, is not in the directory: the reader checks it to the byte.
+        """
+        starts = self._starts
+        order = sorted(range(len(starts)), key=starts.__getitem__)
+        if starts[order[0]] != 0:
+            raise rejected(Reason.PREFIX_BYTES, "There are bytes before the first entry.")
+        self._ends = array("Q", bytes(8 * len(starts)))
+        for place, index in enumerate(order, 1):
+            ends_at = starts[order[place]] if place < len(order) else self._end.directory_at
+            spare = ends_at - starts[index] - self._needs[index]
+            if spare < 0:
+                raise _overlapping(index + 1)
+            if spare > self._spares[index]:
+                raise rejected(
+                    Reason.GAP_BETWEEN_ENTRIES,
+                    f"There are bytes after entry {index + 1} that belong to no entry.",
+                )
+            self._ends[index] = ends_at
+
+    def laid_out(self, entries: list[Entry]) -> list[Entry]:
+        """All entries that were fed, in the order of their place, each with where it ends."""
+        for entry in entries:
+            entry.ends_at = self._ends[entry.number - 1]
+        entries.sort(key=lambda entry: entry.header_at)
+        return entries
+
+    def directory_of(self, entries: Sequence[Entry]) -> Directory:
+        """The directory of all these entries, but for those that are skipped."""
+        left_out = differing_in_case(entry.name for entry in entries if not entry.is_symlink)
+        skipped: Counter[Skipped] = Counter()
+        kept = []
+        for entry in entries:
+            if entry.is_symlink:
+                skipped["symlink"] += 1
+            elif entry.name in left_out:
+                skipped["name_case"] += 1
+            else:
+                kept.append(entry)
+        counts = {str(reason): number for reason, number in skipped.items()}
+        return Directory(tuple(kept), self._end.directory_at, self._unpacked, counts)
+
+
+def _overlapping(number: int) -> Exception:
+    return rejected(
+        Reason.OVERLAPPING_ENTRIES, f"Entry {number} overlaps with what comes after it."
     )

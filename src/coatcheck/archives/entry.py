@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from coatcheck.archives.reasons import labelled
 
@@ -16,12 +17,18 @@ KNOWN_FLAGS: Final = 1 << 1 | 1 << 2 | DESCRIPTOR_FLAG | 1 << 11
 """How hard the packer tried (1, 2), sizes that follow the data (3), and a name in UTF-8 (11)."""
 
 
-@dataclass(frozen=True, slots=True)
+Skipped = Literal["symlink", "name_case"]
+"""Why an entry is left out: it is a symbolic link, or its name differs from another one only in
+case (or in how its letters are composed)."""
+
+
+@dataclass(slots=True)
 class Entry:
     """A file or directory. ``number`` counts from 1, in the order of the central directory.
 
     ``header_at`` is where its local header begins, ``ends_at`` where the next one or the central
-    directory does: no byte between the two belongs to anything else.
+    directory does: no byte between the two belongs to anything else. ``ends_at`` is known once all
+    entries are, ``data_at``, where its bytes begin, once its local header was read.
     """
 
     number: int
@@ -32,7 +39,9 @@ class Entry:
     packed_bytes: int
     unpacked_bytes: int
     header_at: int
-    ends_at: int
+    is_symlink: bool = False
+    ends_at: int = 0
+    data_at: int = field(default=0, compare=False)
 
     @property
     def is_directory(self) -> bool:
@@ -49,8 +58,9 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class Directory:
     """The entries in the order in which they lie in the archive. ``starts_at`` is where they end
-    and the central directory begins."""
+    and the central directory begins. ``skipped`` counts the entries that are left out."""
 
     entries: tuple[Entry, ...]
     starts_at: int
     unpacked_bytes: int
+    skipped: Mapping[str, int]

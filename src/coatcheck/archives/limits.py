@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from coatcheck.domain.limits import ARCHIVE_BYTES_MAX
+from coatcheck.domain.limits import (
+    ARCHIVE_BYTES_MAX,
+    ARCHIVE_ENTRIES_MAX,
+    ARCHIVE_UNPACKED_MB_MAX,
+)
 
 _MIB: Final = 1024 * 1024
 
@@ -19,10 +23,14 @@ class ArchiveLimits:
     """
 
     archive_bytes: int = ARCHIVE_BYTES_MAX
-    directory_bytes: int = 4 * _MIB
-    entries: int = 10_000
-    unpacked_bytes: int = 1024 * _MIB
+    entries: int = ARCHIVE_ENTRIES_MAX
+    unpacked_bytes: int = ARCHIVE_UNPACKED_MB_MAX * _MIB
     ratio: int = 100
     ratio_free_bytes: int = _MIB
     path_bytes: int = 255
     path_depth: int = 32
+
+    @staticmethod
+    def of(entries: int, unpacked_mb: int) -> ArchiveLimits:
+        """Those of a deployment, as its settings say."""
+        return ArchiveLimits(entries=entries, unpacked_bytes=unpacked_mb * _MIB)

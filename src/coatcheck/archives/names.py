@@ -9,6 +9,7 @@ from typing import Final
 
 from coatcheck.archives.limits import ArchiveLimits
 from coatcheck.archives.reasons import Reason, rejected
+from coatcheck.domain.errors import ArchiveRejected
 
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
 _BIDI_CONTROLS: Final = frozenset(
@@ -72,29 +73,63 @@ def _check_path(number: int, name: str, limits: ArchiveLimits) -> None:
         )
 
 
-def check_names(names: Iterable[str]) -> None:
-    """No two names for one file, on any file system; no file that is also a directory."""
-    files: dict[str, int] = {}
-    folders: dict[str, int] = {}
-    inside: dict[str, int] = {}
-    for number, name in enumerate(names, 1):
+class NameCheck:
+    """Checks names beside each other, as they come: no name twice, and no file that is also a
+    directory."""
+
+    def __init__(self) -> None:
+        self._files: set[str] = set()
+        self._folders: set[str] = set()
+        self._inside: set[str] = set()
+
+    def add(self, number: int, name: str) -> None:
+        key = name.removesuffix("/")
+        same, other = self._files, self._folders
+        if name.endswith("/"):
+            same, other = other, same
+        if key in same:
+            raise rejected(Reason.DUPLICATE_NAME, f"Entry {number} has the name of another entry.")
+        if key in other:
+            raise _both(number)
+        same.add(key)
+        while (cut := key.rfind("/")) > 0 and (key := key[:cut]) not in self._inside:
+            self._inside.add(key)
+
+    def finish(self) -> None:
+        """To be called when all names are there."""
+        if not self._files.isdisjoint(self._inside):
+            raise _both()
+
+
+def _both(number: int | None = None) -> ArchiveRejected:
+    which = "An entry" if number is None else f"Entry {number}"
+    return rejected(
+        Reason.FILE_AND_DIRECTORY, f"{which} has a name that is both a file and a directory."
+    )
+
+
+def differing_in_case(names: Iterable[str]) -> set[str]:
+    """The names of files to leave out, so that no two are the same where case does not count.
+
+    Of several, the one that sorts first stays. A file gives way to a directory: many repositories
+    have BUILD and build/.
+    """
+    kept: dict[str, str] = {}
+    inside: set[str] = set()
+    left_out: set[str] = set()
+    for name in names:
         key = _caseless(name.removesuffix("/"))
-        earlier = files.get(key) or folders.get(key)
-        if earlier is not None:
-            same_kind = (key in folders) == name.endswith("/")
-            raise rejected(
-                Reason.DUPLICATE_NAME if same_kind else Reason.FILE_AND_DIRECTORY,
-                f"Entries {earlier} and {number} have the same name, or one that differs only in"
-                " its case.",
-            )
-        (folders if name.endswith("/") else files)[key] = number
+        if name.endswith("/"):
+            inside.add(key)
+        else:
+            other = kept.setdefault(key, name)
+            if other != name:
+                kept[key] = min(name, other)
+                left_out.add(max(name, other))
         while (cut := key.rfind("/")) > 0 and (key := key[:cut]) not in inside:
-            inside[key] = number
-    for key in files.keys() & inside.keys():
-        raise rejected(
-            Reason.FILE_AND_DIRECTORY,
-            f"Entry {files[key]} is a file, and entry {inside[key]} is inside of it.",
-        )
+            inside.add(key)
+    left_out.update(kept[key] for key in kept.keys() & inside)
+    return left_out
 
 
 def _caseless(name: str) -> str:

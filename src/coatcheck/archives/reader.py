@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from coatcheck.archives.directory import read_directory
+from coatcheck.archives.directory import TAIL_BYTES_MAX, DirectoryScan, read_end
 from coatcheck.archives.entry import STORED, Directory, Entry
 from coatcheck.archives.limits import ArchiveLimits
 from coatcheck.archives.local import data_at
@@ -20,6 +20,7 @@ from coatcheck.archives.window import Window
 from coatcheck.domain.errors import ArchiveRejected
 
 _PIECE_BYTES: Final = 64 * 1024
+_SCANNED_BYTES: Final = 1024 * 1024
 
 
 class ArchiveReader:
@@ -31,19 +32,28 @@ class ArchiveReader:
 
     def __init__(self, source: Path | int, limits: ArchiveLimits | None = None) -> None:
         """Raises ArchiveRejected; OSError if the file cannot be opened or is a symbolic link."""
-        limits = limits or ArchiveLimits()
         self._window = Window(source)
         try:
-            size = self._window.size
-            kept = min(size, limits.directory_bytes)
-            tail = self._window.read(size - kept, kept)
-            self.directory: Directory = read_directory(tail, size, limits)
-            self._data_at = {
-                entry.number: data_at(self._window, entry) for entry in self.directory.entries
-            }
+            self.directory: Directory = self._read_directory(limits or ArchiveLimits())
         except BaseException:
             self._window.close()
             raise
+
+    def _read_directory(self, limits: ArchiveLimits) -> Directory:
+        window = self._window
+        kept = min(window.size, TAIL_BYTES_MAX)
+        end = read_end(window.read(window.size - kept, kept), window.size, limits)
+        scan = DirectoryScan(window.size, end, limits)
+        entries: list[Entry] = []
+        for at in range(end.directory_at, end.directory_ends_at, _SCANNED_BYTES):
+            piece = window.read(at, min(_SCANNED_BYTES, end.directory_ends_at - at))
+            entries.extend(scan.feed(piece))
+        scan.finish()
+        for entry in scan.laid_out(entries):
+            entry.data_at = data_at(window, entry)
+            if entry.is_directory and entry.packed_bytes:
+                self.check(entry)  # nobody else will
+        return scan.directory_of(entries)
 
     def __enter__(self) -> ArchiveReader:
         return self
@@ -61,7 +71,8 @@ class ArchiveReader:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Files and directories, in the order in which they lie in the archive."""
+        """Files and directories, in the order in which they lie in the archive, but for those that
+        are skipped."""
         return self.directory.entries
 
     def read(self, entry: Entry, bytes_max: int) -> bytes | None:
@@ -92,7 +103,7 @@ class ArchiveReader:
             raise rejected(Reason.CHECKSUM_MISMATCH, f"{entry} does not match its checksum.")
 
     def _stored(self, entry: Entry) -> Iterator[bytes]:
-        at = self._data_at[entry.number]
+        at = entry.data_at
         end = at + entry.packed_bytes
         while at < end:
             piece = self._window.read(at, min(_PIECE_BYTES, end - at))

@@ -29,7 +29,6 @@ class Reason(StrEnum):
     HEADER_MISMATCH = "header_mismatch"
     # Too much of something.
     ARCHIVE_TOO_LARGE = "archive_too_large"
-    DIRECTORY_TOO_LARGE = "directory_too_large"
     TOO_MANY_ENTRIES = "too_many_entries"
     UNPACKED_TOO_LARGE = "unpacked_too_large"
     RATIO_TOO_HIGH = "ratio_too_high"
@@ -48,7 +47,6 @@ class Reason(StrEnum):
     DUPLICATE_NAME = "duplicate_name"
     FILE_AND_DIRECTORY = "file_and_directory"
     # Entries that are no plain file or directory.
-    SYMLINK = "symlink"
     SPECIAL_FILE = "special_file"
     KIND_MISMATCH = "kind_mismatch"
     DIRECTORY_WITH_DATA = "directory_with_data"

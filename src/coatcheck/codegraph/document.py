@@ -25,13 +25,15 @@ class Output(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Processing:
-    """How the analysis went. Times are RFC 3339; files that were not read are counted by reason."""
+    """How the analysis went. Times are RFC 3339; files that were not read are counted by reason,
+    and so are entries of the archive that are no file for anybody to read."""
 
     started_at: str
     ended_at: str
     milliseconds: int
     failed: Mapping[str, int] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
+    entries_skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ def _stats(
         "filesFailedByReason": dict(sorted(processing.failed.items())),
         "filesSkipped": sum(processing.skipped.values()),
         "filesSkippedByReason": dict(sorted(processing.skipped.items())),
+        "entriesSkipped": sum(processing.entries_skipped.values()),
+        "entriesSkippedByReason": dict(sorted(processing.entries_skipped.items())),
         "filesWithSyntaxErrors": sum(facts.broken for facts in files.values()),
         "classes": kinds["class"],
         "functions": kinds["function"],

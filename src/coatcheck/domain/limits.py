@@ -35,6 +35,10 @@ INFLATED_RATIO_MAX: Final = 100
 """How many times its size a gzip body may amount to, once it is over so many bytes:"""
 INFLATED_BYTES_FREE: Final = 1024 * 1024
 ARCHIVE_BYTES_MAX: Final = 500_000_000
+ARCHIVE_ENTRIES_MAX: Final = 500_000
+ARCHIVE_UNPACKED_MB_MAX: Final = 10 * 1024
+"""Unless the settings say otherwise: 500 MB of real source code have fewer files, and unpack to
+less."""
 LIST_BYTES_MAX: Final = 10_000_000_000
 """Of a list of tasks, staged or streamed."""
 RUN_TASKS_MAX: Final = 10_000_000

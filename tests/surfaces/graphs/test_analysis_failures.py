@@ -113,7 +113,7 @@ limits = ParserLimits(20, 80, 2**20, 256)
 with ArchiveReader(sys.argv[1]) as reader, Parsers(reader, 1, limits) as crew:
     crew._add()
     (parser,) = crew._parsers
-    parser.give(Work((0,), True))
+    parser.give(Work(0))
     select.select([parser.socket], [], [])
     parser.since -= 81
     (done,) = crew._replace_overdue(deque())

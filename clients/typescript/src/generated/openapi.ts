@@ -1788,6 +1788,10 @@ export interface components {
         Stats: {
             calls: components["schemas"]["Calls"];
             classes: number;
+            entriesSkipped: number;
+            entriesSkippedByReason: {
+                [key: string]: number;
+            };
             filesFailed: number;
             filesFailedByReason: {
                 [key: string]: number;

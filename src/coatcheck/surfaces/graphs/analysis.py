@@ -18,13 +18,14 @@ from typing import Final
 
 import msgspec
 
-from coatcheck.archives import ArchiveReader
+from coatcheck.archives import ArchiveLimits, ArchiveReader
 from coatcheck.codegraph.document import Processing, write_document
 from coatcheck.codegraph.domain_document import assign
 from coatcheck.codegraph.operations import Operation
 from coatcheck.codegraph.project import Project
 from coatcheck.codegraph.resolve import resolve
 from coatcheck.domain.errors import ArchiveRejected, JobSignal, RetryLater
+from coatcheck.domain.limits import ARCHIVE_ENTRIES_MAX, ARCHIVE_UNPACKED_MB_MAX
 from coatcheck.job import Job
 from coatcheck.surfaces.graphs.gathering import PARSED, gather
 from coatcheck.surfaces.graphs.parser_process import ParserLimits
@@ -47,7 +48,8 @@ class AnalysisOrder(msgspec.Struct, frozen=True):
     priority, and that of the analysis, is lowered. A file may take ``file_seconds`` of
     CPU time, and ``file_wall_seconds`` by the clock, its parser ``memory_mb``; source files of more
     than ``file_bytes_max`` are skipped.
-    ``started_at`` is when the job's work began.
+    ``started_at`` is when the job's work began. The archive may have ``entries_max`` entries, and
+    unpack to ``unpacked_mb_max``.
     """
 
     operation: str
@@ -59,6 +61,8 @@ class AnalysisOrder(msgspec.Struct, frozen=True):
     file_wall_seconds: float = FILE_WALL_SECONDS
     file_bytes_max: int = 2 * 1024 * 1024
     memory_mb: int = 1024
+    entries_max: int = ARCHIVE_ENTRIES_MAX
+    unpacked_mb_max: int = ARCHIVE_UNPACKED_MB_MAX
 
 
 class CallSummary(msgspec.Struct, frozen=True):
@@ -117,7 +121,9 @@ def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
     limits = ParserLimits(
         order.file_seconds, order.file_wall_seconds, order.file_bytes_max, order.memory_mb
     )
-    with ArchiveReader(folder / order.archive) as reader:
+    archive_limits = ArchiveLimits.of(order.entries_max, order.unpacked_mb_max)
+    with ArchiveReader(folder / order.archive, archive_limits) as reader:
+        left_out = reader.directory.skipped
         gathered = gather(job, reader, order.parsers, limits)
     job.progress(PARSED, "resolving names")
     resolution = resolve(Project(gathered.facts()))
@@ -136,6 +142,7 @@ def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
         round(elapsed * 1000),
         gathered.failed,
         gathered.skipped,
+        left_out,
     )
     job.progress(_FOUND, "writing the graph")
     result = folder / REST

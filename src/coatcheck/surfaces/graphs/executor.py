@@ -202,6 +202,8 @@ class GraphExecutor:
                 niceness=share.niceness,
                 file_wall_seconds=FILE_WALL_SECONDS * share.slower,
                 memory_mb=self._settings.graphs_memory_mb,
+                entries_max=self._settings.archive_entries_max,
+                unpacked_mb_max=self._settings.archive_unpacked_mb_max,
                 started_at=datetime.now(UTC),
             )
             payload = msgspec.json.encode({"order": order})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -46,25 +46,25 @@ class Gathered:
 
 
 def gather(job: Job, reader: ArchiveReader, parsers: int, limits: ParserLimits) -> Gathered:
-    """Parse all source files of the archive, and check the bytes of all others.
+    """Parse all source files of the archive. What is not parsed is not unpacked.
 
-    Raises ArchiveRejected if any are not what the archive promises, and JobCancelled.
+    Raises ArchiveRejected if bytes are not what the archive promises, and JobCancelled.
     """
     members = sorted_out(reader.entries, limits.file_bytes_max)
-    _load_languages(members.sources)
+    _load_languages(members.sources.values())
     gathered = Gathered(skipped=members.skipped)
     progress = _Progress(job, len(members.sources))
     with Parsers(reader, parsers, limits) as crew:
-        for done in crew.run(pieces_of_work(reader.entries, members)):
+        for done in crew.run(pieces_of_work(members)):
             job.check_cancelled()
-            if done is None or not done.work.parse:
+            if done is None:
                 continue
             _note(job, reader, gathered, done)
             progress.one_more()
     return gathered
 
 
-def _load_languages(sources: list[Entry]) -> None:
+def _load_languages(sources: Iterable[Entry]) -> None:
     """Load them before there are parsers, which then have them in common."""
     for name in {language_of(entry.name) for entry in sources} - {None}:
         assert name is not None
@@ -72,7 +72,7 @@ def _load_languages(sources: list[Entry]) -> None:
 
 
 def _note(job: Job, reader: ArchiveReader, gathered: Gathered, done: Done) -> None:
-    (place,) = done.work.places
+    place = done.work.place
     match done.answer:
         case Parsed(facts):
             gathered.encoded[place] = facts

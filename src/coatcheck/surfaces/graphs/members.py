@@ -35,25 +35,23 @@ GENERATED_SUFFIXES: Final = (".min.js", ".bundle.js", "_pb2.py", "_pb2_grpc.py",
 
 @dataclass(slots=True)
 class Members:
-    """The entries to parse, those of which only the bytes are checked, and what was left out."""
+    """The entries to parse, by their places in the archive's list, and what source code is left
+    out. Nothing else is unpacked."""
 
-    sources: list[Entry] = field(default_factory=list)
-    others: list[Entry] = field(default_factory=list)
+    sources: dict[int, Entry] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
 
 
 def sorted_out(entries: Iterable[Entry], file_bytes_max: int) -> Members:
     """The members of an archive by what is to be done with them."""
     members = Members()
-    for entry in entries:
+    for place, entry in enumerate(entries):
         if entry.is_directory or language_of(entry.name) is None:
-            members.others.append(entry)
             continue
         reason = _left_out(entry, file_bytes_max)
         if reason is None:
-            members.sources.append(entry)
+            members.sources[place] = entry
         else:
-            members.others.append(entry)
             members.skipped[reason] += 1
     return members
 

@@ -144,13 +144,9 @@ def _next(orders: BinaryIO) -> wire.Work | None:
 
 def _answer(reader: ArchiveReader, work: wire.Work, limits: ParserLimits) -> wire.Answer:
     try:
-        if work.parse:
-            return _parsed(reader, work.places[0], limits)
-        for place in work.places:
-            reader.check(reader.entries[place])
+        return _parsed(reader, work.place, limits)
     except ArchiveRejected as refusal:
         return wire.Refused(refusal.reason, str(refusal))
-    return wire.Checked()
 
 
 def _parsed(reader: ArchiveReader, place: int, limits: ParserLimits) -> wire.Answer:

@@ -20,21 +20,15 @@ parser raised something."""
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True):
-    """A file to parse, or files whose bytes are to be checked, by their place in the archive's list
-    of entries."""
+    """A file to parse, by its place in the archive's list of entries."""
 
-    places: tuple[int, ...]
-    parse: bool
+    place: int
 
 
 class Parsed(msgspec.Struct, frozen=True, array_like=True, tag="parsed"):
     """The facts of the file, encoded: whoever gathers them need not look into each."""
 
     facts: msgspec.Raw
-
-
-class Checked(msgspec.Struct, frozen=True, array_like=True, tag="checked"):
-    """The bytes are what the archive promises."""
 
 
 class NotParsed(msgspec.Struct, frozen=True, array_like=True, tag="not_parsed"):
@@ -51,7 +45,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
     message: str
 
 
-Answer = Parsed | Checked | NotParsed | Refused
+Answer = Parsed | NotParsed | Refused
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _work: Final[msgspec.msgpack.Decoder[Work]] = msgspec.msgpack.Decoder(Work)

@@ -45,7 +45,7 @@ class Done(NamedTuple):
     """A piece of work, and its answer."""
 
     work: wire.Work
-    answer: wire.Parsed | wire.Checked | wire.NotParsed
+    answer: wire.Parsed | wire.NotParsed
 
 
 class Parser:
@@ -198,9 +198,8 @@ class Parsers:
         if parser.at_hand:
             lost = parser.at_hand.popleft()
             waiting.extendleft(reversed(parser.at_hand))
-            # Its bytes may not have been checked; they are few, or nothing is done with them.
-            for place in lost.places:
-                self._reader.check(self._reader.entries[place])
-            yield Done(lost, (why or ended) if lost.parse else wire.Checked())
+            # Its bytes may not have been checked. They are few.
+            self._reader.check(self._reader.entries[lost.place])
+            yield Done(lost, why or ended)
         if waiting:
             self._add()

@@ -12,9 +12,16 @@ from http import HTTPStatus
 from typing import Final
 from uuid import UUID
 
-from coatcheck.archives.directory import read_directory
+from coatcheck.archives.directory import (
+    TAIL_BYTES_MAX,
+    DirectoryScan,
+    check_directory,
+    directory_in,
+    read_end,
+)
+from coatcheck.archives.end_record import EndRecord
 from coatcheck.archives.limits import ArchiveLimits
-from coatcheck.blobs.pieces import StoredPieces, delete_pieces, store_pieces
+from coatcheck.blobs.pieces import StoredPieces, delete_pieces, store_pieces, stream_pieces
 from coatcheck.control import multipart
 from coatcheck.control.call import Call
 from coatcheck.control.idempotency import read_idempotency_key
@@ -62,8 +69,12 @@ class Submitting:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._limits = ArchiveLimits()
+        settings = scene.settings
+        self._limits = ArchiveLimits.of(
+            settings.archive_entries_max, settings.archive_unpacked_mb_max
+        )
         self._room = UploadRoom()
+        self._long_check = asyncio.Lock()
 
     async def submit(self, operation: str, call: Call) -> Reply | StreamReply:
         """POST /v1/graphs/{operation}: a known key is answered before the body is read."""
@@ -148,8 +159,11 @@ class Submitting:
         scene = self._scene
         blob_key = await scene.engine.new_input_key(job)
         began = time.monotonic()
-        stored = await store_pieces(scene.blobs, blob_key, self._checked(call))
+        long: list[EndRecord] = []
+        stored = await store_pieces(scene.blobs, blob_key, self._checked(call, long))
         crash_point("submit.blob_stored")
+        for end in long:
+            await self._check_long_directory(stored, end)
         try:
             # Its time to live is counted from its first byte.
             age = time.monotonic() - began
@@ -165,14 +179,44 @@ class Submitting:
             await self._drop(stored)
         return ticket
 
-    async def _checked(self, call: Call) -> AsyncIterator[bytes]:
-        """The archive's bytes. Raises at their end if its directory is not one to be trusted."""
-        tail = Tail(self._limits.directory_bytes)
+    async def _checked(self, call: Call, long: list[EndRecord]) -> AsyncIterator[bytes]:
+        """The archive's bytes. Raises at their end if its directory is not one to be trusted; one
+        that is too long to be kept is added to ``long``, to be checked when it is stored."""
+        tail = Tail(TAIL_BYTES_MAX)
         async for piece in tail.watch(multipart.file_part(call, PART, ARCHIVE_BYTES_MAX)):
             crash_point("submit.uploading")
             yield piece
-        # Of thousands of files it takes a while, in which others are to be answered.
-        await asyncio.to_thread(read_directory, tail.kept, tail.size, self._limits)
+        kept, size = tail.kept, tail.size
+        end = read_end(kept, size, self._limits)
+        directory = directory_in(kept, size, end)
+        if directory is None:
+            long.append(end)
+        else:
+            # Of thousands of files it takes a while, in which others are to be answered.
+            await asyncio.to_thread(check_directory, directory, size, end, self._limits)
+
+    async def _check_long_directory(self, stored: StoredPieces, end: EndRecord) -> None:
+        """Check a directory from what was stored, piece by piece; drop the archive if it is bad.
+
+        One at a time: each takes seconds of a core, and some hundred bytes for each entry.
+        """
+        try:
+            async with self._long_check:
+                scan = DirectoryScan(stored.size, end, self._limits)
+                left = end.directory_ends_at - end.directory_at
+                async for piece in stream_pieces(
+                    self._scene.blobs, stored.key, stored.pieces, end.directory_at
+                ):
+                    await asyncio.to_thread(_feed, scan, piece[:left])
+                    left -= len(piece)
+                    if left <= 0:
+                        break
+                await asyncio.to_thread(scan.finish)
+        except FileNotFoundError as error:
+            raise BlobStoreUnavailable("a piece of the archive is gone") from error
+        except BaseException:
+            await asyncio.shield(self._drop(stored))
+            raise
 
     async def _hand_in(
         self,
@@ -210,6 +254,11 @@ class Submitting:
         if preferences.wait is None:
             return await scene.engine.get(job_id, org=org)
         return await scene.answers.held(call, job_id, org, preferences.wait)
+
+
+def _feed(scan: DirectoryScan, piece: bytes) -> None:
+    for _ in scan.feed(piece):
+        pass
 
 
 def operations(scene: Scene) -> list[Operation]:

@@ -113,6 +113,8 @@ class Stats(msgspec.Struct, frozen=True, rename="camel"):
     files_failed_by_reason: dict[str, int]
     files_skipped: int
     files_skipped_by_reason: dict[str, int]
+    entries_skipped: int
+    entries_skipped_by_reason: dict[str, int]
     files_with_syntax_errors: int
     classes: int
     functions: int
