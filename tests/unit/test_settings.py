@@ -189,13 +189,7 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "calls_concurrency": 7,
         "call_timeout_seconds_max": 600,
         "graphs_memory_mb": 512,
-        "graphs_retry_after_seconds": {
-            "dependency": 10,
-            "call": 3,
-            "domain": 60,
-            "parse": 10,
-            "supermodel": 10,
-        },
+        "graphs_retry_after_seconds": {"call": 3, "domain": 60},
         "graphs_llm_url": "https://llm.example/v1",
         "graphs_llm_model": "small",
         "graphs_llm_key": "sk-x",
@@ -436,7 +430,8 @@ def test_retry_after_is_one_number_for_all_operations_or_one_for_each() -> None:
     same = read(GRAPHS_RETRY_AFTER_SECONDS="7").graphs_retry_after_seconds
     assert same == dict.fromkeys(GRAPH_OPERATIONS, 7)
     own = read(GRAPHS_RETRY_AFTER_SECONDS="call=7").graphs_retry_after_seconds
-    assert own == dict.fromkeys(GRAPH_OPERATIONS, 10) | {"call": 7}
+    assert own == {"call": 7}
+    assert read().graphs_retry_after_seconds == {}
 
 
 @pytest.mark.parametrize("given", ["JWT_SECRET", "JWT_ISSUER", "JWT_AUDIENCE"])

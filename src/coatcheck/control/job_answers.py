@@ -20,7 +20,7 @@ from coatcheck.control.explanations import shown
 from coatcheck.control.gate import Gate
 from coatcheck.control.large_answers import LargeAnswers, Stored
 from coatcheck.control.operations import Answer, Parameter
-from coatcheck.control.pace import Pace, kind_of
+from coatcheck.control.pace import UNKNOWN_SECONDS, Pace, kind_of
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply, encoded, json_reply
 from coatcheck.domain.errors import (
@@ -217,10 +217,21 @@ class JobAnswers:
         explanation = await self._engine.explainer.explain(view)
         return self.explanation(call, view.org, explanation, unknown=self.paced(view))
 
-    def paced(self, view: JobView) -> int:
-        """When to ask again about a job, by what others like it took."""
+    def paced(self, view: JobView, unknown: int = UNKNOWN_SECONDS) -> int:
+        """When to ask again about a job, by what others like it took; ``unknown`` if none has
+        ended yet."""
         kind = kind_of(view.org, view.endpoint, view.flow)
-        return self._pace.retry_after(kind, view.lane, view)
+        return self._pace.retry_after(kind, view.lane, view, unknown=unknown)
+
+    async def foreseen(self, view: JobView, unknown: int) -> int:
+        """As ``paced``, with a look at the queue for a job that has waited longer than others."""
+        kind = kind_of(view.org, view.endpoint, view.flow)
+        foreseen = await self._pace.foresee(view)
+        return self._pace.retry_after(kind, view.lane, view, foreseen, unknown)
+
+    def learn(self, view: JobView) -> None:
+        """Take note of what a job took that has ended, for a surface that answers in its way."""
+        self._pace.learn(view)
 
     def explanation(self, call: Call, org: str, explanation: Explanation, *, unknown: int) -> Reply:
         """An explanation as the caller may see it; ``unknown`` is when to ask again if it does not

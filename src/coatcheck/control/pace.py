@@ -21,7 +21,8 @@ from coatcheck.domain.job import JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 
-_UNKNOWN_SECONDS: Final = 2
+UNKNOWN_SECONDS: Final = 2
+"""What to say of jobs of which nothing is known, unless their surface says otherwise."""
 _WEIGHT: Final = 0.2
 """Of the newest job in the running mean."""
 _KINDS_MAX: Final = 10_000
@@ -83,11 +84,17 @@ class Pace:
             mean.newest = view.finished_at
 
     def retry_after(
-        self, kind: str, lane: Lane, view: JobView | None = None, foreseen: float | None = None
+        self,
+        kind: str,
+        lane: Lane,
+        view: JobView | None = None,
+        foreseen: float | None = None,
+        unknown: int = UNKNOWN_SECONDS,
     ) -> int:
         """Seconds, whole ones as the header wants them. Without a view: a job just created.
 
-        ``foreseen`` is in how many seconds the job is expected to end, if somebody has looked.
+        ``foreseen`` is in how many seconds the job is expected to end, if somebody has looked;
+        ``unknown`` what to say while no job of the kind has ended.
         """
         if view is not None and not view.state.held:
             due = (view.run_at - view.read_at).total_seconds()
@@ -97,7 +104,7 @@ class Pace:
             return retry_after(foreseen)
         mean = self._means.get((kind, lane))
         if mean is None:
-            return _UNKNOWN_SECONDS
+            return unknown
         left = mean.waited + mean.ran
         if view is not None:
             age = (view.read_at - view.created_at).total_seconds()

@@ -91,11 +91,13 @@ def by_lane(
 
 
 def by_operation(
-    parse_value: Callable[[str], Value], operations: Collection[str], default: Value
+    parse_value: Callable[[str], Value], operations: Collection[str]
 ) -> Callable[[str], Mapping[str, Value]]:
-    """One value for all, or ``operation=value`` pairs; one that is left out keeps the default."""
+    """One value for all, or ``operation=value`` pairs; one that is left out has none."""
 
     def parse(text: str) -> Mapping[str, Value]:
+        if not text:
+            return MappingProxyType({})
         if "=" not in text:
             return MappingProxyType(dict.fromkeys(operations, parse_value(text)))
         values: dict[str, Value] = {}
@@ -105,7 +107,7 @@ def by_operation(
             if not equals or operation not in operations or operation in values:
                 raise Refused
             values[operation] = parse_value(value.strip())
-        return MappingProxyType(dict.fromkeys(operations, default) | values)
+        return MappingProxyType(values)
 
     return parse
 

@@ -473,11 +473,14 @@ class Settings:
     )
     graphs_retry_after_seconds: Mapping[str, int] = setting(
         "GRAPHS_RETRY_AFTER_SECONDS",
-        "What `Retry-After` tells those who poll for a graph: for all operations, or for each.",
-        allowed="a whole number from 1 to 3600; or operation=number pairs with commas between, "
-        "where an operation is dependency, call, domain, parse or supermodel",
-        parse=parsers.by_operation(parsers.whole_number(1, 3_600), GRAPH_OPERATIONS, 10),
-        default="10",
+        "What `Retry-After` tells those who poll for a graph, whatever such jobs take: for all "
+        "operations, or for each. For an operation without a number it follows what its jobs have "
+        "taken of late, and is 10 while nothing is known of them.",
+        allowed="empty; a whole number from 1 to 3600; or operation=number pairs with commas "
+        "between, where an operation is dependency, call, domain, parse or supermodel",
+        parse=parsers.by_operation(parsers.whole_number(1, 3_600), GRAPH_OPERATIONS),
+        default="",
+        shown_default="none: what such jobs take, and 10 while that is unknown",
     )
     graphs_llm_url: str = setting(
         "GRAPHS_LLM_URL",

@@ -8,8 +8,10 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
+from coatcheck.domain.ids import from_text
 from coatcheck.domain.limits import ARCHIVE_BYTES_MAX
 from tests.http.auth import stripe_events
 from tests.surfaces.graphs.archives import MIB, PROGRAM, form, post, zipped
@@ -307,12 +309,61 @@ async def test_archives_count_towards_the_backlog(house: House) -> None:
 async def test_what_a_poll_says_of_retrying_is_set_for_each_operation(
     dsn: str, tmp_path: Path
 ) -> None:
-    seconds = dict.fromkeys(("dependency", "call", "domain", "parse", "supermodel"), 10)
-    async with House(dsn, tmp_path, graphs_retry_after_seconds=seconds | {"domain": 30}) as house:
+    async with House(dsn, tmp_path, graphs_retry_after_seconds={"domain": 30}) as house:
         answer = await post(house.http, ARCHIVE, "a", operation="domain")
         assert answer.headers["Retry-After"] == "30"
         assert answer.json()["retryAfter"] == 30
         assert (await post(house.http, ARCHIVE, "b")).headers["Retry-After"] == "10"
+
+
+async def _one_that_took_long(house: House, dsn: str) -> None:
+    """A job of ``call`` that has ended, and that took 100 seconds as far as anybody can see."""
+    answer = await post(house.http, ARCHIVE, "long")
+    job = answer.json()["jobId"]
+
+    async def has_ended() -> bool:
+        return (await house.engine.get(job)).terminal
+
+    await eventually_async(has_ended, "the first one has ended")
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(
+            "UPDATE jobs SET created_at = finished_at - interval '100 s',"
+            " started_at = finished_at - interval '100 s' WHERE id = $1",
+            from_text(job),
+        )
+    finally:
+        await connection.close()
+    assert (await post(house.http, ARCHIVE, "long")).status_code == 200
+
+
+async def test_retry_after_follows_what_such_jobs_take(dsn: str, tmp_path: Path) -> None:
+    async with House(dsn, tmp_path) as house:
+        unknown = await post(house.http, ARCHIVE, "parse", operation="parse")
+        assert (unknown.headers["Retry-After"], unknown.json()["retryAfter"]) == ("10", 10)
+        worker = await house.analyse_archives()
+        await _one_that_took_long(house, dsn)
+        worker.stop()
+        known = await post(house.http, ARCHIVE, "next")
+        # Half of what is left of 100 seconds. It is a while younger than that by now.
+        seconds = int(known.headers["Retry-After"])
+        assert 10 < seconds <= 50
+        assert known.json()["retryAfter"] == seconds
+        polled = await house.http.get(known.json()["urls"]["poll"])
+        assert 10 < int(polled.headers["Retry-After"]) <= 50
+        other = await post(house.http, ARCHIVE, "domain", operation="domain")
+        assert other.headers["Retry-After"] == "10"
+
+
+async def test_a_number_that_is_set_stands_whatever_such_jobs_take(
+    dsn: str, tmp_path: Path
+) -> None:
+    async with House(dsn, tmp_path, graphs_retry_after_seconds={"call": 3}) as house:
+        worker = await house.analyse_archives()
+        await _one_that_took_long(house, dsn)
+        worker.stop()
+        answer = await post(house.http, ARCHIVE, "next")
+        assert (answer.headers["Retry-After"], answer.json()["retryAfter"]) == ("3", 3)
 
 
 async def test_every_poll_looks_at_the_plan_again(dsn: str, tmp_path: Path) -> None:

@@ -40,4 +40,4 @@ def desk(parts: Parts) -> JobDesk:
 
 
 def _voice(parts: Parts) -> GraphsVoice:
-    return GraphsVoice(parts.engine, parts.settings.graphs_retry_after_seconds)
+    return GraphsVoice(parts.engine, parts.answers, parts.settings.graphs_retry_after_seconds)

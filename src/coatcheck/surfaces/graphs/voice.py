@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from coatcheck.control.job_answers import JobUrls
+from coatcheck.control.job_answers import JobAnswers, JobUrls
 from coatcheck.control.reply import JSON, RawHeaders, Reply, StreamReply, json_reply
 from coatcheck.domain.errors import BlobStoreUnavailable
 from coatcheck.domain.graphs import GRAPH_ENDPOINTS
@@ -22,6 +22,8 @@ API_VERSION: Final = (b"x-api-version", b"1")
 RESULT_ARTIFACT: Final = "result.json"
 """A result that is too large for a row is this artifact of its job."""
 RESULT_INLINE_BYTES_MAX: Final = 1024 * 1024
+RETRY_AFTER_UNKNOWN_SECONDS: Final = 10
+"""When to ask again while no job of the operation has been seen to end."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -41,8 +43,10 @@ class GraphsVoice:
 
     shows_long_results = False
 
-    def __init__(self, engine: Engine, retry_after: Mapping[str, int]) -> None:
+    def __init__(self, engine: Engine, answers: JobAnswers, retry_after: Mapping[str, int]) -> None:
+        """``retry_after`` has the operations for which it is fixed when to ask again."""
         self._engine = engine
+        self._answers = answers
         self._retry_after = retry_after
 
     def urls(self, job_id: str) -> JobUrls:
@@ -63,9 +67,12 @@ class GraphsVoice:
         """200 with the whole job once it has ended; until then 202, saying when to ask again."""
         headers = [*headers, *self.urls(view.id).headers(), API_VERSION]
         if not view.terminal:
-            seconds = self._retry_after[GRAPH_ENDPOINTS[view.endpoint]]
+            seconds = self._retry_after.get(GRAPH_ENDPOINTS[view.endpoint])
+            if seconds is None:
+                seconds = await self._answers.foreseen(view, RETRY_AFTER_UNKNOWN_SECONDS)
             headers.append((b"retry-after", b"%d" % seconds))
-            return json_reply(self._envelope(view), HTTPStatus.ACCEPTED, headers)
+            return json_reply(self._envelope(view, seconds), HTTPStatus.ACCEPTED, headers)
+        self._answers.learn(view)
         stored = stored_result(view)
         if stored is None or not stored.artifact:
             return json_reply(await self.job(view), HTTPStatus.OK, headers)
@@ -100,16 +107,19 @@ class GraphsVoice:
 
         return pieces()
 
-    def _envelope(self, view: JobView) -> words.Envelope:
+    def _envelope(self, view: JobView, seconds: int | None = None) -> words.Envelope:
         operation = GRAPH_ENDPOINTS[view.endpoint]
         urls = self.urls(view.id)
+        if seconds is None and not view.terminal:
+            paced = self._answers.paced(view, RETRY_AFTER_UNKNOWN_SECONDS)
+            seconds = self._retry_after.get(operation, paced)
         return words.Envelope(
             status=words.STATUSES[view.state],
             job_id=view.id,
             terminal=view.terminal,
             operation=operation,
             urls=words.Urls(*urls, urls.poll + "/receipt"),
-            retry_after=None if view.terminal else self._retry_after[operation],
+            retry_after=seconds,
             cancel_requested=view.state is State.CANCEL_REQUESTED,
             progress=_progress(view),
             error=_error(view),
