@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.control.queries import read_choice, read_list, read_whole_number, refuse_unknown
+from coatcheck.control.queries import (
+    ignored_note,
+    read_choice,
+    read_list,
+    read_whole_number,
+    refuse_unknown,
+)
 from coatcheck.domain.errors import InvalidParameter
 from tests.unit.calls import a_call
 
@@ -75,3 +81,19 @@ def test_a_query_is_read(raw: str, fields: dict[str, str]) -> None:
 def test_a_query_that_cannot_be_read_is_refused(raw: str) -> None:
     with pytest.raises(InvalidParameter):
         a_call(query=raw).query  # noqa: B018 - reading is what is tested
+
+
+def test_fields_that_are_ignored_are_named_in_a_note() -> None:
+    assert ignored_note({"a": "1"}, ["a", "b"]) == ()
+    ((name, note),) = ignored_note({"a": "1", "previousDomains": "[]"}, ["a"])
+    assert name == b"warning"
+    assert note == (
+        b'299 - "ignored fields of the query, which are not known here: previousDomains"'
+    )
+
+
+def test_a_note_repeats_no_name_that_is_no_plain_word_and_not_very_many() -> None:
+    ((_, note),) = ignored_note({'x"\r\ny': "1", "z": "1"}, [])
+    assert note.endswith(b': z, another one"')
+    ((_, note),) = ignored_note({f"n{at}": "" for at in range(50)}, [])
+    assert note.endswith(b'n9, 40 others"')

@@ -46,7 +46,7 @@ from coatcheck.control.problems import (
     problem_of,
     stopped,
 )
-from coatcheck.control.queries import refuse_unknown
+from coatcheck.control.queries import ignored_note, refuse_unknown
 from coatcheck.control.reply import SLICE_BYTES_MAX, RawHeaders, Reply, StreamReply
 from coatcheck.control.router import Match, Router
 from coatcheck.control.whole_answers import write_whole
@@ -212,7 +212,11 @@ class Dispatcher:
                 if operation.access is not Access.HANDLER:
                     call.reply_headers = await self._admit(call, operation)
                 if call.scope["query_string"] and not operation.any_query:
-                    refuse_unknown(call.query, operation.query_names)
+                    if operation.ignores_query:
+                        note = ignored_note(call.query, operation.query_names)
+                        call.reply_headers = [*call.reply_headers, *note]
+                    else:
+                        refuse_unknown(call.query, operation.query_names)
             return await operation.handler(call)
         except ClientGone:
             raise

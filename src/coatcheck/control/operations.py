@@ -108,6 +108,9 @@ class Operation:
     body: RequestBody | None = None
     any_query: bool = False
     """Whether the query may have fields besides those of ``parameters``: somebody else's."""
+    ignores_query: bool = False
+    """Whether such fields are ignored, and named in a ``Warning`` header, instead of refused: for
+    routes that other people's clients call, which may say more than is understood here."""
     problem_style: ProblemStyle = "plain"
     """What its problems hold besides what all of them do, whoever raises them."""
     operable: bool = False

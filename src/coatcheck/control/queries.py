@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from coatcheck.control.reply import RawHeaders
 from coatcheck.domain.errors import InvalidParameter
 
 _DIGITS_MAX: Final = 18
+_NAMED_MAX: Final = 10
+_PLAIN_NAME: Final = re.compile(r"[\w.\-\[\]]{1,64}", re.ASCII)
 
 
 def read_whole_number(
@@ -43,3 +47,16 @@ def refuse_unknown(query: Mapping[str, str], known: Collection[str]) -> None:
         if name not in known:
             listed = f"; known are {', '.join(known)}" if known else ""
             raise InvalidParameter(name[:64], f"is not known here{listed}")
+
+
+def ignored_note(query: Mapping[str, str], known: Collection[str]) -> RawHeaders:
+    """A ``Warning`` header that names the fields which nobody reads; none if there are none."""
+    unknown = [name for name in query if name not in known]
+    if not unknown:
+        return ()
+    named = [name for name in unknown[:_NAMED_MAX] if _PLAIN_NAME.fullmatch(name)]
+    others = len(unknown) - len(named)
+    if others:
+        named.append("another one" if others == 1 else f"{others} others")
+    note = f'299 - "ignored fields of the query, which are not known here: {", ".join(named)}"'
+    return [(b"warning", note.encode("ascii"))]

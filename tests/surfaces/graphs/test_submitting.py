@@ -316,6 +316,25 @@ async def test_what_a_poll_says_of_retrying_is_set_for_each_operation(
         assert (await post(house.http, ARCHIVE, "b")).headers["Retry-After"] == "10"
 
 
+async def test_fields_of_the_query_that_are_not_known_are_ignored_and_named(house: House) -> None:
+    query = {"previousDomains": '[{"name":"Billing","subdomainCount":3}]'}
+    for _ in range(2):  # a submission, and a poll by the same request
+        answer = await house.http.post(
+            "/v1/graphs/supermodel",
+            params=query,
+            files=form(ARCHIVE),
+            headers={"Idempotency-Key": "k"},
+        )
+        assert answer.status_code == 202, answer.text
+        assert "previousDomains" in answer.headers["Warning"]
+        assert answer.headers["Warning"].startswith("299 - ")
+    job = answer.json()["urls"]["poll"]
+    read = await house.http.get(job, params=query)
+    assert (read.status_code, "previousDomains" in read.headers["Warning"]) == (202, True)
+    assert "Warning" not in (await house.http.get(job, params={"wait": "0"})).headers
+    assert (await house.http.get(job, params={"wait": "soon"})).status_code == 400
+
+
 async def _one_that_took_long(house: House, dsn: str) -> None:
     """A job of ``call`` that has ended, and that took 100 seconds as far as anybody can see."""
     answer = await post(house.http, ARCHIVE, "long")

@@ -301,6 +301,7 @@ _FORM: Final = {
 }
 _HEADERS: Final = TICKET_HEADERS | {
     "X-API-Version": "The version of this API.",
+    "Warning": "Names the fields of the query that are not known here, and were ignored.",
     "X-Usage-Units": "What this request was metered as: 1 for new work, 0 for a poll.",
 }
 _UNDER_WAY: Final = Answer(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
@@ -22,11 +24,12 @@ def operations(parts: Parts) -> list[Operation]:
         voice=_voice(parts),
         guard=parts.receivers,
     )
-    return [
+    routes = [
         *submitting.operations(scene),
         *reading.operations(scene),
         *artifacts.operations(parts, scene),
     ]
+    return [replace(route, ignores_query=True) for route in routes]
 
 
 def teller(parts: Parts) -> JobRenderer:
