@@ -130,6 +130,7 @@ def test_one_file_is_one_domain_that_is_called_by_it() -> None:
         ("billing", "invoice", "send"),
         (0,),
         (),
+        key_files=(0,),
     )
 
 
@@ -142,6 +143,91 @@ def test_thousands_of_files_fall_into_their_parts() -> None:
         frozenset(code[number].path.split("/")[0] for number in domain.files) for domain in found
     }
     assert len(folders) == len(found)  # no folder's files are in two of them
+
+
+# Subdomains
+
+
+def nested(pieces: int, size: int = 8) -> tuple[list[DomainFile], list[Link]]:
+    """Two parts of so many pieces: the files of a piece use each other, and a few of the next."""
+    code: list[DomainFile] = []
+    links: list[Link] = []
+    for part in ("bank", "shop"):
+        first = len(code)
+        for piece in range(pieces):
+            begin = len(code)
+            code += files(*(f"{part}/piece_{piece}/{part}_{at}.py" for at in range(size)))
+            links += together(*range(begin, begin + size))
+            after = first + (piece + 1) % pieces * size
+            links += [
+                Link(begin + at, after + (at + step) % size, 1.0)
+                for at in range(size)
+                for step in range(3)
+            ]
+    return code, links
+
+
+def test_a_domain_falls_into_the_parts_whose_files_use_each_other_most() -> None:
+    code, links = nested(2)
+    found = find_domains(code, links)
+    assert [len(domain.files) for domain in found] == [16, 16]
+    for domain in found:
+        assert [len(part.files) for part in domain.subdomains] == [8, 8]
+        folders = [
+            {code[at].path.rpartition("/")[0] for at in part.files} for part in domain.subdomains
+        ]
+        assert [len(each) for each in folders] == [1, 1]
+        assert sorted(at for part in domain.subdomains for at in part.files) == list(domain.files)
+
+
+def test_no_subdomain_has_the_name_of_another_or_of_a_domain() -> None:
+    found = find_domains(*nested(2))
+    names = [*named(found), *(part.name for domain in found for part in domain.subdomains)]
+    assert len(names) > len(found)
+    assert len(set(names)) == len(names)
+
+
+def test_subdomains_are_the_same_whatever_the_order_of_links_is() -> None:
+    code, links = nested(2)
+    expected = find_domains(code, links)
+    for seed in range(3):
+        assert find_domains(code, random.Random(seed).sample(links, len(links))) == expected
+
+
+def test_a_small_domain_is_one_of_its_own() -> None:
+    (domain,) = find_domains(files(*(f"a/{at}.py" for at in range(5))), together(*range(5)))
+    assert domain.subdomains == ()
+
+
+def test_a_domain_that_nothing_divides_falls_into_its_folders() -> None:
+    code = files(*(f"a/{at}.py" for at in range(6)), *(f"b/{at}.py" for at in range(6)))
+    (domain,) = find_domains(code, together(*range(12)))
+    assert [part.files for part in domain.subdomains] == [tuple(range(6)), tuple(range(6, 12))]
+
+
+def test_no_file_is_a_subdomain_of_its_own() -> None:
+    for code, links in (nested(2), project(12, 9), project(3, 40)):
+        for domain in find_domains(code, links):
+            assert all(len(part.files) > 1 for part in domain.subdomains)
+            assert len(domain.subdomains) != 1
+
+
+def test_strengths_say_how_much_of_what_a_domain_uses_is_another_ones() -> None:
+    code = files(*(f"{folder}/{at}.py" for folder in "abc" for at in range(3)))
+    links = [*together(0, 1, 2), *together(3, 4, 5), *together(6, 7, 8)]
+    found = find_domains(code, [*links, Link(0, 3, 0.3), Link(1, 6, 0.1)])
+    first = next(domain for domain in found if 0 in domain.files)
+    assert dict(zip(first.uses, first.strengths, strict=True)) == {
+        next(at for at, domain in enumerate(found) if 3 in domain.files): 0.75,
+        next(at for at, domain in enumerate(found) if 6 in domain.files): 0.25,
+    }
+
+
+def test_key_files_are_those_that_most_others_use() -> None:
+    code = files(*(f"a/{at}.py" for at in range(5)))
+    (domain,) = find_domains(code, [Link(at, 3, 1.0) for at in (0, 1, 2, 4)])
+    assert domain.key_files[0] == 3
+    assert set(domain.key_files) == set(range(5))
 
 
 # Names

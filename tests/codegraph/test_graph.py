@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from coatcheck.codegraph.document import Processing, write_document
+from coatcheck.codegraph.document import Additions, Processing, write_document
+from coatcheck.codegraph.graph import Node, relationship
 from coatcheck.codegraph.operations import OPERATIONS, Operation
 from coatcheck.codegraph.project import Project
 from coatcheck.codegraph.resolve import resolve
@@ -35,14 +36,19 @@ SOURCES = {
     "broken.py": "x = = 1\n",
 }
 PROCESSING = Processing(
-    "2026-01-01T00:00:00Z", "2026-01-01T00:00:02Z", 2000, {"timeout": 1}, {"too_large": 2}
+    "2026-01-01T00:00:00Z",
+    "2026-01-01T00:00:02Z",
+    2000,
+    {"timeout": 1},
+    {"too_large": 2},
+    {"symlink": 3},
 )
 
 
 def document(
     sources: Mapping[str, str] = SOURCES,
     operation: Operation = "supermodel",
-    more: Mapping[str, object] | None = None,
+    more: Additions | None = None,
 ) -> bytes:
     project = Project([parsed(path, source) for path, source in sources.items()])
     out = io.BytesIO()
@@ -59,7 +65,7 @@ def named(result: dict[str, Any]) -> dict[str, str]:
     """A name for each id: the label and what it stands for."""
     names = {}
     for node in result["graph"]["nodes"]:
-        (label,) = node["labels"]
+        label = node["labels"][0]
         told = node["properties"]
         what = told.get("path") or told.get("qualifiedName") or told["name"]
         names[node["id"]] = f"{label} {what}"
@@ -92,6 +98,22 @@ def test_files_declare_what_is_at_their_top_and_declarations_what_is_inside_of_t
         ("File shop/base.py", "Class Base"),
         ("File shop/cart.py", "Class Cart"),
         ("File shop/cart.py", "Type Items"),
+        ("File top.py", "Function main"),
+        ("Function Base.keep", "Function Base.keep.inner"),
+    ]
+
+
+def test_what_others_call_by_another_name_has_that_name_too() -> None:
+    nested = {"a/b/c.py": "class Base:\n    pass\n\n\nclass Heir(Base):\n    pass\n"}
+    result = json.loads(document(SOURCES | nested))
+
+    assert edges(result, "child_directory") == [("Directory a", "Directory a/b")]
+    assert ("Directory a/b", "File a/b/c.py") in edges(result, "contains_file")
+    assert ("Class Heir", "Class Base") in edges(result, "extends")
+    assert ("File a/b/c.py", "Class Heir") in edges(result, "declares_class")
+    assert edges(result, "defines_function") == [
+        ("Class Base", "Function Base.keep"),
+        ("Class Cart", "Function Cart.add"),
         ("File top.py", "Function main"),
         ("Function Base.keep", "Function Base.keep.inner"),
     ]
@@ -154,6 +176,7 @@ def test_nodes_say_where_they_are_and_functions_what_they_take() -> None:
     assert nodes["top.py"]["properties"] == {
         "name": "top.py",
         "path": "top.py",
+        "filePath": "top.py",
         "language": "python",
         "lines": 6,
         "startLine": 1,
@@ -167,25 +190,31 @@ def test_nothing_of_a_file_but_names_and_places_is_in_its_document() -> None:
         assert b"CANARY" not in document(operation=operation)
 
 
+DECLARED = ("defines_function", "declares_class")
+
+
 @pytest.mark.parametrize(
     ("operation", "labels", "types"),
     [
         ("dependency", {"File", "Module"}, {"imports"}),
-        ("call", {"File", "Class", "Function", "Type"}, {"declares", "calls"}),
+        ("call", {"File", "Class", "Function", "Type"}, {"declares", *DECLARED, "calls"}),
         (
             "domain",
             {"File", "Class", "Function", "Module"},
-            {"declares", "imports", "calls"},
+            {"declares", *DECLARED, "imports", "calls"},
         ),
         (
             "parse",
             {"Directory", "File", "Class", "Function", "Type"},
-            {"contains", "declares", "inherits"},
+            {"contains", "contains_file", "declares", *DECLARED, "inherits", "extends"},
         ),
         (
             "supermodel",
             {"Directory", "File", "Class", "Function", "Type", "Module"},
-            {"contains", "declares", "imports", "calls", "inherits"},
+            {
+                *("contains", "contains_file", "declares", *DECLARED, "imports", "calls"),
+                *("inherits", "extends"),
+            },
         ),
     ],
 )
@@ -213,7 +242,7 @@ def test_the_statistics_tell_what_became_of_files_and_calls() -> None:
 
     assert result["stats"] | {"nodeTypes": 0, "relationshipTypes": 0} == {
         "nodeCount": 15,
-        "relationshipCount": 21,
+        "relationshipCount": 31,
         "nodeTypes": 0,
         "relationshipTypes": 0,
         "filesProcessed": 6,
@@ -221,6 +250,8 @@ def test_the_statistics_tell_what_became_of_files_and_calls() -> None:
         "filesFailedByReason": {"timeout": 1},
         "filesSkipped": 2,
         "filesSkippedByReason": {"too_large": 2},
+        "entriesSkipped": 3,
+        "entriesSkippedByReason": {"symlink": 3},
         "filesWithSyntaxErrors": 1,
         "classes": 2,
         "functions": 4,
@@ -243,11 +274,27 @@ def test_the_statistics_tell_what_became_of_files_and_calls() -> None:
     assert result["generatedAt"] == "2026-01-01T00:00:02Z"
 
 
-def test_more_fields_follow_the_graph() -> None:
-    result = json.loads(document(more={"domains": [{"name": "Shop"}]}))
+def test_what_is_added_is_counted_and_comes_before_within_and_after_the_graph() -> None:
+    domain = Node("domain-1", ("Domain",), {"name": "Shop"})
+    more = Additions(
+        head={"runId": "r"},
+        stats={"domainCount": 1},
+        nodes=[domain],
+        relationships=lambda: [relationship("dependsOn", domain.id, domain.id)],
+        fields={"relationships": lambda: [{"from": "Shop"}, {"from": "Till"}], "none": tuple},
+    )
+    plain, result = json.loads(document()), json.loads(document(more=more))
 
-    assert list(result)[-2:] == ["graph", "domains"]
-    assert result["domains"] == [{"name": "Shop"}]
+    assert next(iter(result)) == "runId"
+    assert list(result)[-3:] == ["graph", "relationships", "none"]
+    assert result["relationships"] == [{"from": "Shop"}, {"from": "Till"}]
+    assert result["none"] == []
+    assert result["graph"]["nodes"][-1]["id"] == "domain-1"
+    assert result["graph"]["relationships"][-1]["type"] == "dependsOn"
+    stats = result["stats"]
+    assert stats["domainCount"] == stats["nodeTypes"]["Domain"] == 1
+    assert stats["nodeCount"] == plain["stats"]["nodeCount"] + 1
+    assert stats["relationshipCount"] == plain["stats"]["relationshipCount"] + 1
 
 
 def test_the_order_in_which_files_are_parsed_makes_no_difference() -> None:

@@ -66,8 +66,9 @@ def test_every_command_of_the_guide_to_collecting_works(shared_up: Up, tmp_path:
 @pytest.mark.slow
 def test_every_command_of_the_guide_to_graphs_works(shared_up: Up, tmp_path: Path) -> None:
     steps = commands("analyse-code")
-    _, handed_in, _, shown, followed, _, verified = answers(shared_up, tmp_path, steps)
+    _, handed_in, _, shown, followed, _, parts, verified = answers(shared_up, tmp_path, steps)
     job = json.loads(handed_in)["jobId"]
+    assert parts == "Prices and Till 2 []\n"
     assert shown == "total calls price in line 5\n"
     assert "event: end" in followed
     call, again, everything = (

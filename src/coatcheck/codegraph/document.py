@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, Protocol
 
 import msgspec
 
-from coatcheck.codegraph.graph import Graph
+from coatcheck.codegraph.graph import Graph, Node, Relationship
 from coatcheck.codegraph.operations import VIEWS, Operation
 from coatcheck.codegraph.project import MANIFEST
 from coatcheck.codegraph.resolve import Resolution
@@ -37,6 +38,18 @@ class Processing:
 
 
 @dataclass(frozen=True, slots=True)
+class Additions:
+    """What a document holds besides the graph of a project: fields before all others, counts,
+    nodes and relationships of its own, and fields after the graph, each a list."""
+
+    head: Mapping[str, object]
+    stats: Mapping[str, int]
+    nodes: Sequence[Node]
+    relationships: Callable[[], Iterable[Relationship]]
+    fields: Mapping[str, Callable[[], Iterable[object]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """What a document holds, for those who do not want to read it."""
 
@@ -50,17 +63,21 @@ def write_document(
     operation: Operation,
     resolution: Resolution,
     processing: Processing,
-    more: Mapping[str, object] | None = None,
+    more: Additions | None = None,
 ) -> Written:
-    """Write what ``operation`` shows of a project. ``more`` are fields that follow the graph."""
+    """Write what ``operation`` shows of a project, and ``more`` if there is any."""
     graph = Graph(resolution, VIEWS[operation])
     nodes, relationships = graph.count_nodes(), graph.count_relationships()
+    if more is not None:
+        nodes.update(node.labels[0] for node in more.nodes)
+        relationships.update(each.type for each in more.relationships())
     files = resolution.project.files.values()
     languages = tuple(sorted({facts.language for facts in files} - {MANIFEST}))
-    head = {
+    head = dict({} if more is None else more.head) | {
         "generatedAt": processing.ended_at,
         "message": _message(operation, nodes, relationships, len(files)),
-        "stats": _stats(resolution, processing, nodes, relationships),
+        "stats": _stats(resolution, processing, nodes, relationships)
+        | dict({} if more is None else more.stats),
         "metadata": {
             "analysisStartTime": processing.started_at,
             "analysisEndTime": processing.ended_at,
@@ -72,12 +89,14 @@ def write_document(
     }
     out.write(msgspec.json.encode(head)[:-1])
     out.write(b',"graph":{"nodes":[')
-    _write_all(out, graph.nodes())
+    _write_all(out, chain(graph.nodes(), () if more is None else more.nodes))
     out.write(b'],"relationships":[')
-    _write_all(out, graph.relationships())
+    _write_all(out, chain(graph.relationships(), () if more is None else more.relationships()))
     out.write(b"]}")
-    for name, value in (more or {}).items():
-        out.write(b"," + msgspec.json.encode(name) + b":" + msgspec.json.encode(value))
+    for name, items in ({} if more is None else more.fields).items():
+        out.write(b"," + msgspec.json.encode(name) + b":[")
+        _write_all(out, items())
+        out.write(b"]")
     out.write(b"}")
     return Written(nodes.total(), relationships.total(), languages)
 
@@ -133,7 +152,7 @@ def _stats(
     }
 
 
-def _write_all(out: Output, items: Iterable[msgspec.Struct]) -> None:
+def _write_all(out: Output, items: Iterable[object]) -> None:
     encoder = msgspec.json.Encoder()
     buffer = bytearray()
     separator = b""

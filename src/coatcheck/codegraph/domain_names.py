@@ -67,11 +67,14 @@ def words_of(path: str, identifiers: Iterable[str]) -> frozenset[str]:
     return frozenset(word for text in (_stem(path), *identifiers) for word in _words_in(text))
 
 
-def name_domains(domains: Sequence[Sequence[NamedFile]]) -> list[DomainName]:
-    """A name for each domain, no two alike."""
+def name_domains(
+    domains: Sequence[Sequence[NamedFile]], taken: Mapping[str, str] | None = None
+) -> list[DomainName]:
+    """A name for each domain, no two alike. ``taken`` are names that others have, each with the
+    folder of whoever has it."""
     everywhere = Counter(word for files in domains for file in files for word in file.words)
     top = _common_folder([file.path for files in domains for file in files])
-    taken: dict[str, str] = {}
+    taken = dict(taken or {})
     named = []
     for files in domains:
         folder = _home_folder([file.path for file in files])

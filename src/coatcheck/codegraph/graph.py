@@ -22,11 +22,16 @@ from coatcheck.codegraph.resolve import Resolution
 _ID_CHARACTERS: Final = 16
 _LABELS: Final[dict[Kind, Label]] = {"class": "Class", "function": "Function", "type": "Type"}
 """A namespace has no node: what it holds is its file's."""
+_DECLARES: Final[dict[Label, RelationshipType]] = {
+    "Class": "declares_class",
+    "Function": "defines_function",
+}
+"""The other name of a declaration, by what is declared."""
 
 
 class Node(msgspec.Struct, frozen=True):
     id: str
-    labels: tuple[Label]
+    labels: tuple[Label, ...]
     properties: dict[str, str | int | bool]
 
 
@@ -77,7 +82,8 @@ class Graph:
                     yield _declaration_node(end, facts, declaration)
         if "Module" in labels:
             for name in self._modules():
-                yield Node(_id("Module", name), ("Module",), {"name": name})
+                labelled: tuple[Label, ...] = ("Module", "ExternalDependency")
+                yield Node(_id("Module", name), labelled, {"name": name})
 
     def count_nodes(self) -> Counter[str]:
         """How many nodes there are of each label."""
@@ -170,10 +176,13 @@ class Graph:
     def _contains(self) -> Iterator[_Edge]:
         for folder in self._folders():
             around = posixpath.dirname(folder)
+            here = _id("Directory", folder)
             if around:
-                yield _Edge("contains", _id("Directory", around), _id("Directory", folder), 0)
+                yield _Edge("contains", _id("Directory", around), here, 0)
+                yield _Edge("child_directory", _id("Directory", around), here, 0)
             for path in self._resolution.project.by_folder.get(folder, ()):
-                yield _Edge("contains", _id("Directory", folder), _id("File", path), 0)
+                yield _Edge("contains", here, _id("File", path), 0)
+                yield _Edge("contains_file", here, _id("File", path), 0)
 
     def _declares(self, path: str) -> Iterator[_Edge]:
         file = _End(_id("File", path), "File")
@@ -194,6 +203,8 @@ class Graph:
             start = start or file
             if self._view.shows(start.label, "declares", end.label):
                 yield _Edge("declares", start.id, end.id, 0)
+                if end.label in _DECLARES:
+                    yield _Edge(_DECLARES[end.label], start.id, end.id, 0)
 
     def _inherits(self, path: str) -> Iterator[_Edge]:
         declared = self._declared(path)
@@ -201,6 +212,7 @@ class Graph:
             start, end = declared[heir], self._end(base)
             if start and end and self._view.shows(start.label, "inherits", end.label):
                 yield _Edge("inherits", start.id, end.id, 0)
+                yield _Edge("extends", start.id, end.id, 0)
 
     def _imports(self, path: str) -> Iterator[_Edge]:
         start = _id("File", path)
@@ -227,6 +239,11 @@ class Graph:
         return self._declared(declared.path)[declared.index]
 
 
+def relationship(kind: RelationshipType, start: str, end: str) -> Relationship:
+    """A relationship of which there is one between the two nodes."""
+    return Relationship(_id(kind, start, end), kind, start, end, {})
+
+
 def _id(*parts: str) -> str:
     return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:_ID_CHARACTERS]
 
@@ -240,6 +257,7 @@ def _file_node(facts: FileFacts) -> Node:
     properties: dict[str, str | int | bool] = {
         "name": posixpath.basename(facts.path),
         "path": facts.path,
+        "filePath": facts.path,
         "language": facts.language,
         "lines": facts.lines,
         "startLine": 1,

@@ -9,8 +9,34 @@ from typing import Final, Literal, get_args
 Operation = Literal["dependency", "call", "domain", "parse", "supermodel"]
 OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
 
-Label = Literal["Directory", "File", "Class", "Function", "Type", "Module"]
-RelationshipType = Literal["contains", "declares", "imports", "calls", "inherits"]
+Label = Literal[
+    "Directory",
+    "File",
+    "Class",
+    "Function",
+    "Type",
+    "Module",
+    "ExternalDependency",
+    "Domain",
+    "Subdomain",
+]
+RelationshipType = Literal[
+    "contains",
+    "declares",
+    "imports",
+    "calls",
+    "inherits",
+    # Other names of some of these, which published clients read.
+    "contains_file",
+    "child_directory",
+    "defines_function",
+    "declares_class",
+    "extends",
+    # Between what there is and the domains that were found.
+    "belongsTo",
+    "partOf",
+    "dependsOn",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ ARCHIVE = zipped(PROGRAM)
 LABELS = {
     "dependency": {"File"},
     "call": {"File", "Class", "Function"},
-    "domain": {"File", "Class", "Function"},
+    "domain": {"File", "Class", "Function", "Domain"},
     "parse": {"Directory", "File", "Class", "Function"},
-    "supermodel": {"Directory", "File", "Class", "Function"},
+    "supermodel": {"Directory", "File", "Class", "Function", "Domain"},
 }
 
 

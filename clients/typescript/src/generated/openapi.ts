@@ -585,6 +585,25 @@ export interface components {
             location: string;
         };
         /**
+         * Domain
+         * @description A part of the code. ``uses`` are ids of other domains.
+         */
+        Domain: {
+            description: string;
+            descriptionSummary: string;
+            fileCount: number;
+            functionCount: number;
+            id: string;
+            keyFiles: string[];
+            keywords: string[];
+            name: string;
+            namedBy: string;
+            path: string;
+            responsibilities: string[];
+            subdomains: components["schemas"]["Subdomain"][];
+            uses: string[];
+        };
+        /**
          * DomainNaming
          * @description Who named the domains: ``llm``; or ``clustering``, and why. ``attempts`` is how often the
          *         model was asked.
@@ -862,7 +881,8 @@ export interface components {
         };
         /**
          * GraphNode
-         * @description Labels: Directory, File, Class, Function, Type, Module (external).
+         * @description Labels: Directory, File, Class, Function, Type, Module (external, and ExternalDependency as
+         *         well), Domain, Subdomain.
          */
         GraphNode: {
             id: string;
@@ -871,7 +891,9 @@ export interface components {
         };
         /**
          * GraphRelationship
-         * @description Types: contains, declares, imports, calls, inherits.
+         * @description Types: contains, declares, imports, calls, inherits; beside three of these contains_file and
+         *         child_directory, defines_function and declares_class, and extends; belongsTo, partOf and
+         *         dependsOn for domains.
          */
         GraphRelationship: {
             endNode: string;
@@ -883,12 +905,19 @@ export interface components {
         /**
          * GraphResult
          * @description The result. Paths, names, signatures and line numbers; never source text.
+         *
+         *         ``domain`` and ``supermodel`` have the fields from ``runId`` to ``classAssignments``,
+         *         ``supermodel`` those after them as well.
          */
         GraphResult: {
             /** @default null */
+            artifacts: Record<string, unknown>[] | null;
+            /** @default null */
+            classAssignments: Record<string, unknown>[] | null;
+            /** @default null */
             domainNaming: components["schemas"]["DomainNaming"] | null;
             /** @default null */
-            domains: Record<string, unknown>[] | null;
+            domains: components["schemas"]["Domain"][] | null;
             /** @default null */
             fileAssignments: Record<string, unknown>[] | null;
             /** @default null */
@@ -897,7 +926,21 @@ export interface components {
             graph: components["schemas"]["Graph"];
             message: string;
             metadata: components["schemas"]["Metadata"];
+            /** @default null */
+            relationships: Record<string, unknown>[] | null;
+            /** @default null */
+            repo: string | null;
+            /** @default null */
+            runId: string | null;
+            /** @default null */
+            schemaVersion: string | null;
             stats: components["schemas"]["Stats"];
+            /** @default null */
+            summary: Record<string, unknown> | null;
+            /** @default null */
+            unassignedFunctions: Record<string, unknown>[] | null;
+            /** @default null */
+            version: string | null;
         };
         /**
          * HostedService
@@ -1786,12 +1829,24 @@ export interface components {
          * @description What was found, and what was not.
          */
         Stats: {
+            /** @default null */
+            assignedClassCount: number | null;
+            /** @default null */
+            assignedFileCount: number | null;
+            /** @default null */
+            assignedFunctionCount: number | null;
             calls: components["schemas"]["Calls"];
+            /** @default null */
+            classAssignments: number | null;
             classes: number;
+            /** @default null */
+            domainCount: number | null;
             entriesSkipped: number;
             entriesSkippedByReason: {
                 [key: string]: number;
             };
+            /** @default null */
+            fileAssignments: number | null;
             filesFailed: number;
             filesFailedByReason: {
                 [key: string]: number;
@@ -1802,6 +1857,8 @@ export interface components {
                 [key: string]: number;
             };
             filesWithSyntaxErrors: number;
+            /** @default null */
+            functionAssignments: number | null;
             functions: number;
             nodeCount: number;
             nodeTypes: {
@@ -1812,7 +1869,11 @@ export interface components {
             relationshipTypes: {
                 [key: string]: number;
             };
+            /** @default null */
+            subdomainCount: number | null;
             types: number;
+            /** @default null */
+            unassignedFunctions: number | null;
         };
         /**
          * Status
@@ -1827,6 +1888,21 @@ export interface components {
         Stored: {
             bytes: number;
             sha256: string;
+        };
+        /**
+         * Subdomain
+         * @description A part of a domain: paths of its files, ids of what they declare.
+         */
+        Subdomain: {
+            classes: string[];
+            description: string;
+            descriptionSummary: string;
+            files: string[];
+            functions: string[];
+            id: string;
+            keywords: string[];
+            name: string;
+            path: string;
         };
         /**
          * TakenReports

@@ -49,7 +49,7 @@ class AnalysisOrder(msgspec.Struct, frozen=True):
     CPU time, and ``file_wall_seconds`` by the clock, its parser ``memory_mb``; source files of more
     than ``file_bytes_max`` are skipped.
     ``started_at`` is when the job's work began. The archive may have ``entries_max`` entries, and
-    unpack to ``unpacked_mb_max``.
+    unpack to ``unpacked_mb_max``; ``sha256`` is its hash, for the result to tell.
     """
 
     operation: str
@@ -63,6 +63,7 @@ class AnalysisOrder(msgspec.Struct, frozen=True):
     memory_mb: int = 1024
     entries_max: int = ARCHIVE_ENTRIES_MAX
     unpacked_mb_max: int = ARCHIVE_UNPACKED_MB_MAX
+    sha256: str = ""
 
 
 class CallSummary(msgspec.Struct, frozen=True):
@@ -128,10 +129,11 @@ def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
     job.progress(PARSED, "resolving names")
     resolution = resolve(Project(gathered.facts()))
     job.check_cancelled()
+    operation = msgspec.convert(order.operation, Operation)
     assigned = None
-    if order.operation in _WITH_DOMAINS:
+    if operation in _WITH_DOMAINS:
         job.progress(_RESOLVED, "finding domains")
-        assigned = assign(resolution)
+        assigned = assign(resolution, operation, job.id, order.sha256)
         (folder / DOMAINS).write_bytes(msgspec.json.encode(assigned.domains))
         job.check_cancelled()
     elapsed = time.monotonic() - began
@@ -149,10 +151,10 @@ def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
     with result.open("xb") as out:
         written = write_document(
             out,
-            msgspec.convert(order.operation, Operation),
+            operation,
             resolution,
             processing,
-            None if assigned is None else assigned.fields,
+            None if assigned is None else assigned.additions,
         )
     job.check_cancelled()
     files = len(resolution.project.files)

@@ -204,6 +204,7 @@ class GraphExecutor:
                 memory_mb=self._settings.graphs_memory_mb,
                 entries_max=self._settings.archive_entries_max,
                 unpacked_mb_max=self._settings.archive_unpacked_mb_max,
+                sha256=request.sha256,
                 started_at=datetime.now(UTC),
             )
             payload = msgspec.json.encode({"order": order})

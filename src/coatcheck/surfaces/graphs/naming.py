@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -20,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import httpx2
 import msgspec
 
-from coatcheck.codegraph.domain_document import DomainEntry
+from coatcheck.codegraph.domain_document import DomainEntry, DomainMarks
 from coatcheck.domain.retry import Backoff
 from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.egress.retry_after import asked_seconds
@@ -31,6 +30,7 @@ from coatcheck.surfaces.graphs.words import DomainNaming
 _log = logging.getLogger(__name__)
 
 RESULT: Final = "result.json"
+_COPIED_BYTES: Final = 1024 * 1024
 
 NAMING_ATTEMPTS: Final = 3
 NAMING_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=30.0, jitter=0.5)
@@ -106,16 +106,22 @@ async def complete(settings: Settings, folder: Path) -> Path:
         said = await _name(settings, domains)
     for domain in domains:
         domain.sample_paths = []
-    head = {"domainNaming": said, "domains": domains}
-    await asyncio.to_thread(_join, folder, msgspec.json.encode(head))
+        domain.description_summary = domain.description
+    await asyncio.to_thread(_join, folder, said, domains)
     return folder / RESULT
 
 
-def _join(folder: Path, head: bytes) -> None:
+def _join(folder: Path, said: DomainNaming, domains: Sequence[DomainEntry]) -> None:
+    """Write who named the domains and what they are, and then the rest with their names where it
+    has marks."""
+    marks = DomainMarks(domains)
+    head = {"domainNaming": said, "domains": domains}
     with (folder / REST).open("rb") as rest, (folder / RESULT).open("xb") as result:
-        result.write(head[:-1] + b",")
+        result.write(msgspec.json.encode(head)[:-1] + b",")
         rest.seek(1)  # past its opening brace
-        shutil.copyfileobj(rest, result, 1024 * 1024)
+        while piece := rest.read(_COPIED_BYTES):
+            result.write(marks.feed(piece))
+        result.write(marks.finish())
 
 
 async def _name(settings: Settings, domains: Sequence[DomainEntry]) -> DomainNaming:
@@ -176,6 +182,7 @@ def _rename(
     """Give the domains that were shown their new names, those that fit. Whether any did."""
     by_id = {domain.id: domain for domain in shown}
     names = {domain.name for domain in domains}
+    names |= {part.name for domain in domains for part in domain.subdomains or ()}
     has_named = False
     for each in named:
         name = _line(each.name, _NAME_CHARACTERS_MAX)

@@ -64,7 +64,8 @@ class Envelope(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class GraphNode(msgspec.Struct, frozen=True):
-    """Labels: Directory, File, Class, Function, Type, Module (external)."""
+    """Labels: Directory, File, Class, Function, Type, Module (external, and ExternalDependency as
+    well), Domain, Subdomain."""
 
     id: str
     labels: list[str]
@@ -72,7 +73,9 @@ class GraphNode(msgspec.Struct, frozen=True):
 
 
 class GraphRelationship(msgspec.Struct, frozen=True, rename="camel"):
-    """Types: contains, declares, imports, calls, inherits."""
+    """Types: contains, declares, imports, calls, inherits; beside three of these contains_file and
+    child_directory, defines_function and declares_class, and extends; belongsTo, partOf and
+    dependsOn for domains."""
 
     id: str
     type: str
@@ -121,6 +124,47 @@ class Stats(msgspec.Struct, frozen=True, rename="camel"):
     types: int
     calls: Calls
     processing_time_ms: int
+    domain_count: int | None = None
+    subdomain_count: int | None = None
+    assigned_file_count: int | None = None
+    assigned_function_count: int | None = None
+    assigned_class_count: int | None = None
+    file_assignments: int | None = None
+    function_assignments: int | None = None
+    unassigned_functions: int | None = None
+    class_assignments: int | None = None
+
+
+class Subdomain(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of a domain: paths of its files, ids of what they declare."""
+
+    id: str
+    name: str
+    description: str
+    description_summary: str
+    path: str
+    keywords: list[str]
+    files: list[str]
+    functions: list[str]
+    classes: list[str]
+
+
+class Domain(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of the code. ``uses`` are ids of other domains."""
+
+    id: str
+    name: str
+    description: str
+    description_summary: str
+    path: str
+    keywords: list[str]
+    file_count: int
+    function_count: int
+    uses: list[str]
+    key_files: list[str]
+    responsibilities: list[str]
+    subdomains: list[Subdomain]
+    named_by: str
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -143,17 +187,30 @@ class DomainNaming(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GraphResult(msgspec.Struct, frozen=True, rename="camel"):
-    """The result. Paths, names, signatures and line numbers; never source text."""
+    """The result. Paths, names, signatures and line numbers; never source text.
+
+    ``domain`` and ``supermodel`` have the fields from ``runId`` to ``classAssignments``,
+    ``supermodel`` those after them as well.
+    """
 
     generated_at: datetime
     message: str
     stats: Stats
     metadata: Metadata
     graph: Graph
+    run_id: str | None = None
     domain_naming: DomainNaming | None = None
-    domains: list[dict[str, Any]] | None = None
+    domains: list[Domain] | None = None
+    relationships: list[dict[str, Any]] | None = None
     file_assignments: list[dict[str, Any]] | None = None
     function_assignments: list[dict[str, Any]] | None = None
+    unassigned_functions: list[dict[str, Any]] | None = None
+    class_assignments: list[dict[str, Any]] | None = None
+    repo: str | None = None
+    version: str | None = None
+    schema_version: str | None = None
+    summary: dict[str, Any] | None = None
+    artifacts: list[dict[str, Any]] | None = None
 
 
 class Completed(msgspec.Struct, frozen=True, rename="camel"):
