@@ -95,3 +95,25 @@ async def test_a_credential_frees_what_its_address_may_have(house: House) -> Non
         await say_half(open_wires, served, 2)
         refused = await open_wires.enter_async_context(connected(served))
         assert (await refused.answer()).json()["code"] == "too_many_connections_of_address"
+
+
+@pytest.mark.parametrize(
+    ("path", "media_type"),
+    [
+        ("/v1/chat/completions", "application/json"),
+        ("/api/chat", "application/json"),
+        ("/v1/jobs", "application/problem+json"),
+    ],
+)
+async def test_a_full_server_refuses_in_the_style_of_the_path(
+    house: House, path: str, media_type: str
+) -> None:
+    async with (
+        replica(house, Bounds(connections=2, head_seconds=60)) as served,
+        AsyncExitStack() as open_wires,
+        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{served.port}", trust_env=False) as client,
+    ):
+        await say_half(open_wires, served, 2)
+        refused = await client.get(path)
+    assert (refused.status_code, refused.headers["Content-Type"]) == (503, media_type)
+    assert ("error" in refused.json()) == (media_type == "application/json")

@@ -106,7 +106,7 @@ async def test_problems_are_documented_with_the_names_they_have_on_the_wire(
 ) -> None:
     document = await read_document(client)
     problem = document["components"]["schemas"]["Problem"]
-    assert set(problem["required"]) == set((await client.get("/nothing")).json())
+    assert set(problem["required"]) == set((await client.get("/api/v1/nothing")).json())
 
 
 async def read_document(client: httpx2.AsyncClient) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from coatcheck.control.operations import Operation
 from coatcheck.control.reply import RawHeaders, Reply
 from coatcheck.domain import errors
 from coatcheck.domain.identity import Scope
+from tests.contract.raw import exchange
 from tests.http.conftest import serving
 
 ERRORS: Mapping[str, Exception] = {
@@ -58,17 +59,137 @@ async def test_ollamas_clients_find_the_text_of_a_problem(name: str) -> None:
     async with serving(failing_app("ollama")) as client:
         answer = await client.post(f"/v1/{name}", headers={"Authorization": "Bearer x"})
     problem = answer.json()
-    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.headers["Content-Type"] == "application/json"
     assert problem["error"] == problem["detail"] == problem["message"]
     assert "inside" not in answer.text
 
 
-async def test_ollamas_clients_find_the_text_where_nothing_is_served_either() -> None:
-    async with serving(failing_app("plain")) as client:
-        asked = [await client.post(path) for path in ("/api/pull", "/api/v1/pull", "/api/v1")]
-    ollamas, *ours = (answer.json() for answer in asked)
-    assert ollamas["error"] == ollamas["detail"]
-    assert all("error" not in problem for problem in ours)
+def several_products() -> Dispatcher:
+    """Routes of several products, each in its own style."""
+    styles: Mapping[str, ProblemStyle] = {
+        "/api/chat": "ollama",
+        "/api/v1/orgs/{name}": "plain",
+        "/jobs/{name}": "plain",
+        "/v1/chat/completions": "openai",
+        "/v1/graphs/{name}": "plain",
+    }
+    operations = [
+        Operation(
+            methods=["POST"],
+            path=path,
+            name=f"route{number}",
+            summary="",
+            handler=fail,
+            answers=[],
+            tag="tests",
+            access=Scope.SUBMIT,
+            problem_style=style,
+        )
+        for number, (path, style) in enumerate(styles.items())
+    ]
+    return Dispatcher(operations, refuse)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/api/pull", 404), ("/api/blobs/sha256:1", 404), ("/api", 404), ("/api/chat", 405)],
+)
+async def test_ollamas_clients_find_the_text_where_nothing_is_served_either(
+    path: str, status: int
+) -> None:
+    async with serving(several_products()) as client:
+        answer = await client.get(path)
+    assert answer.status_code == status
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.json()["error"] == answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/audio/speech", 404),
+        ("/v1/chat/completions", 405),
+        ("/v1/chat", 404),
+        ("/v1", 404),
+        ("/v1/v1/chat/completions", 404),
+        ("/chat/completions", 404),
+        ("/nothing", 404),
+        ("/", 404),
+    ],
+)
+async def test_a_path_that_no_product_claims_is_refused_in_openais_words(
+    path: str, status: int
+) -> None:
+    async with serving(several_products()) as client:
+        answer = await client.get(path)
+    assert answer.status_code == status
+    assert answer.headers["Content-Type"] == "application/json"
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"] == answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/graphs", 404),
+        ("/v1/graphs/call", 405),
+        ("/v1/graphs/call/more", 404),
+        ("/api/v1/nothing", 404),
+        ("/api/v1", 404),
+        ("/jobs", 404),
+        ("/jobs/1", 405),
+    ],
+)
+async def test_a_path_below_another_products_prefix_stays_a_problem_document(
+    path: str, status: int
+) -> None:
+    async with serving(several_products()) as client:
+        answer = await client.get(path)
+    assert answer.status_code == status
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert "error" not in answer.json()
+
+
+@pytest.mark.parametrize(
+    ("path", "media_type"),
+    [
+        ("/v1/chat/completions", "application/json"),
+        ("/api/chat", "application/json"),
+        ("/jobs/1", "application/problem+json"),
+    ],
+)
+async def test_a_page_that_would_run_an_answer_is_refused_in_the_routes_style(
+    path: str, media_type: str
+) -> None:
+    async with serving(several_products()) as client:
+        answer = await client.post(path, headers={"Sec-Fetch-Dest": "script"})
+    assert (answer.status_code, answer.headers["Content-Type"]) == (403, media_type)
+    assert ("error" in answer.json()) == (media_type == "application/json")
+
+
+@pytest.mark.parametrize(
+    ("path", "media_type"),
+    [
+        ("/v1/chat/completions", "application/json"),
+        ("/nothing", "application/json"),
+        ("/api/chat", "application/json"),
+        ("/jobs/1", "application/problem+json"),
+        ("", "application/problem+json"),
+    ],
+)
+async def test_what_the_server_refuses_by_itself_has_the_style_of_the_path_that_was_asked_for(
+    path: str, media_type: str
+) -> None:
+    """Before any route is looked for: the request is refused while its head is read."""
+    async with serving(several_products()) as client:
+        url = client.base_url
+        line = b"POST %s HTTP/1.1\r\nHost: a\r\n" % path.encode() if path else b""
+        many = b"".join(b"X-Header-%d: 1\r\n" % number for number in range(2_000))
+        answer = await exchange(str(url.host), url.port or 0, (line or b"\x01") + many + b"\r\n")
+    assert answer.status == (431 if path else 400)
+    assert answer.header("content-type") == media_type
+    assert (b'"error":' in answer.body) == (media_type == "application/json")
 
 
 @pytest.mark.parametrize(
@@ -89,6 +210,7 @@ async def test_openais_clients_find_an_error_of_their_own_shape(
     async with serving(failing_app("openai")) as client:
         answer = await client.post(f"/v1/{name}", headers={"Authorization": "Bearer x"})
     problem = answer.json()
+    assert answer.headers["Content-Type"] == "application/json"
     assert answer.status_code == problem["status"] == status
     assert problem["error"] == {
         "message": problem["detail"],
@@ -130,9 +252,9 @@ async def test_who_is_not_let_in_is_told_so_in_the_same_style(style: ProblemStyl
     assert said == problem["detail"]
 
 
-def _schema_of_401(document: Mapping[str, Any]) -> str:
+def _schema_of_401(document: Mapping[str, Any], media_type: str) -> str:
     answer = document["paths"]["/v1/{name}"]["post"]["responses"]["401"]
-    reference: str = answer["content"]["application/problem+json"]["schema"]["$ref"]
+    reference: str = answer["content"][media_type]["schema"]["$ref"]
     return reference.rpartition("/")[2]
 
 
@@ -140,6 +262,7 @@ def test_the_document_shows_each_operations_problems_as_they_are() -> None:
     shown = {}
     for style in ("plain", "ollama", "openai"):
         document = build_document(failing_app(style).operations, version="1")
-        name = _schema_of_401(document)
+        media_type = "application/problem+json" if style == "plain" else "application/json"
+        name = _schema_of_401(document, media_type)
         shown[style] = "error" in document["components"]["schemas"][name]["properties"]
     assert shown == {"plain": False, "ollama": True, "openai": True}

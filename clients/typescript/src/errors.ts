@@ -228,12 +228,19 @@ export function apiError(status: number, headers: Headers, body: string): ApiErr
   });
 }
 
+const PROBLEM = "application/problem+json";
+/** Where clients of other APIs are served, and where nothing is. Others answer with it as well. */
+const JSON_TYPE = "application/json";
+const OUR_TYPES = "urn:coatcheck:problem:";
+
 function readProblem(headers: Headers, body: string): Record<string, unknown> | null {
   const mediaType = (headers.get("content-type") ?? "").split(";")[0]?.trim().toLowerCase();
-  if (mediaType !== "application/problem+json") return null;
+  if (mediaType !== PROBLEM && mediaType !== JSON_TYPE) return null;
   try {
     const problem: unknown = JSON.parse(body);
-    return isObject(problem) ? problem : null;
+    if (!isObject(problem)) return null;
+    const isOurs = mediaType === PROBLEM || text(problem["type"])?.startsWith(OUR_TYPES);
+    return isOurs ? problem : null;
   } catch {
     return null; // cut off on its way
   }

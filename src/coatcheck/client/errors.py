@@ -218,6 +218,12 @@ _KINDS: Final[Mapping[int, type[ApiError]]] = {
 }
 
 
+_PROBLEM: Final = "application/problem+json"
+_JSON: Final = "application/json"
+"""Where clients of other APIs are served, and where nothing is. Others answer with it as well."""
+_OUR_TYPES: Final = "urn:coatcheck:problem:"
+
+
 def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """The error that an answer of 4xx or 5xx stands for.
 
@@ -240,13 +246,16 @@ def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
 
 def _problem(headers: Mapping[str, str], body: bytes) -> Mapping[str, Any]:
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/problem+json":
+    if media_type not in (_PROBLEM, _JSON):
         return {}
     try:
         problem = msgspec.json.decode(body)
     except ValueError:  # cut off on its way
         return {}
-    return problem if isinstance(problem, dict) else {}
+    if not isinstance(problem, dict):
+        return {}
+    is_ours = media_type == _PROBLEM or str(problem.get("type")).startswith(_OUR_TYPES)
+    return problem if is_ours else {}
 
 
 def _details(given: object) -> tuple[ErrorDetail, ...]:

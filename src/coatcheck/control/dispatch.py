@@ -36,6 +36,7 @@ from coatcheck.control.compressing import (
     is_compressible,
 )
 from coatcheck.control.cross_origin import CrossOrigin
+from coatcheck.control.error_styles import ErrorStyles
 from coatcheck.control.held_answers import HeldAnswers, asks_to_be_held
 from coatcheck.control.memory_budget import BodyBudget, ByteBudget
 from coatcheck.control.operations import Access, Held, Operation
@@ -70,7 +71,6 @@ CODE_DESTINATIONS: Final = frozenset(
 
 # Printable, no spaces: what can neither break a log line nor a header.
 _FIT: Final = re.compile(rb"[!-~]{1,128}")
-_OLLAMA_PATH: Final = re.compile(r"/api/(?!v1(?:/|$))")
 _NO_ROUTE: Final = "none"
 _SHOWN_SECONDS: Final = 0.2
 """After which a request shows in the metrics, at the latest."""
@@ -117,6 +117,7 @@ class Dispatcher:
         """``bodies`` and ``large_answers`` bound what all requests hold; None: nothing does."""
         self.operations = tuple(operations)
         self._router = Router(operations)
+        self.error_styles = ErrorStyles(operations)
         self._admit = admit
         self._watch = watch
         self._drains = drains
@@ -154,6 +155,7 @@ class Dispatcher:
                 reply = self._cross_origin.preflight(asked, call.cross_origin_headers)
             elif isinstance(found, Match):
                 route = found.operation.path
+                call.problem_style = found.operation.problem_style
                 if destination in CODE_DESTINATIONS and not found.operation.serves_code:
                     reply = _not_code(call, destination)
                 elif traceparent is None and not tracing.is_on():
@@ -161,6 +163,7 @@ class Dispatcher:
                 else:
                     reply = await self._run_traced(call, found, traceparent)
             else:
+                call.problem_style = self.error_styles.of(call.raw_path)
                 reply = _not_served(call, found)
             if isinstance(reply, Reply) and len(reply.body) > SLICE_BYTES_MAX:
                 reply = self._bounded(reply, call)
@@ -203,7 +206,6 @@ class Dispatcher:
     async def _run(self, call: Call, match: Match) -> Reply | StreamReply:
         operation = match.operation
         call.params = match.params
-        call.problem_style = operation.problem_style
         try:
             held = operation.held
             if held is not Held.NEVER and call.place is None and asks_to_be_held(call, held):
@@ -435,8 +437,6 @@ def _not_code(call: Call, destination: bytes | None) -> Reply:
 
 
 def _not_served(call: Call, allowed: frozenset[str]) -> Reply:
-    if _OLLAMA_PATH.match(call.raw_path):
-        call.problem_style = "ollama"  # its clients ask for more than is served
     if not allowed:
         detail = "Nothing is served at this path. /docs shows what is."
         return problem(call, HTTPStatus.NOT_FOUND, "not_found", detail)

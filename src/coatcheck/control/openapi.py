@@ -10,7 +10,12 @@ from typing import Any, Final
 import msgspec
 
 from coatcheck.control.operations import Access, Answer, Operation, Parameter
-from coatcheck.control.problems import MEDIA_TYPE, PROBLEM_TYPES, Problem
+from coatcheck.control.problems import (
+    MEDIA_TYPE,
+    PROBLEM_MEDIA_TYPES,
+    PROBLEM_TYPES,
+    Problem,
+)
 from coatcheck.control.router import VERSION_DIGITS_MAX
 from coatcheck.domain.identity import Scope
 
@@ -144,7 +149,8 @@ def _in_style(answer: Answer, operation: Operation) -> Answer:
     """Problems are declared once, and look as their operation's do."""
     if answer.body is not Problem:
         return answer
-    return replace(answer, body=PROBLEM_TYPES[operation.problem_style])
+    style = operation.problem_style
+    return replace(answer, body=PROBLEM_TYPES[style], media_type=PROBLEM_MEDIA_TYPES[style])
 
 
 def _problem(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> Answer:

@@ -75,7 +75,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 2
 """When a database that is away is worth asking again."""
 
-_CONTENT_TYPE: Final = (b"content-type", MEDIA_TYPE.encode())
+_JSON: Final = "application/json"
 _CLOSE: Final = (b"connection", b"close")
 
 _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
@@ -199,6 +199,13 @@ PROBLEM_TYPES: Final[Mapping[ProblemStyle, type[Problem]]] = {
     "openai": OpenAIProblem,
 }
 
+PROBLEM_MEDIA_TYPES: Final[Mapping[ProblemStyle, str]] = {
+    "plain": MEDIA_TYPE,
+    "ollama": _JSON,
+    "openai": _JSON,
+}
+"""Other people's clients read errors as the JSON that they know; some parse nothing else."""
+
 _OPENAI_TYPES: Final[Mapping[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.FORBIDDEN: "permission_error",
@@ -244,7 +251,8 @@ def problem(
         details=list(details),
         **more,
     )
-    return Reply(status, msgspec.json.encode(body), [_CONTENT_TYPE, *headers])
+    content_type = (b"content-type", PROBLEM_MEDIA_TYPES[call.problem_style].encode())
+    return Reply(status, msgspec.json.encode(body), [content_type, *headers])
 
 
 def problem_of(call: Call, error: CoatcheckError) -> Reply:

@@ -44,6 +44,7 @@ from coatcheck.control.connections import (
     Arrival,
     Connections,
 )
+from coatcheck.control.error_styles import error_style
 from coatcheck.control.problems import problem
 from coatcheck.control.reply import RawHeaders
 from coatcheck.domain import ids
@@ -129,6 +130,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._heard = False
         self._head_began = False
+        self._has_url = False
         self._head_bytes_parsed = 0
         self._head_bytes_heard = 0
         self._discarded_bytes = 0
@@ -331,11 +333,13 @@ class BoundedProtocol(HttpToolsProtocol):
             # What of this piece is another request's cannot be told: later pieces are counted.
             self._head_bytes_heard = 0
         self._head_began = True
+        self._has_url = False
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
         self._count_head(len(url))
         super().on_url(url)
+        self._has_url = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_head(len(name) + len(value) + _HEADER_OVERHEAD_BYTES)
@@ -571,6 +575,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def _render(self, status: HTTPStatus, code: str, detail: str, headers: RawHeaders) -> bytes:
         request_id = ids.to_text(ids.new_id())
         call = Call({"method": "", "path": "/", "headers": ()}, _never, request_id)
+        # Of what is no HTTP, the path is no path.
+        if self._has_url and status is not HTTPStatus.BAD_REQUEST:
+            path = self.url.partition(b"?")[0].decode("latin-1")
+            call.problem_style = error_style(self.config.loaded_app, path)
         reply = problem(call, status, code, detail, headers=headers)
         fields = [
             *self.server_state.default_headers,
