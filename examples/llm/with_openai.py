@@ -72,7 +72,7 @@ try:
 except openai.NotFoundError as error:
     print(f"{type(error).__name__} {error.status_code}: {error.body['message']}")
 try:
-    client.chat.completions.create(model=MODEL, messages=messages, n=2)
+    client.chat.completions.create(model=MODEL, messages=messages, n=9)
 except openai.BadRequestError as error:
     print(f"{type(error).__name__} {error.status_code}: {error.body['message']}")
 try:

@@ -23,6 +23,8 @@ _ABOUT = {
     "prompt_seconds": "from a loaded model to the first token",
     "load_seconds": "how long a model takes to load",
     "answer_tokens": "length of an answer (default: 16 to 47, as the prompt decides)",
+    "keeps_to_schemas": "whether `format` has an effect",
+    "tells_logprobs": "whether `logprobs` has an effect",
     "max_loaded": "models in memory at once",
     "parallel": "answers that one model generates at once",
     "max_queue": "waiting requests; more are refused with 503",
@@ -46,6 +48,14 @@ def arguments() -> argparse.Namespace:
         help=f"may be repeated (default: {', '.join(model.name for model in MODELS)})",
     )
     for each in fields(Tuning):
+        if isinstance(each.default, bool):
+            parser.add_argument(
+                "--" + each.name.replace("_", "-"),
+                action=argparse.BooleanOptionalAction,
+                default=each.default,
+                help=_ABOUT[each.name],
+            )
+            continue
         number = float if isinstance(each.default, float) else int
         parser.add_argument(
             "--" + each.name.replace("_", "-"),

@@ -36,6 +36,10 @@ class Conversation:
         await self._converse(call, "generate", asked, bool(asked.prompt))
 
     async def _converse(self, call: Call, kind: Kind, asked: Asked, prompted: bool) -> None:
+        if not self._tuning.keeps_to_schemas:
+            asked.format = None
+        if not self._tuning.tells_logprobs:
+            asked.top_logprobs = None
         model, watch = self._shelf.find(asked.model), Stopwatch()
         if not prompted and asked.keep_seconds == 0:
             self._memory.unload(model)

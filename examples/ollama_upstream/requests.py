@@ -46,6 +46,8 @@ class Asked:
     tools: list[dict[str, Any]] = field(default_factory=list)
     images: list[bytes] = field(default_factory=list)
     think: bool | None = None
+    top_logprobs: int | None = None
+    """How many other tokens are told with each; None if no log probabilities are wanted."""
     raw: bool = False
     width: int = 64
     height: int = 64
@@ -134,6 +136,11 @@ def _common(body: dict[str, Any], request: str) -> Asked:
         options=_options(_field(body, "options", dict, {}, request)),
         format=_format(body.get("format")),
         think=None if think is None else bool(think),
+        top_logprobs=(
+            _field(body, "top_logprobs", int, 0, request)
+            if _field(body, "logprobs", bool, False, request)
+            else None
+        ),
     )
 
 

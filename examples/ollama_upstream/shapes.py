@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, assert_never
 
@@ -45,9 +46,10 @@ def _nanoseconds(seconds: float) -> int:
     return max(1, int(seconds * 1e9))
 
 
-def piece(kind: Kind, model: str, said: Piece) -> dict[str, Any]:
+def piece(kind: Kind, asked: Asked, said: Piece) -> dict[str, Any]:
     """One object of a stream."""
-    return _head(model) | _body(kind, {said.kind: said.value}) | {"done": False}
+    made = _head(asked.model) | _body(kind, {said.kind: said.value}) | {"done": False}
+    return made | _logprobs(asked, [said])
 
 
 def last(kind: Kind, asked: Asked, script: Script, watch: Stopwatch) -> dict[str, Any]:
@@ -62,7 +64,8 @@ def whole(kind: Kind, asked: Asked, script: Script, watch: Stopwatch) -> dict[st
         said["thinking"] = thinking
     if script.tool_calls:
         said["tool_calls"] = script.tool_calls
-    return _head(asked.model) | _body(kind, said) | _end(kind, asked, script, watch)
+    made = _head(asked.model) | _body(kind, said) | _end(kind, asked, script, watch)
+    return made | _logprobs(asked, script.pieces)
 
 
 def nothing_said(kind: Kind, model: str, reason: Literal["load", "unload"]) -> dict[str, Any]:
@@ -103,6 +106,23 @@ def _end(kind: Kind, asked: Asked, script: Script, watch: Stopwatch) -> dict[str
         said = wording.tokens(asked.prompt) + [str(each.value) for each in script.pieces]
         end["context"] = [_number(token) for token in said]
     return end | watch.figures(asked, len(script.pieces))
+
+
+def _logprobs(asked: Asked, pieces: Iterable[Piece]) -> dict[str, Any]:
+    """How likely each token of the text was, if that was asked for."""
+    if asked.top_logprobs is None:
+        return {}
+    told = [
+        _logprob(each.value) | {"top_logprobs": [_logprob(each.value)] * asked.top_logprobs}
+        for each in pieces
+        if each.kind == "content"
+    ]
+    return {"logprobs": told} if told else {}
+
+
+def _logprob(token: str) -> dict[str, Any]:
+    encoded = token.encode("utf-8", "surrogatepass")
+    return {"token": token, "logprob": -_number(token) / 128_000, "bytes": list(encoded)}
 
 
 def _number(token: str) -> int:

@@ -35,7 +35,7 @@ class Speaker:
             if not await self._goes_on(call, number):
                 return
             if asked.stream:
-                await exchange.line(shapes.piece(kind, asked.model, said))
+                await exchange.line(shapes.piece(kind, asked, said))
             call.request.tokens_sent += 1
         if not await self._goes_on(call, len(script.pieces)):
             return

@@ -14,6 +14,10 @@ class Tuning:
     load_seconds: float = 0.0
     answer_tokens: int | None = None
     """Length of an answer; None: 16 to 47, as the prompt decides."""
+    keeps_to_schemas: bool = True
+    """Whether `format` has an effect: for some models of Ollama's cloud it has none."""
+    tells_logprobs: bool = True
+    """Whether `logprobs` has an effect: before Ollama 0.12.11 it had none."""
     max_loaded: int = 1
     """OLLAMA_MAX_LOADED_MODELS"""
     parallel: int = 4

@@ -113,24 +113,37 @@ class Filler:
         self._numbers = [float(text) for text in re.findall(r"-?\d+(?:\.\d+)?", asked.question)]
 
     def value(self, schema: dict[str, Any]) -> Any:
+        self._root = schema
+        return self._value(schema)
+
+    def _value(self, schema: dict[str, Any]) -> Any:
+        if "$ref" in schema:
+            return self._value(self._found(schema["$ref"]))
         if "const" in schema:
             return schema["const"]
         if schema.get("enum"):
             return self._chance.choice(schema["enum"])
         for choice in ("anyOf", "oneOf", "allOf"):
             if schema.get(choice):
-                return self.value(schema[choice][0])
+                return self._value(schema[choice][0])
         kind = schema.get("type", "object" if "properties" in schema else "string")
         kind = kind[0] if isinstance(kind, list) else kind
         fill: Callable[[dict[str, Any]], Any] = getattr(self, f"_{kind}", self._string)
         return fill(schema)
 
+    def _found(self, reference: str) -> dict[str, Any]:
+        """What a reference leads to, from the root of the schema."""
+        found = self._root
+        for name in reference.removeprefix("#").split("/")[1:]:
+            found = found[name]
+        return found
+
     def _object(self, schema: dict[str, Any]) -> dict[str, Any]:
-        return {name: self.value(each) for name, each in schema.get("properties", {}).items()}
+        return {name: self._value(each) for name, each in schema.get("properties", {}).items()}
 
     def _array(self, schema: dict[str, Any]) -> list[Any]:
         length = max(1, schema.get("minItems", 2))
-        return [self.value(schema.get("items", {})) for _ in range(length)]
+        return [self._value(schema.get("items", {})) for _ in range(length)]
 
     def _string(self, schema: dict[str, Any]) -> str:
         return self._texts.pop(0) if self._texts else self._chance.choice(_WORDS)

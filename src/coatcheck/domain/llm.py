@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -10,13 +11,14 @@ import msgspec
 from coatcheck.domain.endpoint_names import LLM_SERVICE, endpoint_key, engine_name
 from coatcheck.domain.errors import InvalidParameter
 
-LlmKind = Literal["chat", "generate"]
-"""Which of the two calls of an Ollama-shaped target a job makes."""
+LlmKind = Literal["chat", "generate", "embed"]
+"""Which call of an Ollama-shaped target a job makes."""
 
 LLM_ENDPOINTS: Final = MappingProxyType[LlmKind, str](
     {
         "chat": engine_name(LLM_SERVICE, 1, endpoint_key("post", "/chat")),
         "generate": engine_name(LLM_SERVICE, 1, endpoint_key("post", "/generate")),
+        "embed": engine_name(LLM_SERVICE, 1, endpoint_key("post", "/embed")),
     }
 )
 """What the ``endpoint`` of each kind's jobs holds."""
@@ -36,20 +38,31 @@ ANSWER_ARTIFACT: Final = "result.json"
 """An answer that is too large for a row is this artifact of its job."""
 ANSWER_INLINE_BYTES_MAX: Final = 256 * 1024
 
+CHOICES_MAX: Final = 8
+"""How many answers one job may ask for: its model is asked once for each."""
+OTHER_CHOICES: Final = "other_choices"
+"""The field of an answer that has the answers after the first, where a job asked for several."""
+
 MODEL_NAME_CHARACTERS_MAX: Final = 200
 _DEFAULT_TAG: Final = ":latest"
 
 
-class LlmRequest(msgspec.Struct, frozen=True):
+class LlmRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """The payload of a job: what to call, and what to say, as the caller spelled it.
 
     ``model`` is the name as ``model_name`` spells it, by which targets are chosen. ``body`` is a
-    JSON object without any field of Coatcheck's own, and with ``"stream": true``.
+    JSON object without any field of Coatcheck's own, and with ``"stream": true`` if it can be
+    streamed.
+
+    Each of ``turns`` asks once more: its fields replace those of ``body``. ``fetch_images``: an
+    image of a message may be an http(s) URL, which is fetched before the target is asked.
     """
 
     kind: LlmKind
     model: str
     body: msgspec.Raw
+    turns: Sequence[Mapping[str, msgspec.Raw]] = ()
+    fetch_images: bool = False
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -12,12 +12,9 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.model import Model
 
 from coatcheck.domain.ids import new_id, to_text
-from coatcheck.surfaces.llm.openai_answers import (
-    ChunkMaker,
-    Untranslatable,
-    completion,
-    model_list,
-)
+from coatcheck.surfaces.llm.openai_answers import ChatAnswering, ChunkMaker, model_list
+from coatcheck.surfaces.llm.openai_native import NoLogprobs, NotCalled, Untranslatable
+from coatcheck.surfaces.llm.openai_tools import ForcedCall, Function
 
 JOB = new_id()
 LAST = {
@@ -37,15 +34,22 @@ def said(content: str, **message: Any) -> dict[str, Any]:
     return {"model": "small", "message": {"role": "assistant", "content": content} | message}
 
 
-def chunks(*objects: dict[str, Any], usage: bool = False) -> list[ChatCompletionChunk]:
-    maker = ChunkMaker(JOB, "small", include_usage=usage)
-    made = [each for native in objects for each in maker.chunks(json.dumps(native).encode())]
+def chunks(
+    *objects: dict[str, Any], answering: ChatAnswering | None = None, **options: Any
+) -> list[ChatCompletionChunk]:
+    maker = ChunkMaker(JOB, "small", answering or ChatAnswering(**options))
+    made = [each for native in objects for each in maker.events(json.dumps(native).encode())]
     # Strictly: the package itself takes whatever comes.
-    return [ChatCompletionChunk.model_validate_json(each, strict=True) for each in made]
+    return [
+        ChatCompletionChunk.model_validate_json(
+            each.removeprefix(b"data: ").removesuffix(b"\n\n"), strict=True
+        )
+        for each in [*made, *maker.end()]
+    ]
 
 
-def whole(native: dict[str, Any], job: UUID = JOB) -> ChatCompletion:
-    made = completion(job, "small", json.dumps(native).encode())
+def whole(native: dict[str, Any], job: UUID = JOB, **options: Any) -> ChatCompletion:
+    made = ChatAnswering(**options).whole(job, "small", json.dumps(native).encode())
     return ChatCompletion.model_validate_json(msgspec.json.encode(made), strict=True)
 
 
@@ -104,7 +108,7 @@ def test_a_stream_names_its_speaker_once_and_ends_with_a_reason() -> None:
 
 
 def test_usage_comes_last_in_a_chunk_of_its_own_if_it_is_asked_for() -> None:
-    first, last, usage = chunks(said("Hello"), LAST, usage=True)
+    first, last, usage = chunks(said("Hello"), LAST, include_usage=True)
     assert first.to_dict()["usage"] is None
     assert last.to_dict()["usage"] is None
     assert usage.choices == []
@@ -156,6 +160,159 @@ def test_what_no_ollama_says_is_told_from_what_can_be_translated(odd: dict[str, 
         chunks(odd)
     with pytest.raises(Untranslatable):
         whole(odd)
+
+
+def spoken(pieces: list[str], **last: Any) -> list[dict[str, Any]]:
+    """A stream of these texts."""
+    return [*(said(piece) for piece in pieces), LAST | last]
+
+
+def called(parts: list[ChatCompletionChunk]) -> tuple[str | None, str, list[str | None]]:
+    """The name, the arguments and the reasons of a call that came in parts."""
+    deltas = [delta for part in parts for delta in part.choices[0].delta.tool_calls or []]
+    assert {delta.index for delta in deltas} <= {0}
+    functions = [delta.function for delta in deltas if delta.function is not None]
+    names = [each.name for each in functions if each.name]
+    text = "".join(each.arguments or "" for each in functions)
+    reasons = [part.choices[0].finish_reason for part in parts if part.choices[0].finish_reason]
+    return (names[0] if names else None), text, list(reasons)
+
+
+ONE = ForcedCall([Function("weather")])
+TWO = ForcedCall([Function("weather"), Function("travel")])
+ARGUMENTS = '{"city": "Os}lo \\" {", "days": [1, {"a": 2}]}'
+PIECES = [ARGUMENTS[at : at + 3] for at in range(0, len(ARGUMENTS), 3)]
+CALLED = '{ "name": "travel", "arguments": ' + ARGUMENTS + " }"
+CALLED_PIECES = [CALLED[at : at + 3] for at in range(0, len(CALLED), 3)]
+
+
+def test_the_arguments_of_a_forced_call_are_told_as_they_come() -> None:
+    parts = chunks(*spoken(PIECES), forced=ONE)
+    assert called(parts) == ("weather", ARGUMENTS, ["tool_calls"])
+    assert all(part.choices[0].delta.content in (None, "") for part in parts)
+    assert len(parts) > 5, "not only at the end"
+    answer = whole(LAST | said(ARGUMENTS), forced=ONE).choices[0]
+    assert (answer.message.content, answer.finish_reason) == (None, "tool_calls")
+    (call,) = answer.message.tool_calls or []
+    assert call.type == "function"
+    assert (call.function.name, call.function.arguments) == ("weather", ARGUMENTS)
+    first = next(each for each in parts if each.choices[0].delta.tool_calls)
+    assert (first.choices[0].delta.tool_calls or [])[0].id == call.id
+
+
+def test_a_forced_call_of_several_functions_says_which() -> None:
+    assert called(chunks(*spoken(CALLED_PIECES), forced=TWO)) == (
+        "travel",
+        ARGUMENTS,
+        ["tool_calls"],
+    )
+    (call,) = whole(LAST | said(CALLED), forced=TWO).choices[0].message.tool_calls or []
+    assert call.type == "function"
+    assert (call.function.name, call.function.arguments) == ("travel", ARGUMENTS)
+
+
+def test_a_forced_call_in_another_order_is_read_once_it_is_whole() -> None:
+    swapped = ['{"arguments": {"a": 1}, ', '"name": "travel"}']
+    assert called(chunks(*spoken(swapped), forced=TWO)) == ("travel", '{"a": 1}', ["tool_calls"])
+
+
+def test_a_forced_call_that_was_cut_off_says_so() -> None:
+    cut = spoken(PIECES[:4], done_reason="length")
+    assert called(chunks(*cut, forced=ONE)) == ("weather", "".join(PIECES[:4]), ["length"])
+    answer = whole(LAST | said("".join(PIECES[:4])) | {"done_reason": "length"}, forced=ONE)
+    assert answer.choices[0].finish_reason == "length"
+
+
+def test_a_target_that_says_calls_itself_is_believed() -> None:
+    calls = {"tool_calls": [CALL]}
+    answer = whole(LAST | said("I call.", **calls), forced=ONE).choices[0]
+    assert answer.message.content is None
+    assert len(answer.message.tool_calls or []) == 1
+
+
+@pytest.mark.parametrize(
+    ("forced", "text"),
+    [
+        (ONE, "I would rather talk."),
+        (ONE, '{"city": '),
+        (TWO, "I would rather talk."),
+        (TWO, '{"name": "nobody", "arguments": {}}'),
+        (TWO, '{"arguments": 3, "name": "travel"}'),
+    ],
+)
+def test_a_model_that_does_not_call_is_told_from_one_that_does(
+    forced: ForcedCall, text: str
+) -> None:
+    with pytest.raises(NotCalled):
+        chunks(*spoken([text]), forced=forced)
+    with pytest.raises(NotCalled):
+        whole(LAST | said(text), forced=forced)
+
+
+def test_one_call_at_a_time_is_the_first() -> None:
+    other = {"function": {"name": "clock", "arguments": {}}}
+    parts = chunks(
+        said("", tool_calls=[CALL, other]), said("", tool_calls=[other]), LAST, one_call=True
+    )
+    assert called(parts)[0] == "weather"
+    assert sum(len(part.choices[0].delta.tool_calls or []) for part in parts) == 1
+    answer = whole(LAST | said("", tool_calls=[CALL, other]), one_call=True)
+    assert len(answer.choices[0].message.tool_calls or []) == 1
+
+
+def test_several_answers_are_told_apart_and_their_usage_is_one_sum() -> None:
+    answer = whole(LAST | said("One") | {"other_choices": [LAST | said("Two")]})
+    assert [(each.index, each.message.content) for each in answer.choices] == [
+        (0, "One"),
+        (1, "Two"),
+    ]
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == 12
+    *parts, usage = chunks(
+        said("One", tool_calls=[CALL]),
+        LAST,
+        said("Two", tool_calls=[CALL]),
+        LAST,
+        include_usage=True,
+    )
+    assert [(each.choices[0].index, each.choices[0].delta.content) for each in parts] == [
+        (0, "One"),
+        (0, None),
+        (1, "Two"),
+        (1, None),
+    ]
+    assert [each.choices[0].delta.role for each in parts] == ["assistant", None, "assistant", None]
+    ids = [(each.choices[0].delta.tool_calls or [None])[0] for each in parts]
+    assert ids[0] is not None
+    assert ids[2] is not None
+    assert (ids[0].index, ids[2].index) == (0, 0)
+    assert ids[0].id != ids[2].id
+    assert usage.usage is not None
+    assert usage.usage.total_tokens == 12
+
+
+def test_log_probabilities_are_told_with_their_tokens() -> None:
+    token = {"token": "Hi", "logprob": -0.5, "bytes": [72, 105]}
+    told = {"logprobs": [token | {"top_logprobs": [token]}]}
+    choice = whole(LAST | said("Hi") | told, logprobs=True).choices[0]
+    assert choice.logprobs is not None
+    (content,) = choice.logprobs.content or []
+    assert (content.token, content.logprob, content.top_logprobs[0].bytes) == (
+        "Hi",
+        -0.5,
+        [72, 105],
+    )
+    part, _ = chunks(said("Hi") | told, LAST, logprobs=True)
+    assert part.choices[0].logprobs is not None
+    assert whole(LAST | said("Hi") | told).choices[0].logprobs is None
+
+
+def test_a_target_that_knows_no_log_probabilities_is_told_from_one_that_does() -> None:
+    with pytest.raises(NoLogprobs):
+        whole(LAST | said("Hi"), logprobs=True)
+    with pytest.raises(NoLogprobs):
+        chunks(said("Hi"), LAST, logprobs=True)
+    assert whole(LAST | said("", tool_calls=[CALL]), logprobs=True).choices[0].logprobs is None
 
 
 def test_models_are_listed_with_when_and_whose() -> None:

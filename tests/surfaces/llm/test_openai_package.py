@@ -147,6 +147,166 @@ async def test_a_streamed_tool_call_can_be_put_together(client: openai.AsyncOpen
     assert whole.choices[0].finish_reason == "tool_calls"
 
 
+TIME: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "time",
+        "parameters": {
+            "type": "object",
+            "properties": {"place": {"$ref": "#/$defs/Place"}},
+            "required": ["place"],
+            "$defs": {
+                "Place": {
+                    "type": "object",
+                    "properties": {"city": {"type": "string"}},
+                    "required": ["city"],
+                }
+            },
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("choice", "name", "fields"),
+    [
+        ("required", "time", {"place"}),
+        ({"type": "function", "function": {"name": "add"}}, "add", {"a", "b"}),
+        ({"type": "function", "function": {"name": "time"}}, "time", {"place"}),
+    ],
+)
+async def test_a_call_is_made_where_one_has_to_be(
+    client: openai.AsyncOpenAI, choice: Any, name: str, fields: set[str]
+) -> None:
+    asked: dict[str, Any] = {
+        "model": MODEL,
+        "messages": asks("Hello"),
+        "tools": [TIME, ADD],
+        "tool_choice": choice,
+        "parallel_tool_calls": False,
+    }
+    whole = await client.chat.completions.create(**asked)
+    (call,) = whole.choices[0].message.tool_calls or []
+    assert call.type == "function"
+    assert call.function.name == name
+    assert set(json.loads(call.function.arguments)) == fields
+    assert (whole.choices[0].finish_reason, whole.choices[0].message.content) == (
+        "tool_calls",
+        None,
+    )
+    async with client.chat.completions.stream(**asked) as stream:
+        streamed = await stream.get_final_completion()
+    (also,) = streamed.choices[0].message.tool_calls or []
+    assert (also.function.name, also.function.arguments) == (name, call.function.arguments)
+    assert streamed.choices[0].finish_reason == "tool_calls"
+
+
+async def test_a_forced_call_is_taken_back_into_the_conversation(
+    client: openai.AsyncOpenAI,
+) -> None:
+    messages = asks("Hello")
+    tools: list[Any] = [ADD]
+    called = await client.chat.completions.create(
+        model=MODEL, messages=messages, tools=tools, tool_choice="required"
+    )
+    message = called.choices[0].message
+    (call,) = message.tool_calls or []
+    messages += [message, {"role": "tool", "tool_call_id": call.id, "content": "5"}]
+    answered = await client.chat.completions.create(model=MODEL, messages=messages, tools=tools)
+    assert (answered.choices[0].message.content or "").startswith("The tool says: 5")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_target_that_cannot_be_held_to_a_call_is_named_as_the_reason(
+    talk: Talking, client: openai.AsyncOpenAI, stream: bool
+) -> None:
+    tools: list[Any] = [ADD]
+    talk.upstream.tuning.keeps_to_schemas = False
+    try:
+        with pytest.raises(openai.APIError) as refused:  # noqa: PT012
+            answer: Any = await client.chat.completions.create(
+                model=MODEL,
+                messages=asks("Hello"),
+                tools=tools,
+                tool_choice="required",
+                stream=stream,
+            )
+            assert [each async for each in answer]
+    finally:
+        talk.upstream.tuning.keeps_to_schemas = True
+    assert refused.value.code == "tool_not_called"
+    assert "tool_choice" in refused.value.message
+
+
+async def test_several_answers_are_one_job(talk: Talking, client: openai.AsyncOpenAI) -> None:
+    one = await client.chat.completions.create(model=MODEL, messages=asks("Hello"), seed=1)
+    raw = await client.chat.completions.with_raw_response.create(
+        model=MODEL, messages=asks("Hello"), n=3, seed=1
+    )
+    answer = raw.parse()
+    texts = [choice.message.content for choice in answer.choices]
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    assert texts[0] == one.choices[0].message.content
+    assert len(set(texts)) == 3
+    assert answer.usage is not None
+    assert one.usage is not None
+    assert answer.usage.prompt_tokens == 3 * one.usage.prompt_tokens
+    job = (await talk.house.http.get(raw.headers["Location"])).json()
+    assert job["result"]["message"]["content"] == texts[0]
+    others = job["result"]["other_choices"]
+    assert [each["message"]["content"] for each in others] == texts[1:]
+    stream = await client.chat.completions.create(
+        model=MODEL,
+        messages=asks("Hello"),
+        n=3,
+        seed=1,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    *chunks, usage = [chunk async for chunk in stream]
+    assert usage.usage == answer.usage
+    streamed = ["", "", ""]
+    for chunk in chunks:
+        streamed[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+    assert streamed == texts
+    ends = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices[0].finish_reason]
+    assert ends == ["stop"] * 3
+
+
+async def test_tokens_are_told_with_how_likely_they_were(client: openai.AsyncOpenAI) -> None:
+    asked: dict[str, Any] = {
+        "model": MODEL,
+        "messages": asks("Hello"),
+        "logprobs": True,
+        "top_logprobs": 2,
+    }
+    choice = (await client.chat.completions.create(**asked)).choices[0]
+    assert choice.logprobs is not None
+    tokens = choice.logprobs.content or []
+    assert "".join(each.token for each in tokens) == choice.message.content
+    assert all(each.logprob <= 0 and len(each.top_logprobs) == 2 for each in tokens)
+    told = []
+    async for chunk in await client.chat.completions.create(**asked, stream=True):
+        told += (chunk.choices[0].logprobs.content or []) if chunk.choices[0].logprobs else []
+    assert told == tokens
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_target_without_log_probabilities_is_named_as_the_reason(
+    talk: Talking, client: openai.AsyncOpenAI, stream: bool
+) -> None:
+    talk.upstream.tuning.tells_logprobs = False
+    try:
+        with pytest.raises(openai.APIError, match=r"0\.12\.11") as refused:  # noqa: PT012
+            answer: Any = await client.chat.completions.create(
+                model=MODEL, messages=asks("Hello"), logprobs=True, stream=stream
+            )
+            assert [each async for each in answer]
+    finally:
+        talk.upstream.tuning.tells_logprobs = True
+    assert refused.value.code == "logprobs_not_supported"
+
+
 async def test_an_answer_is_parsed_by_its_schema(talk: Talking, client: openai.AsyncOpenAI) -> None:
     answer = await client.chat.completions.parse(
         model=MODEL, messages=asks("Who?"), response_format=Person
@@ -209,8 +369,9 @@ async def test_an_unknown_model_is_not_found_and_not_tried_again(
 
 async def test_what_would_be_lost_is_refused_by_its_name(client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
-        await client.chat.completions.create(model=MODEL, messages=asks("Hello"), n=2)
+        await client.chat.completions.create(model=MODEL, messages=asks("Hello"), n=9)
     assert refused.value.param == "n"
+    assert "1 to 8" in refused.value.message
     with pytest.raises(openai.BadRequestError) as unsaid:
         await client.chat.completions.create(model=MODEL, messages=[])
     assert unsaid.value.param == "messages"

@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.surfaces.llm.openai_requests import ChatOrder, read_order
+from coatcheck.surfaces.llm.openai_answers import ChatAnswering
+from coatcheck.surfaces.llm.openai_fields import Order
+from coatcheck.surfaces.llm.openai_requests import read_order
 
 HELLO = [{"role": "user", "content": "Hello"}]
 WEATHER = {
@@ -23,7 +25,7 @@ WEATHER = {
 }
 
 
-def order(**fields: Any) -> ChatOrder:
+def order(**fields: Any) -> Order:
     whole = {"model": "small", "messages": HELLO} | fields
     return read_order(msgspec.json.decode(json.dumps(whole), type=dict[str, msgspec.Raw]))
 
@@ -38,7 +40,9 @@ def native(**fields: Any) -> dict[str, Any]:
 
 def test_a_plain_question_says_no_more_than_was_asked() -> None:
     assert native() == {"model": "small", "messages": HELLO}
-    assert order() == (order().fields, False, False)
+    plain = order()
+    assert (plain.kind, plain.stream, plain.turns, plain.image_urls) == ("chat", False, [], {})
+    assert plain.answering == ChatAnswering()
 
 
 def test_options_get_the_names_that_ollama_has_for_them() -> None:
@@ -95,11 +99,28 @@ def test_texts_are_joined_and_images_are_set_apart() -> None:
     }
 
 
-def test_an_image_elsewhere_is_not_fetched() -> None:
-    parts = [{"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}]
+def test_an_image_elsewhere_is_left_to_be_fetched() -> None:
+    url = "https://example.com/cat.png"
+    parts = [{"type": "image_url", "image_url": {"url": url}}]
+    asked = order(messages=[*HELLO, {"role": "user", "content": parts}])
+    assert asked.image_urls == {"messages[1].content[0].image_url.url": url}
+    assert json.loads(bytes(asked.fields["messages"]))[1]["images"] == [url]
+
+
+@pytest.mark.parametrize("url", ["ftp://example.com/cat.png", "cat.png", "file:///etc/passwd", ""])
+def test_what_is_no_address_of_an_image_is_refused(url: str) -> None:
+    parts = [{"type": "image_url", "image_url": {"url": url}}]
     with pytest.raises(InvalidParameter) as refused:
-        order(messages=[*HELLO, {"role": "user", "content": parts}])
-    assert refused.value.field == "messages[1].content[0].image_url.url"
+        order(messages=[{"role": "user", "content": parts}])
+    assert refused.value.field == "messages[0].content[0].image_url.url"
+
+
+def test_more_images_than_are_fetched_are_refused() -> None:
+    parts = [
+        {"type": "image_url", "image_url": {"url": f"https://a.example/{n}"}} for n in range(17)
+    ]
+    with pytest.raises(InvalidParameter, match=r"content\[16\]"):
+        order(messages=[{"role": "user", "content": parts}])
 
 
 def test_a_developer_is_the_system() -> None:
@@ -178,9 +199,9 @@ def test_effort_becomes_thinking(effort: str, think: object) -> None:
 
 
 def test_usage_is_told_in_a_stream_if_it_is_asked_for() -> None:
-    assert order(stream=True).include_usage is False
+    assert order(stream=True).answering == ChatAnswering()
     asked = order(stream=True, stream_options={"include_usage": True})
-    assert (asked.stream, asked.include_usage) == (True, True)
+    assert (asked.stream, asked.answering) == (True, ChatAnswering(include_usage=True))
     with pytest.raises(InvalidParameter, match="stream_options"):
         order(stream_options={"include_usage": True})
 
@@ -208,9 +229,14 @@ def test_what_makes_no_difference_is_passed_over(field: str, value: object) -> N
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("n", 2),
         ("n", True),
-        ("logprobs", True),
+        ("n", 0),
+        ("n", 9),
+        ("parallel_tool_calls", "no"),
+        ("tool_choice", "any"),
+        ("tool_choice", {"type": "function", "function": {"name": "nobody"}}),
+        ("tool_choice", {"type": "custom", "custom": {"name": "x"}}),
+        ("tool_choice", {"name": "weather"}),
         ("logprobs", 0),
         ("top_logprobs", 3),
         ("logit_bias", {"50256": -100}),
@@ -218,13 +244,11 @@ def test_what_makes_no_difference_is_passed_over(field: str, value: object) -> N
         ("audio", {"voice": "ash", "format": "wav"}),
         ("functions", [{"name": "f"}]),
         ("function_call", "auto"),
-        ("parallel_tool_calls", False),
         ("store", True),
         ("service_tier", "flex"),
         ("web_search_options", {}),
         ("verbosity", "low"),
         ("tool_choice", "required"),
-        ("tool_choice", {"type": "function", "function": {"name": "weather"}}),
         ("tools", [{"type": "custom", "custom": {"name": "x"}}]),
         ("reasoning_effort", "enormous"),
         ("response_format", {"type": "grammar"}),
@@ -246,3 +270,75 @@ def test_what_would_be_silently_lost_is_refused_by_its_name(field: str, value: o
         order(**{field: value})
     assert refused.value.field.startswith(field)
     assert refused.value.location == "body"
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "required",
+        {"type": "function", "function": {"name": "weather"}},
+        {
+            "type": "allowed_tools",
+            "allowed_tools": {
+                "mode": "required",
+                "tools": [{"type": "function", "function": {"name": "weather"}}],
+            },
+        },
+    ],
+)
+def test_a_call_that_must_be_made_is_what_the_answer_is_held_to(choice: object) -> None:
+    said = native(tools=[WEATHER], tool_choice=choice)
+    assert said["format"] == WEATHER["function"]["parameters"]  # type: ignore[index]
+    assert "tools" not in said
+    told, asked = said["messages"]
+    assert told["role"] == "system"
+    assert "weather" in told["content"]
+    assert "How it is." in told["content"]
+    assert asked == HELLO[0]
+
+
+def test_one_of_several_functions_is_called_by_its_name() -> None:
+    nested = {
+        "type": "object",
+        "properties": {"at": {"$ref": "#/$defs/Place"}},
+        "$defs": {"Place": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    }
+    tools = [WEATHER, {"type": "function", "function": {"name": "travel", "parameters": nested}}]
+    said = native(
+        tools=tools, tool_choice="required", messages=[{"role": "system", "content": "Be brief."}]
+    )
+    weather, travel = said["format"]["anyOf"]
+    assert weather["properties"]["name"] == {"const": "weather"}
+    assert list(travel["properties"]) == travel["required"] == ["name", "arguments"]
+    place = travel["properties"]["arguments"]["$ref"].removeprefix("#/$defs/")
+    moved = said["format"]["$defs"][place]
+    assert moved["properties"]["at"] == {"$ref": f"#/$defs/{place}/$defs/Place"}
+    assert moved["$defs"] == nested["$defs"]
+    (told,) = said["messages"]
+    assert told["content"].startswith("Be brief.\n\n")
+
+
+def test_only_the_allowed_tools_are_offered() -> None:
+    clock = {"type": "function", "function": {"name": "clock"}}
+    allowed = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "clock"}}]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    said = native(tools=[WEATHER, clock], tool_choice=choice)
+    assert said["tools"] == [clock]
+
+
+def test_several_answers_are_several_turns_under_other_seeds() -> None:
+    assert order(n=3).turns == [{}, {}]
+    seeded = order(n=3, seed=7, temperature=0.5).turns
+    assert [json.loads(bytes(each["options"])) for each in seeded] == [
+        {"seed": 8, "temperature": 0.5},
+        {"seed": 9, "temperature": 0.5},
+    ]
+
+
+def test_log_probabilities_are_asked_for_as_ollama_has_them() -> None:
+    assert native(logprobs=True)["logprobs"] is True
+    said = native(logprobs=True, top_logprobs=3)
+    assert (said["logprobs"], said["top_logprobs"]) == (True, 3)
+    assert "logprobs" not in native(logprobs=False, top_logprobs=0)
+    with pytest.raises(InvalidParameter, match="0 to 20"):
+        order(logprobs=True, top_logprobs=21)

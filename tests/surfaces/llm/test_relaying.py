@@ -19,7 +19,7 @@ import pytest_asyncio
 
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.engine.output import Tail
-from coatcheck.surfaces.llm import following, openai_answers
+from coatcheck.surfaces.llm import following, openai_native
 from examples.ollama_upstream import Fault
 from tests.postgres_keeper import Databases
 from tests.surfaces.house import Replica, bearer
@@ -515,7 +515,7 @@ async def test_what_cannot_be_said_in_openais_words_is_a_bad_gateway(
     def odd(_: bytes) -> NoReturn:
         raise msgspec.ValidationError("it is odd")
 
-    monkeypatch.setattr(openai_answers, "_decode", odd)
+    monkeypatch.setattr(openai_native, "_decode", odd)
     async with streaming(http, "/v1/chat/completions", stream=True) as reader:
         ((_, only),) = await reader.events(1_000)
     assert only["error"]["code"] == "target_answer_invalid"

@@ -7,13 +7,13 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from coatcheck.domain.limits import RESULT_BYTES_MAX
-from coatcheck.domain.llm import LlmKind
+from coatcheck.domain.llm import OTHER_CHOICES, LlmKind
 
 ANSWER_BYTES_MAX: Final = RESULT_BYTES_MAX
 STREAM_BYTES_MAX: Final = 16 * ANSWER_BYTES_MAX
@@ -50,6 +50,7 @@ class _Object(msgspec.Struct):
     image: str | None = None
     images: list[str] | None = None
     logprobs: list[msgspec.Raw] | None = None
+    embeddings: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 _decode: Final = msgspec.json.Decoder(_Object).decode
@@ -62,8 +63,9 @@ _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 class Answer:
     """Gathers the objects of one stream, within bounds."""
 
-    def __init__(self, kind: LlmKind) -> None:
+    def __init__(self, kind: LlmKind, bytes_max: int | None = None) -> None:
         self._kind = kind
+        self._bytes_max = ANSWER_BYTES_MAX if bytes_max is None else bytes_max
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._tool_calls: list[bytes] = []
@@ -90,6 +92,9 @@ class Answer:
             raise AnswerInvalid from None
         if not isinstance(read.error, msgspec.UnsetType) and bytes(read.error) != b"null":
             raise TargetSaidError(_error_text(read.error))
+        if self._kind == "embed":
+            self._add_embeddings(line, read)
+            return
         if isinstance(read.done, msgspec.UnsetType):
             raise AnswerInvalid
         self._last = line
@@ -105,8 +110,17 @@ class Answer:
                 self._keep(None, None, [read.image])
         self._gather(self._logprobs, read.logprobs)
         self._stream_bytes += len(line)
-        if self._kept_bytes + len(line) > ANSWER_BYTES_MAX or self._stream_bytes > STREAM_BYTES_MAX:
+        if self._kept_bytes + len(line) > self._bytes_max or self._stream_bytes > STREAM_BYTES_MAX:
             raise AnswerTooLarge
+
+    def _add_embeddings(self, line: bytes, read: _Object) -> None:
+        """They come in one object, which does not say that it is the last."""
+        if isinstance(read.embeddings, msgspec.UnsetType):
+            raise AnswerInvalid
+        if len(line) > self._bytes_max:
+            raise AnswerTooLarge
+        self._last = line
+        self._objects += 1
 
     def whole(self) -> bytes:
         """The answer as JSON."""
@@ -145,6 +159,32 @@ class Answer:
         for each in more or ():
             gathered.append(bytes(each))
             self._kept_bytes += len(gathered[-1])
+
+
+def all_choices(answers: Sequence[bytes]) -> bytes:
+    """Several whole answers as one: the first, with the others in a field of their own."""
+    if len(answers) == 1:
+        return answers[0]
+    first = _decode_fields(answers[0])
+    others = [msgspec.Raw(each) for each in answers[1:]]
+    return _encode(first | {OTHER_CHOICES: msgspec.Raw(_encode(others))})
+
+
+def without_text(answer: bytes) -> bytes:
+    """A whole answer as the last object of a stream, whose text has been told."""
+    fields = _decode_fields(answer)
+    nothing = msgspec.Raw(b'""')
+    if "message" in fields:
+        message = _decode_fields(fields["message"])
+        message.pop("thinking", None)
+        message.pop("tool_calls", None)
+        message.pop("images", None)
+        fields["message"] = msgspec.Raw(_encode(message | {"content": nothing}))
+    if "response" in fields:
+        fields["response"] = nothing
+    for name in ("thinking", "logprobs", OTHER_CHOICES):
+        fields.pop(name, None)
+    return _encode(fields)
 
 
 _MESSAGE_ORDER: Final = ("role", "content", "thinking", "images", "tool_calls")

@@ -14,7 +14,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -42,6 +42,7 @@ from coatcheck.domain.llm import (
     JOB_TIMEOUT_SECONDS,
     LLM_ENDPOINTS,
     LlmKind,
+    LlmRequest,
     StoredAnswer,
 )
 from coatcheck.domain.retry import Backoff
@@ -62,7 +63,10 @@ from coatcheck.surfaces.llm.answers import (
     AnswerInvalid,
     AnswerTooLarge,
     TargetSaidError,
+    all_choices,
+    without_text,
 )
+from coatcheck.surfaces.llm.fetched_images import ImageFetcher
 from coatcheck.surfaces.llm.images import read_images
 from coatcheck.surfaces.llm.landscape import Landscape
 from coatcheck.surfaces.llm.silence import DOUBT_SECONDS, FellAsleep, Silence
@@ -79,7 +83,8 @@ _LEFTOVER_SECONDS_MAX: Final = 0.25
 DROP_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=30.0, jitter=0.5)
 """Before a target that dropped a chat, and is there, is asked again."""
 
-Handler = Callable[[Job, LlmKind, str, msgspec.Raw], Awaitable[StoredAnswer]]
+Turns = tuple[dict[str, msgspec.Raw], ...]
+Handler = Callable[[Job, LlmKind, str, msgspec.Raw, Turns, bool], Awaitable[StoredAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,7 @@ class LlmExecutor:
         self._landscape = Landscape(
             self._line, self._upstream, settings.llm_targets, self._look_for_work
         )
+        self._images = ImageFetcher(settings)
         self._places: dict[UUID, _Place] = {}
         self._workers: list[Worker] = []
         self.service = Service(LLM_SERVICE, _builtin=True)
@@ -132,6 +138,7 @@ class LlmExecutor:
     ) -> None:
         await self._landscape.__aexit__(kind, error, trace)
         await self._upstream.__aexit__(kind, error, trace)
+        await self._images.aclose()
         await self._line.close()
 
     def worker(self, notifier: Notifier | None = None) -> Worker:
@@ -166,22 +173,34 @@ class LlmExecutor:
         return [each.job for each in assigned]
 
     def _handler(self, endpoint_kind: LlmKind) -> Handler:
-        async def handler(job: Job, kind: LlmKind, model: str, body: msgspec.Raw) -> StoredAnswer:
-            return await unless_cancelled(job, self._run(job, kind, model, bytes(body)))
+        async def handler(
+            job: Job,
+            kind: LlmKind,
+            model: str,
+            body: msgspec.Raw,
+            turns: Turns = (),
+            fetch_images: bool = False,
+        ) -> StoredAnswer:
+            request = LlmRequest(kind, model, body, turns, fetch_images)
+            return await unless_cancelled(job, self._run(job, request))
 
         handler.__name__ = handler.__qualname__ = endpoint_kind
         return handler
 
     # One job
 
-    async def _run(self, job: Job, kind: LlmKind, model: str, body: bytes) -> StoredAnswer:
+    async def _run(self, job: Job, request: LlmRequest) -> StoredAnswer:
         place = self._places.pop(job.uuid)
         target = self._landscape.target(place.target)
+        model = request.model
         silence = Silence(lambda: self._landscape.is_alive(target.name), self._doubt_seconds)
-        asking = _Asking(job, kind, model, place, self._landscape, silence)
+        asking = _Asking(job, request, place, self._landscape, silence)
         self._landscape.began(target.name, model, loading=place.loading)
         try:
-            await silence.unless_asleep(self._ask(asking, target, body))
+            body = bytes(request.body)
+            if request.fetch_images:
+                body = await self._images.put_in(body, job.org)
+            await silence.unless_asleep(self._ask_all(asking, target, body))
         except FellAsleep as error:
             away = outcomes.unreachable(target.name, "fell silent and does not answer")
             await self._landscape.found_away(target.name, str(away))
@@ -197,7 +216,14 @@ class LlmExecutor:
             raise
         finally:
             self._landscape.ended(target.name, model, loading=asking.loading)
-        return await _store(job, asking.answer)
+        return await _store(job, asking.answers)
+
+    async def _ask_all(self, asking: _Asking, target: LlmTarget, body: bytes) -> None:
+        """Ask the target once, and once more for each further turn."""
+        await self._ask(asking, target, body)
+        for turn in asking.request.turns:
+            asking.next_turn()
+            await self._ask(asking, target, _encode(_decode_fields(body) | dict(turn)))
 
     async def _dropped(self, job: Job, target: str) -> JobSignal:
         """What becomes of a job whose target dropped it, and is there: counted in its row, so that
@@ -216,14 +242,14 @@ class LlmExecutor:
 
     async def _ask(self, asking: _Asking, target: LlmTarget, body: bytes) -> None:
         """Send the job to its target and pass on what comes back, until that is whole."""
-        name = target.name
+        name, request = target.name, asking.request
         try:
             async with self._upstream.ask(
-                target, asking.kind, body, on_sent=asking.sent
+                target, request.kind, body, on_sent=asking.sent
             ) as response:
                 await self._landscape.answered(name)
                 if not response.is_success:
-                    await self._refused(name, asking.model, response)
+                    await self._refused(name, request.model, response)
                 await _pass_on(asking, response)
         except httpx2.ReadTimeout as error:
             raise outcomes.silent(name, self._upstream.silence_seconds_max) from error
@@ -255,24 +281,34 @@ class _Asking:
     def __init__(
         self,
         job: Job,
-        kind: LlmKind,
-        model: str,
+        request: LlmRequest,
         place: _Place,
         landscape: Landscape,
         silence: Silence,
     ) -> None:
         self.job = job
-        self.kind = kind
-        self.answer = Answer(kind)
+        self.request = request
+        self.answers = [Answer(request.kind)]
         self.loading = place.loading
         self.whole = False
-        self.model = model
+        self._room = ANSWER_BYTES_MAX
         self._target = place.target
         self._sent_at = time.monotonic()
         self._begins_again = place.had_output or job.attempt > 1
         self._landscape = landscape
         self._silence = silence
         self._reporter = cast(JobReporter, job.reporter)
+
+    @property
+    def answer(self) -> Answer:
+        """Of the turn that is under way."""
+        return self.answers[-1]
+
+    def next_turn(self) -> None:
+        """Ask for one more answer; all of them together have the room of one."""
+        self._room -= len(self.answer.whole())
+        self.answers.append(Answer(self.request.kind, self._room))
+        self.whole = False
 
     def sent(self) -> None:
         """The target has the request. It is at work on it, unless it loads the model first; one
@@ -284,15 +320,19 @@ class _Asking:
         """Take one object of the stream in, and let those who follow the job have it."""
         self._silence.heard()
         self.answer.add(line)
-        if self.answer.objects == 1:
+        if self.answer.objects == 1 and len(self.answers) == 1:
             metrics.record_llm_first_object(self._target, time.monotonic() - self._sent_at)
         if self.loading:
             self.loading = False
-            self._landscape.loaded(self._target, self.model)
+            self._landscape.loaded(self._target, self.request.model)
             await self.job.started()
         if self._begins_again:
             self._begins_again = False
             await self._emit(_encode(_restarted(self.job.attempt)))
+        if self.request.kind == "embed":
+            return  # nobody can do anything with a part of it
+        if len(line) > OUTPUT_CHUNK_BYTES_MAX and self.request.turns and self.answer.done:
+            line = without_text(line)  # by which a reader knows that the next answer begins
         if len(line) <= OUTPUT_CHUNK_BYTES_MAX:
             await self._emit(line)
 
@@ -322,11 +362,11 @@ async def _pass_on(asking: _Asking, response: httpx2.Response) -> None:
                 await anext(stream, None)
 
 
-async def _store(job: Job, answer: Answer) -> StoredAnswer:
+async def _store(job: Job, answers: Sequence[Answer]) -> StoredAnswer:
     """Keep the answer in the row, or beside it if it is long, and its images as files."""
-    for image in read_images(answer.images):
+    for image in read_images([image for answer in answers for image in answer.images]):
         await job.attach(image.name, image.data, media_type=image.media_type)
-    whole = answer.whole()
+    whole = all_choices([answer.whole() for answer in answers])
     if len(whole) <= ANSWER_INLINE_BYTES_MAX:
         stored = StoredAnswer(inline=msgspec.Raw(whole))
     else:
@@ -337,6 +377,7 @@ async def _store(job: Job, answer: Answer) -> StoredAnswer:
 
 
 _encode: Final = msgspec.json.Encoder().encode
+_decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def _restarted(attempt: int) -> dict[str, object]:

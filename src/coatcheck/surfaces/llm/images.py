@@ -31,6 +31,11 @@ def read_images(encoded: Iterable[str]) -> Iterator[Image]:
         yield Image(f"image-{number}.{ending}", media_type, data)
 
 
+def is_image(beginning: bytes) -> bool:
+    """Whether the first bytes are those of an image that is known here."""
+    return _kind(beginning) is not _UNKNOWN
+
+
 def _kind(data: bytes) -> tuple[str, str]:
     """The media type and the file name's ending, by the first bytes."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):

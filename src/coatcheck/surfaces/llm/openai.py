@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import unquote
-from uuid import UUID
-
-import msgspec
 
 from coatcheck.control.call import Call
-from coatcheck.control.event_stream import KEEP_ALIVE
 from coatcheck.control.job_answers import (
     IDEMPOTENCY_PARAMETERS,
     RESUME_PARAMETERS,
@@ -18,21 +15,16 @@ from coatcheck.control.job_answers import (
 )
 from coatcheck.control.operations import Answer, Operation, Parameter, RequestBody
 from coatcheck.control.preferences import read_preferences
-from coatcheck.control.problems import openai_error, problem
+from coatcheck.control.problems import problem
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply, json_reply
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.llm import LlmKind
 from coatcheck.domain.states import State
-from coatcheck.surfaces.llm.openai_answers import (
-    ChunkMaker,
-    Completion,
-    Model,
-    ModelList,
-    Untranslatable,
-    completion,
-    model_list,
-)
+from coatcheck.surfaces.llm.openai_answers import Completion, Model, ModelList, model_list
+from coatcheck.surfaces.llm.openai_fields import Answering, Fields, Order
+from coatcheck.surfaces.llm.openai_native import Untranslatable
 from coatcheck.surfaces.llm.openai_requests import read_order
 from coatcheck.surfaces.llm.passthrough import (
     ACCEPTED,
@@ -50,47 +42,14 @@ from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.straight import TAGS, NoAnswer, Straight, spelled
 from coatcheck.surfaces.llm.submitting import NOT_CONFIGURED, PAYMENT, HandedIn, HandIn
 
-_DONE: Final = b"data: [DONE]\n\n"
-_encode: Final = msgspec.json.Encoder().encode
 
 
-class ServerSentChunks:
-    """A stream as OpenAI writes it. What was kept has an id, by which a reader goes on."""
+class OpenAIJobs:
+    """A route that makes jobs: ``read`` makes orders of its requests."""
 
-    media_type = b"text/event-stream"
-
-    def __init__(self, job: UUID, model: str, *, include_usage: bool) -> None:
-        self._maker = ChunkMaker(job, model, include_usage=include_usage)
-
-    def output(self, seq: int | None, data: bytes) -> bytes:
-        events = [b"data: %b\n\n" % chunk for chunk in self._maker.chunks(data)]
-        if seq is not None:
-            # Of several the last: who has its id has them all.
-            events[-1] = b"id: %d\n" % seq + events[-1]
-        return b"".join(events)
-
-    def idle(self) -> bytes:
-        return KEEP_ALIVE
-
-    def error(self, status: HTTPStatus, code: str, message: str) -> bytes:
-        return b"data: %b\n\n" % _encode({"error": openai_error(status, code, message)})
-
-    def end(self) -> bytes:
-        return _DONE
-
-
-class _Wanted(NamedTuple):
-    """How an answer is to be given."""
-
-    stream: bool
-    include_usage: bool
-
-
-class ChatCompletions:
-    """POST /v1/chat/completions."""
-
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, read: Callable[[Fields], Order]) -> None:
         self._scene = scene
+        self._read = read
         self._hand_in = HandIn(scene)
         self._relay = Relay(scene)
 
@@ -99,11 +58,11 @@ class ChatCompletions:
         after = resume_after(call)
         handed_in, wanted = await self._handed_in(call)
         if preferences.respond_async:
-            return await ticket(self._scene, handed_in, "chat", preferences)
+            return await ticket(self._scene, handed_in, wanted.kind, preferences)
         job = from_text(handed_in.ticket.id)
         headers = [*self._relay.headers(job), *handed_in.headers]
         if wanted.stream:
-            framing = ServerSentChunks(job, handed_in.model, include_usage=wanted.include_usage)
+            framing = wanted.answering.framing(job, handed_in.model)
             after = 0 if handed_in.ticket.created else after
             reply = await self._relay.stream(call, job, framing, headers, after=after)
             if isinstance(reply, StreamReply) or reply.status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -113,24 +72,39 @@ class ChatCompletions:
         if view.state is State.COMPLETED:
             answer = await self._scene.voice.answer(view)
             try:
-                return json_reply(completion(job, handed_in.model, answer), headers=headers)
-            except Untranslatable:
-                why = untranslatable(job)
+                whole = wanted.answering.whole(job, handed_in.model, answer)
+                return json_reply(whole, headers=headers)
+            except Untranslatable as error:
+                why = untranslatable(job, error)
                 return _left(problem(call, HTTPStatus.BAD_GATEWAY, *why, headers=headers))
         if view.terminal:
             return _left(self._relay.failed(call, view, headers))
         if preferences.wait is not None:
-            return await ticket(self._scene, handed_in, "chat", preferences)
+            return await ticket(self._scene, handed_in, wanted.kind, preferences)
         return await self._relay.drained(call, job, headers)
 
     async def _handed_in(self, call: Call) -> tuple[HandedIn, _Wanted]:
         """The job, and how to answer. The body is gone after this: its caller may wait for long."""
         async with self._hand_in.fields_of(call) as fields:
-            order = read_order(fields)
+            order = self._read(fields)
             handed_in = await self._hand_in.chat(
-                call, "chat", order.fields, lane=Lane.URGENT, passthrough=True
+                call,
+                order.kind,
+                order.fields,
+                lane=Lane.URGENT,
+                passthrough=True,
+                turns=order.turns,
+                image_urls=order.image_urls,
             )
-        return handed_in, _Wanted(order.stream, order.include_usage)
+        return handed_in, _Wanted(order.kind, order.answering, order.stream)
+
+
+class _Wanted(NamedTuple):
+    """How an answer is to be given."""
+
+    kind: LlmKind
+    answering: Answering
+    stream: bool
 
 
 def _left(reply: Reply) -> Reply:
@@ -172,7 +146,7 @@ class Models:
 
 def operations(scene: Scene) -> list[Operation]:
     """The routes under /v1."""
-    completions, models = ChatCompletions(scene), Models(scene)
+    chats, models = OpenAIJobs(scene, read_order), Models(scene)
     return [
         Operation(
             methods=("POST",),
@@ -182,7 +156,7 @@ def operations(scene: Scene) -> list[Operation]:
             description="A job like those of `POST /jobs`, whose answer is waited for: whole, or "
             'with `"stream": true` chunk by chunk as Server-Sent Events. What cannot be said in '
             "Ollama's words is refused.",
-            handler=completions.create,
+            handler=chats.create,
             access=Scope.SUBMIT,
             tag="llm",
             parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER, RETRY_COUNT),

@@ -1,12 +1,9 @@
-"""What a target answered, in the shapes that OpenAI's clients expect: whole, or chunk by chunk.
-
-Ids and times are made from the job's, so that everyone who reads the same job, or reads it again,
-is answered the same.
-"""
+"""What a target answered, as chat completions: whole, or chunk by chunk."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -15,15 +12,22 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from coatcheck.domain.ids import to_text
+from coatcheck.surfaces.llm.openai_native import (
+    Call,
+    ChoiceReader,
+    FinishReason,
+    Said,
+    TokenLogprob,
+    Tokens,
+    created_seconds,
+    read_native,
+    tokens_of,
+    whole_choice,
+)
+from coatcheck.surfaces.llm.openai_streams import ServerSentEvents, data_event
+from coatcheck.surfaces.llm.openai_tools import ForcedCall
 
-_encode: Final = msgspec.json.Encoder().encode
-
-FinishReason = Literal["stop", "length", "tool_calls"]
 _NO_NAMESPACE: Final = "library"
-
-
-class Untranslatable(Exception):
-    """What a target said has not the shape of Ollama's answers."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -59,13 +63,20 @@ class Message(msgspec.Struct, frozen=True):
     tool_calls: Sequence[ToolCall] | UnsetType = UNSET
 
 
+class Logprobs(msgspec.Struct, frozen=True):
+    """How likely each token of the text was."""
+
+    content: Sequence[TokenLogprob]
+    refusal: None = None
+
+
 class Choice(msgspec.Struct, frozen=True):
-    """The one answer that there is."""
+    """One answer."""
 
     message: Message
     finish_reason: FinishReason
     index: int = 0
-    logprobs: None = None
+    logprobs: Logprobs | None = None
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -79,13 +90,20 @@ class Completion(msgspec.Struct, frozen=True):
     object: Literal["chat.completion"] = "chat.completion"
 
 
-class ToolCallDelta(msgspec.Struct, frozen=True):
-    """One call, whole: targets send none in parts."""
+class FunctionDelta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is new of a call: its function when it begins, then more of the arguments."""
+
+    arguments: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call, or more of one that has begun."""
 
     index: int
-    id: str
-    function: Function
-    type: Literal["function"] = "function"
+    function: FunctionDelta
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -98,12 +116,12 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DeltaChoice(msgspec.Struct, frozen=True):
-    """What is new of the one answer that there is."""
+    """What is new of one answer."""
 
     delta: Delta
     finish_reason: FinishReason | None
     index: int = 0
-    logprobs: None = None
+    logprobs: Logprobs | None = None
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -133,130 +151,117 @@ class ModelList(msgspec.Struct, frozen=True):
     object: Literal["list"] = "list"
 
 
-class _NativeFunction(msgspec.Struct):
-    name: str
-    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+@dataclass(frozen=True, slots=True)
+class ChatAnswering:
+    """How a chat completion is written.
 
+    ``forced``: the answer is a call. ``one_call``: it has no more than one.
+    """
 
-class _NativeCall(msgspec.Struct):
-    function: _NativeFunction
-    id: str | None = None
+    include_usage: bool = False
+    forced: ForcedCall | None = None
+    one_call: bool = False
+    logprobs: bool = False
 
+    def whole(self, job: UUID, model: str, data: bytes) -> Completion:
+        """A target's whole answer as a chat completion. Raises Untranslatable."""
+        native = read_native(data)
+        choices = [
+            _choice(at, whole_choice(self.reader(job, at), each))
+            for at, each in enumerate(native.choices)
+        ]
+        return Completion(
+            completion_id(job),
+            created_seconds(job),
+            native.model or model,
+            choices,
+            usage_of(tokens_of(native.choices)),
+        )
 
-class _NativeMessage(msgspec.Struct):
-    content: str | None = None
-    thinking: str | None = None
-    tool_calls: list[_NativeCall] | None = None
+    def framing(self, job: UUID, model: str) -> ServerSentEvents:
+        return ServerSentEvents(lambda: ChunkMaker(job, model, self))
 
-
-class _Native(msgspec.Struct):
-    """An object of a target's, of a stream or whole: of a chat, or of a generation."""
-
-    model: str | None = None
-    message: _NativeMessage | None = None
-    response: str | None = None
-    thinking: str | None = None
-    done: bool = False
-    done_reason: str | None = None
-    prompt_eval_count: int | None = None
-    eval_count: int | None = None
-
-    @property
-    def text(self) -> str:
-        said = self.response if self.message is None else self.message.content
-        return said or ""
-
-    @property
-    def thoughts(self) -> str:
-        thought = self.thinking if self.message is None else self.message.thinking
-        return thought or ""
-
-    @property
-    def calls(self) -> Sequence[_NativeCall]:
-        return (None if self.message is None else self.message.tool_calls) or ()
-
-    @property
-    def usage(self) -> Usage:
-        read, written = self.prompt_eval_count or 0, self.eval_count or 0
-        return Usage(read, written, read + written)
-
-
-_decode: Final = msgspec.json.Decoder(_Native).decode
-
-
-def _read(data: bytes) -> _Native:
-    try:
-        return _decode(data)
-    except msgspec.ValidationError as error:
-        raise Untranslatable from error
+    def reader(self, job: UUID, choice: int) -> ChoiceReader:
+        return ChoiceReader(
+            job, choice, forced=self.forced, one_call=self.one_call, logprobs=self.logprobs
+        )
 
 
 class ChunkMaker:
     """Makes chunks of the objects of one attempt's stream, in their order, from its first on."""
 
-    def __init__(self, job: UUID, model: str, *, include_usage: bool) -> None:
+    def __init__(self, job: UUID, model: str, answering: ChatAnswering) -> None:
         self._job = job
         self._model = model
-        self._include_usage = include_usage
-        self._calls = 0
+        self._answering = answering
+        self._tokens = Tokens()
+        self._choice = 0
+        self._begin_choice()
+
+    def events(self, data: bytes) -> list[bytes]:
+        """What to send for one object. Raises Untranslatable."""
+        native = read_native(data)
+        self._model = native.model or self._model
+        said = self._reader.read(native)
+        delta = self._delta(said)
+        logprobs = Logprobs(said.logprobs) if said.logprobs else None
+        choice = DeltaChoice(delta, said.finish, self._choice, logprobs)
+        if native.done:
+            self._tokens.add(native)
+            self._choice += 1
+            self._begin_choice()
+        elif delta == _NOTHING_NEW and logprobs is None:
+            return []
+        return [data_event(self._chunk([choice]))]
+
+    def end(self) -> list[bytes]:
+        """After the last object: the usage, if it was asked for."""
+        if not self._answering.include_usage:
+            return []
+        return [data_event(self._chunk([], usage_of(self._tokens)))]
+
+    def _begin_choice(self) -> None:
+        self._reader = self._answering.reader(self._job, self._choice)
         self._is_first = True
+        self._calls = 0
 
-    def chunks(self, data: bytes) -> list[bytes]:
-        """What to send for one object: a chunk, and after the last one the usage, if asked for.
-
-        Raises Untranslatable.
-        """
-        native = _read(data)
-        chunks = [self._chunk(native, [DeltaChoice(self._delta(native), self._finish(native))])]
-        if native.done and self._include_usage:
-            chunks.append(self._chunk(native, [], native.usage))
-        return [_encode(chunk) for chunk in chunks]
-
-    def _chunk(
-        self, native: _Native, choices: Sequence[DeltaChoice], usage: Usage | None = None
-    ) -> Chunk:
+    def _chunk(self, choices: Sequence[DeltaChoice], usage: Usage | None = None) -> Chunk:
         return Chunk(
             completion_id(self._job),
             created_seconds(self._job),
-            native.model or self._model,
+            self._model,
             choices,
-            usage=usage if self._include_usage else UNSET,
+            usage=usage if self._answering.include_usage else UNSET,
         )
 
-    def _delta(self, native: _Native) -> Delta:
-        text: str | UnsetType = native.text or UNSET
+    def _delta(self, said: Said) -> Delta:
+        text: str | UnsetType = said.text or UNSET
         role: Literal["assistant"] | UnsetType = UNSET
         if self._is_first:
             self._is_first = False
-            role, text = "assistant", native.text
-        calls = [
-            ToolCallDelta(at, *_called(self._job, at, call))
-            for at, call in enumerate(native.calls, self._calls)
-        ]
+            role, text = "assistant", said.text
+        return Delta(role, text, said.thoughts or UNSET, self._call_deltas(said) or UNSET)
+
+    def _call_deltas(self, said: Said) -> list[ToolCallDelta]:
+        """Whole calls, or what is new of the one that the model was made to make."""
+        calls = [_begun(at, call) for at, call in enumerate(said.calls, self._calls)]
         self._calls += len(calls)
-        return Delta(role, text, native.thoughts or UNSET, calls or UNSET)
+        if said.call is not None:
+            calls.append(_begun(0, msgspec.structs.replace(said.call, arguments=said.arguments)))
+        elif said.arguments:
+            calls.append(ToolCallDelta(0, FunctionDelta(said.arguments)))
+        return calls
 
-    def _finish(self, native: _Native) -> FinishReason | None:
-        return _finish_reason(native, called=self._calls > 0) if native.done else None
+
+_NOTHING_NEW: Final = Delta()
 
 
-def completion(job: UUID, model: str, data: bytes) -> Completion:
-    """A target's whole answer as a chat completion. Raises Untranslatable."""
-    native = _read(data)
-    calls = [ToolCall(*_called(job, at, call)) for at, call in enumerate(native.calls)]
-    message = Message(
-        # Whoever only calls says nothing.
-        content=None if calls and not native.text else native.text,
-        reasoning=native.thoughts or UNSET,
-        tool_calls=calls or UNSET,
-    )
-    return Completion(
-        completion_id(job),
-        created_seconds(job),
-        native.model or model,
-        [Choice(message, _finish_reason(native, called=bool(calls)))],
-        native.usage,
-    )
+def usage_of(tokens: Tokens) -> Usage:
+    return Usage(tokens.read, tokens.written, tokens.read + tokens.written)
+
+
+def completion_id(job: UUID) -> str:
+    return f"chatcmpl-{to_text(job)}"
 
 
 def model_list(models: Sequence[Mapping[str, Any]]) -> ModelList:
@@ -264,25 +269,20 @@ def model_list(models: Sequence[Mapping[str, Any]]) -> ModelList:
     return ModelList([_model(each) for each in models])
 
 
-def completion_id(job: UUID) -> str:
-    return f"chatcmpl-{to_text(job)}"
+def _choice(at: int, said: Said) -> Choice:
+    calls = [ToolCall(each.id, Function(each.name, each.arguments)) for each in said.calls]
+    message = Message(
+        # Whoever only calls says nothing.
+        content=None if calls and not said.text else said.text,
+        reasoning=said.thoughts or UNSET,
+        tool_calls=calls or UNSET,
+    )
+    assert said.finish is not None, "a whole answer has ended"
+    return Choice(message, said.finish, at, Logprobs(said.logprobs) if said.logprobs else None)
 
 
-def created_seconds(job: UUID) -> int:
-    """When the job was handed in: its id begins with that."""
-    return (job.int >> 80) // 1000
-
-
-def _called(job: UUID, at: int, call: _NativeCall) -> tuple[str, Function]:
-    """A call's id, the target's or one of our own, and what is called."""
-    arguments = bytes(call.function.arguments).decode()
-    return call.id or f"call_{to_text(job)}_{at}", Function(call.function.name, arguments)
-
-
-def _finish_reason(native: _Native, *, called: bool) -> FinishReason:
-    if called:
-        return "tool_calls"
-    return "length" if native.done_reason == "length" else "stop"
+def _begun(at: int, call: Call) -> ToolCallDelta:
+    return ToolCallDelta(at, FunctionDelta(call.arguments, call.name), call.id, "function")
 
 
 def _model(listed: Mapping[str, Any]) -> Model:

@@ -1,107 +1,68 @@
-"""Chat completions as OpenAI's clients ask for them, said in Ollama's words.
-
-Whatever would be silently lost on the way is refused, so that nobody takes an answer for what it is
-not. What has no effect on an answer (a user's name, hints for caches) is passed over.
-"""
+"""Chat completions as OpenAI's clients ask for them, said in Ollama's words."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
-from coatcheck.control.json_bodies import read_json
-from coatcheck.domain.errors import InvalidBody, InvalidParameter
-
-Fields = Mapping[str, msgspec.Raw]
-"""A JSON object's members, each as it was written."""
-
-_Kind = TypeVar("_Kind")
-
-_encode: Final = msgspec.json.Encoder().encode
-
-_AS_THEY_ARE: Final = ("model", "keep_alive", "webhook_url", "state_webhook_url")
-"""Fields of Ollama's and of ours that go on untouched."""
-_WITHOUT_EFFECT: Final = frozenset(
-    {
-        "metadata",
-        "prediction",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "user",
-    }
+from coatcheck.surfaces.llm.openai_answers import ChatAnswering
+from coatcheck.surfaces.llm.openai_fields import (
+    AS_THEY_ARE,
+    OPTIONS,
+    Answering,
+    Fields,
+    Order,
+    choice_options,
+    raw,
+    read_choices,
+    read_field,
+    read_include_usage,
+    read_logprobs,
+    read_options,
+    read_thinking,
+    refuse_what_would_be_lost,
+    wrong,
 )
+from coatcheck.surfaces.llm.openai_messages import Conversation
+from coatcheck.surfaces.llm.openai_tools import Offer, Tool, offer
+
 _ONLY: Final[Mapping[str, tuple[object, ...]]] = {
     "audio": (),
     "function_call": (),
     "functions": (),
     "logit_bias": ({},),
-    "logprobs": (False,),
     "modalities": (["text"],),
     "moderation": (),
-    "n": (1,),
-    "parallel_tool_calls": (True,),
     "service_tier": ("auto", "default"),
     "store": (False,),
-    "top_logprobs": (0,),
     "verbosity": ("medium",),
     "web_search_options": (),
 }
-"""Fields that targets know nothing of, and the values under which that makes no difference."""
-_READ: Final = frozenset(
+_REASONS: Final[Mapping[str, str]] = {
+    "function_call": "is not supported: use `tool_choice`",
+    "functions": "is not supported: use `tools`",
+    "store": "must be false: an answer is kept with its job, which the header `X-Job-Id` names",
+}
+_READ: Final = frozenset({*AS_THEY_ARE, *OPTIONS} - {"max_output_tokens"}) | frozenset(
     {
-        *_AS_THEY_ARE,
-        "frequency_penalty",
-        "max_completion_tokens",
-        "max_tokens",
+        "logprobs",
         "messages",
+        "n",
         "options",
-        "presence_penalty",
+        "parallel_tool_calls",
         "reasoning_effort",
         "response_format",
-        "seed",
         "stop",
         "stream",
         "stream_options",
-        "temperature",
         "think",
         "tool_choice",
         "tools",
-        "top_p",
+        "top_logprobs",
     }
 )
-_OPTIONS: Final[Mapping[str, tuple[str, Any]]] = {
-    "frequency_penalty": ("frequency_penalty", float),
-    "presence_penalty": ("presence_penalty", float),
-    "seed": ("seed", int),
-    "temperature": ("temperature", float),
-    "top_p": ("top_p", float),
-    "max_tokens": ("num_predict", int),
-    "max_completion_tokens": ("num_predict", int),
-}
-"""What becomes an option of the model, and how Ollama calls it; of two the later counts."""
-_THINKING: Final[Mapping[str, object]] = {
-    "none": False,
-    "minimal": "low",
-    "low": "low",
-    "medium": "medium",
-    "high": "high",
-    "xhigh": "high",
-}
-_STOP: Final[Any] = str | list[str]
-_DATA_URI: Final = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)
-
-
-class ChatOrder(NamedTuple):
-    """What was asked for: ``fields`` in Ollama's words, and how it is to be answered."""
-
-    fields: dict[str, msgspec.Raw]
-    stream: bool
-    include_usage: bool
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
@@ -161,94 +122,89 @@ class _ResponseFormat(msgspec.Struct):
     json_schema: _JsonSchema | None = None
 
 
-class _StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
-    include_usage: bool | None = None
-    include_obfuscation: bool | None = None
-
-
-class _Tool(msgspec.Struct):
-    type: Literal["function"]
-    function: dict[str, msgspec.Raw]
-
-
-def read_order(given: Fields) -> ChatOrder:
+def read_order(given: Fields) -> Order:
     """The order in Ollama's words. Raises InvalidParameter for what cannot be said in them."""
-    _refuse_what_would_be_lost(given)
-    stream = _read(given, "stream", bool) or False
-    fields = {name: given[name] for name in _AS_THEY_ARE if name in given}
-    fields["messages"] = msgspec.Raw(_encode(_messages(given)))
-    options = _options(given)
+    refuse_what_would_be_lost(given, _READ, _ONLY, _REASONS)
+    stream = read_field(given, "stream", bool) or False
+    tools = read_field(given, "tools", list[Tool]) or []
+    offered = offer([each.function for each in tools], read_field(given, "tool_choice", object))
+    parallel: bool | None = read_field(given, "parallel_tool_calls", bool)
+    logprobs = read_logprobs(given)
+    effort: str | None = read_field(given, "reasoning_effort", str)
+    return chat_order(
+        given,
+        _conversation(given),
+        _as_written(given, offered),
+        offered,
+        stream=stream,
+        choices=read_choices(given),
+        fields={
+            "format": _format(given),
+            "think": read_thinking(given, effort, "reasoning_effort"),
+            **logprobs,
+        },
+        answering=ChatAnswering(
+            include_usage=read_include_usage(given, stream=stream),
+            forced=offered.forced,
+            one_call=parallel is False,
+            logprobs=bool(logprobs),
+        ),
+    )
+
+
+def chat_order(
+    given: Fields,
+    conversation: Conversation,
+    tools: Sequence[object],
+    offered: Offer,
+    *,
+    stream: bool,
+    choices: int,
+    fields: Mapping[str, msgspec.Raw | None],
+    answering: Answering,
+) -> Order:
+    """A chat. ``tools`` are those that are offered, as Ollama has them; ``fields`` go on as they
+    are, those that are None left out. A call that has to be made is what the answer is held to,
+    in the place of any other format."""
+    said = {name: given[name] for name in AS_THEY_ARE if name in given}
+    wanted = dict(fields)
+    if offered.forced is not None:
+        conversation.instruct(offered.forced.instruction())
+        wanted["format"] = raw(offered.forced.format())
+    elif tools:
+        wanted["tools"] = raw(tools)
+    options = read_options(given)
     if options:
-        fields["options"] = msgspec.Raw(_encode(options))
-    tools = _tools(given)
-    if tools is not None:
-        fields["tools"] = tools
-    wanted_format = _format(given)
-    if wanted_format is not None:
-        fields["format"] = wanted_format
-    thinking = _thinking(given)
-    if thinking is not None:
-        fields["think"] = thinking
-    return ChatOrder(fields, stream, _include_usage(given, stream=stream))
+        wanted["options"] = raw(options)
+    said["messages"] = raw(conversation.messages)
+    said |= {name: value for name, value in wanted.items() if value is not None}
+    turns = [
+        {"options": raw(choice_options(options, at))} if options else {} for at in range(1, choices)
+    ]
+    return Order("chat", said, answering, stream, turns, conversation.image_urls)
 
 
-def _refuse_what_would_be_lost(given: Fields) -> None:
-    for name, raw in given.items():
-        if name in _READ or name in _WITHOUT_EFFECT:
-            continue
-        if name not in _ONLY:
-            raise InvalidParameter(name, "is not a field", "body")
-        value = msgspec.json.decode(raw)
-        # `True == 1` in Python, and not in JSON.
-        if value is not None and not any(
-            value == each and type(value) is type(each) for each in _ONLY[name]
-        ):
-            raise _wrong(name, "is not supported by the models that are served here")
-
-
-def _read(given: Fields, name: str, kind: type[_Kind]) -> _Kind | None:
-    """A field as ``kind``; None if it is null or not there."""
-    raw = given.get(name)
-    if raw is None or bytes(raw) == b"null":
-        return None
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except msgspec.ValidationError as error:
-        issue, _, place = str(error).partition(" - at `$")
-        raise _wrong(name + place.removesuffix("`"), issue[:1].lower() + issue[1:]) from None
-
-
-def _messages(given: Fields) -> list[dict[str, Any]]:
-    messages = _read(given, "messages", list[_Message])
+def _conversation(given: Fields) -> Conversation:
+    messages = read_field(given, "messages", list[_Message])
     if not messages:
-        raise _wrong("messages", "must have at least one message")
-    names: dict[str, str] = {}
-    """Of the functions that were called, by the ids of the calls."""
-    return [_message(each, f"messages[{at}]", names) for at, each in enumerate(messages)]
+        raise wrong("messages", "must have at least one message")
+    conversation = Conversation()
+    for at, message in enumerate(messages):
+        _add(conversation, message, f"messages[{at}]")
+    return conversation
 
 
-def _message(given: _Message, place: str, names: dict[str, str]) -> dict[str, Any]:
-    role = "system" if given.role == "developer" else given.role
-    text, images = _content(given, place)
-    message: dict[str, Any] = {"role": role, "content": text}
-    if images:
-        message["images"] = images
-    if given.reasoning:
-        message["thinking"] = given.reasoning
-    if given.tool_calls:
-        message["tool_calls"] = [
-            _tool_call(call, f"{place}.tool_calls[{at}]")
-            for at, call in enumerate(given.tool_calls)
-        ]
-        names |= {call.id: call.function.name for call in given.tool_calls}
+def _add(conversation: Conversation, given: _Message, place: str) -> None:
+    text, images = _content(conversation, given, place)
+    message = conversation.say(given.role, text, images, thinking=given.reasoning)
+    for at, call in enumerate(given.tool_calls or ()):
+        field = f"{place}.tool_calls[{at}].function.arguments"
+        conversation.call(call.id, call.function.name, call.function.arguments, field)
     if given.tool_call_id is not None:
-        message["tool_call_id"] = given.tool_call_id
-        if given.tool_call_id in names:
-            message["tool_name"] = names[given.tool_call_id]
-    return message
+        conversation.answers_call(message, given.tool_call_id)
 
 
-def _content(given: _Message, place: str) -> tuple[str, list[str]]:
+def _content(conversation: Conversation, given: _Message, place: str) -> tuple[str, list[str]]:
     """The text and the images of a message, which Ollama keeps apart."""
     if given.content is None:
         return given.refusal or "", []
@@ -263,82 +219,25 @@ def _content(given: _Message, place: str) -> tuple[str, list[str]]:
             case _Refusal():
                 texts.append(part.refusal)
             case _Image():
-                images.append(_image(part.image_url.url, f"{place}.content[{at}].image_url.url"))
+                field = f"{place}.content[{at}].image_url.url"
+                images.append(conversation.image(part.image_url.url, field))
     return "\n".join(texts), images
 
 
-def _image(url: str, place: str) -> str:
-    """The image itself, in base64: whoever asks is not made to fetch things here."""
-    found = _DATA_URI.match(url)
-    if found is None:
-        raise _wrong(place, "must hold the image itself: data:image/png;base64,...")
-    return url[found.end() :]
-
-
-def _tool_call(given: _ToolCall, place: str) -> dict[str, Any]:
-    arguments = given.function.arguments.encode() or b"{}"
-    try:
-        is_object = isinstance(read_json(arguments), dict)
-    except InvalidBody:
-        is_object = False
-    if not is_object:
-        raise _wrong(f"{place}.function.arguments", "must be a JSON object, as text")
-    call: dict[str, Any] = {
-        "function": {"name": given.function.name, "arguments": msgspec.Raw(arguments)}
-    }
-    return {"id": given.id} | call if given.id else call
-
-
-def _options(given: Fields) -> dict[str, Any]:
-    """The options of the model. Those under OpenAI's names go before Ollama's own."""
-    options: dict[str, Any] = _read(given, "options", dict[str, msgspec.Raw]) or {}
-    for name, (native, kind) in _OPTIONS.items():
-        if _read(given, name, kind) is not None:
-            options[native] = given[name]
-    stop: str | list[str] | None = _read(given, "stop", _STOP)
-    if stop is not None:
-        options["stop"] = [stop] if isinstance(stop, str) else stop
-    return options
-
-
-def _tools(given: Fields) -> msgspec.Raw | None:
-    tools = _read(given, "tools", list[_Tool])
-    choice = _read(given, "tool_choice", object)
-    if choice not in (None, "auto", "none"):
-        raise _wrong(
-            "tool_choice", "must be auto or none: no model that is served here can be made to call"
-        )
-    return given["tools"] if tools and choice != "none" else None
+def _as_written(given: Fields, offered: Offer) -> list[msgspec.Raw]:
+    """The tools that are offered, each as it was written."""
+    written = read_field(given, "tools", list[msgspec.Raw]) or []
+    names = {each.name for each in offered.functions}
+    read = msgspec.json.Decoder(Tool).decode
+    return [each for each in written if read(each).function.name in names]
 
 
 def _format(given: Fields) -> msgspec.Raw | None:
-    wanted = _read(given, "response_format", _ResponseFormat)
+    wanted = read_field(given, "response_format", _ResponseFormat)
     if wanted is None or wanted.type == "text":
         return None
     if wanted.type == "json_object":
         return msgspec.Raw(b'"json"')
     if wanted.json_schema is None:
-        raise _wrong("response_format.json_schema", "is needed with the type json_schema")
+        raise wrong("response_format.json_schema", "is needed with the type json_schema")
     return wanted.json_schema.schema
-
-
-def _thinking(given: Fields) -> msgspec.Raw | None:
-    effort = _read(given, "reasoning_effort", str)
-    if effort is None:
-        return given.get("think")
-    if effort not in _THINKING:
-        raise _wrong("reasoning_effort", f"must be one of {', '.join(_THINKING)}")
-    return msgspec.Raw(_encode(_THINKING[effort]))
-
-
-def _include_usage(given: Fields, *, stream: bool) -> bool:
-    options = _read(given, "stream_options", _StreamOptions)
-    if options is None:
-        return False
-    if not stream:
-        raise _wrong("stream_options", "may only be set when stream is true")
-    return bool(options.include_usage)
-
-
-def _wrong(field: str, issue: str) -> InvalidParameter:
-    return InvalidParameter(field, issue, "body")

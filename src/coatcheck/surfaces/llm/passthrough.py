@@ -53,6 +53,9 @@ class Ndjson:
     def output(self, _: int | None, data: bytes) -> bytes:
         return data + b"\n"
 
+    def begin_again(self) -> None:
+        """Each object is written as it is, whatever came before it."""
+
     def idle(self) -> bytes:
         # White space before the next object: clients take an empty line for a broken one.
         return b" "

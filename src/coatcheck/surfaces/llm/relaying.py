@@ -28,6 +28,7 @@ from coatcheck.domain.errors import ClientGone, CoatcheckError, Unauthenticated
 from coatcheck.domain.ids import from_text, to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
+from coatcheck.surfaces.llm.answers import without_text
 from coatcheck.surfaces.llm.following import (
     Draining,
     Ended,
@@ -37,7 +38,7 @@ from coatcheck.surfaces.llm.following import (
     Restarted,
     follow,
 )
-from coatcheck.surfaces.llm.openai_answers import Untranslatable
+from coatcheck.surfaces.llm.openai_native import Untranslatable
 from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.voice import shown_error
 
@@ -49,6 +50,7 @@ RETRY_AFTER_SECONDS: Final = 2
 
 FAILURES: Final = {
     "cancelled": HTTPStatus.CONFLICT,
+    "image_unavailable": HTTPStatus.BAD_REQUEST,
     "invalid_request": HTTPStatus.BAD_REQUEST,
     "model_not_found": HTTPStatus.NOT_FOUND,
 }
@@ -74,6 +76,9 @@ class Framing(Protocol):
         Raises Untranslatable.
         """
 
+    def begin_again(self) -> None:
+        """Forget the objects so far: the next one is the first."""
+
     def idle(self) -> bytes:
         """What keeps a connection open over which nothing goes."""
 
@@ -89,8 +94,6 @@ class _LastObject(msgspec.Struct):
 
 
 _decode_last: Final = msgspec.json.Decoder(_LastObject).decode
-_decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class Relay:
@@ -204,6 +207,7 @@ class _Telling:
                     self._framing.output(piece.seq, piece.data)
                 case Restarted() if piece.seq <= self._after or not self._has_told:
                     self._last = b"{}"
+                    self._framing.begin_again()
                 case _:
                     return piece
         raise AssertionError("what is followed has an end")
@@ -249,8 +253,8 @@ class _Telling:
                             yield await self._end(piece.view)
                             return
                     piece = await self.next_of(pieces)
-            except Untranslatable:
-                yield framing.error(HTTPStatus.BAD_GATEWAY, *untranslatable(self._job))
+            except Untranslatable as error:
+                yield framing.error(HTTPStatus.BAD_GATEWAY, *untranslatable(self._job, error))
             except CoatcheckError as error:
                 # The database is away, or the job's retention has ended meanwhile.
                 why = _goes_on("The job cannot be read for the moment", self._job)
@@ -271,7 +275,7 @@ class _Telling:
         if _decode_last(self._last).done:
             return self._framing.end()
         # The last object was too large to be a chunk.
-        last = _without_text(await self._scene.voice.answer(view))
+        last = without_text(await self._scene.voice.answer(view))
         return self._framing.output(None, last) + self._framing.end()
 
 
@@ -281,29 +285,10 @@ def _failure(view: JobView) -> tuple[HTTPStatus, str, str]:
     return FAILURES.get(error.code, HTTPStatus.BAD_GATEWAY), error.code, error.message
 
 
-def untranslatable(job: UUID) -> tuple[str, str]:
+def untranslatable(job: UUID, error: Untranslatable) -> tuple[str, str]:
     """The code and the text for an answer that cannot be said in the caller's words."""
-    job_id = to_text(job)
-    return (
-        "target_answer_invalid",
-        f"The target's answer has not the shape of Ollama's; /jobs/{job_id} has it as it came.",
-    )
+    return error.code, f"{error.reason}; /jobs/{to_text(job)} has it as it came."
 
 
 def _goes_on(what: str, job: UUID) -> str:
     return f"{what}; the job {to_text(job)} goes on: see /jobs/{to_text(job)}."
-
-
-def _without_text(answer: bytes) -> bytes:
-    """A whole answer as the last object of a stream, whose text has been told."""
-    fields = _decode_object(answer)
-    nothing = msgspec.Raw(b'""')
-    if "message" in fields:
-        message = _decode_object(fields["message"])
-        message.pop("thinking", None)
-        message.pop("tool_calls", None)
-        fields["message"] = msgspec.Raw(_encode(message | {"content": nothing}))
-    if "response" in fields:
-        fields["response"] = nothing
-    fields.pop("thinking", None)
-    return _encode(fields)

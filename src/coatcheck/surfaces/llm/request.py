@@ -6,9 +6,9 @@ target that is asked, not Coatcheck. Only the fields below are looked at; ours a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from typing import Final, TypeVar, assert_never
 
 import msgspec
 
@@ -27,6 +27,9 @@ MODEL: Final = "model"
 STREAM: Final = "stream"
 MESSAGES: Final = "messages"
 PROMPT: Final = "prompt"
+INPUT: Final = "input"
+ASKED: Final[Mapping[LlmKind, str]] = {"chat": MESSAGES, "generate": PROMPT, "embed": INPUT}
+"""The field that says what the model is asked."""
 WEBHOOK_URL: Final = "webhook_url"
 STATE_WEBHOOK_URL: Final = "state_webhook_url"
 OWN_FIELDS: Final = frozenset({WEBHOOK_URL, STATE_WEBHOOK_URL})
@@ -83,20 +86,34 @@ def read_url(fields: Fields, name: str) -> str | None:
     return _typed(fields, name, str, "a URL")
 
 
-def payload_of(kind: LlmKind, model: str, fields: Fields) -> bytes:
+def payload_of(
+    kind: LlmKind,
+    model: str,
+    fields: Fields,
+    turns: Sequence[Fields] = (),
+    *,
+    fetch_images: bool = False,
+) -> bytes:
     """The payload of the job. The same request gives the same bytes, streamed or not."""
     given = {
         name: value for name, value in fields.items() if name not in OWN_FIELDS and name != STREAM
     }
-    return _encode(LlmRequest(kind, model, msgspec.Raw(_encode(given | {STREAM: _TRUE}))))
+    if kind != "embed":
+        given[STREAM] = _TRUE
+    return _encode(LlmRequest(kind, model, msgspec.Raw(_encode(given)), turns, fetch_images))
 
 
 def check_shape(kind: LlmKind, fields: Fields) -> None:
     """Raises InvalidParameter for what no target would take: a job would only wait to be told."""
-    if kind == "chat":
-        _typed(fields, MESSAGES, list[dict[str, msgspec.Raw]], "a list of objects")
-    else:
-        _typed(fields, PROMPT, str, "text")
+    match kind:
+        case "chat":
+            _typed(fields, MESSAGES, list[dict[str, msgspec.Raw]], "a list of objects")
+        case "generate":
+            _typed(fields, PROMPT, str, "text")
+        case "embed":
+            _typed(fields, INPUT, list[str], "a list of texts")
+        case _:
+            assert_never(kind)
     read_stream(fields)
 
 

@@ -44,6 +44,8 @@ class Scene:
     voice: LlmVoice
     guard: Guard
     """Of webhooks."""
+    image_guard: Guard
+    """Of the images that workers fetch."""
     draining: Draining
     callers: SynchronousCallers
     room: UploadRoom = field(default_factory=_room)

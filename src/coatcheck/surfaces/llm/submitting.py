@@ -6,11 +6,12 @@ way; its handlers then wait for them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -44,6 +45,8 @@ from coatcheck.surfaces.llm.caller_retries import JOINED
 from coatcheck.surfaces.llm.scene import Scene, stored_key
 from coatcheck.surfaces.llm.voice import JOBS
 
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 @dataclass(slots=True, frozen=True)
 class HandedIn:
@@ -67,23 +70,35 @@ class HandIn:
         return request.fields_of(call, self._scene.room)
 
     async def chat(
-        self, call: Call, kind: LlmKind, fields: request.Fields, *, lane: Lane, passthrough: bool
+        self,
+        call: Call,
+        kind: LlmKind,
+        fields: request.Fields,
+        *,
+        lane: Lane,
+        passthrough: bool,
+        turns: Sequence[request.Fields] = (),
+        image_urls: Mapping[str, str] = _NONE,
     ) -> HandedIn:
         """Create the job, or find the one that the call's idempotency key names, or that the call
         is a retry for.
 
         ``passthrough``: the target may be sent a request that asks nothing, which has it load its
-        model. Raises InvalidParameter, UrlForbidden, SubscriptionInactive, QueueFull, and
-        IdempotencyMismatch if the caller is strict.
+        model. ``turns`` ask once more each. ``image_urls`` are those among the messages' images, by
+        the fields that they came in: they are fetched for the job. Raises InvalidParameter,
+        UrlForbidden, SubscriptionInactive, QueueFull, and IdempotencyMismatch if the caller is
+        strict.
         """
         scene, principal = self._scene, call.principal
         scene.check_configured()
         model = request.read_model(fields)
         request.check_shape(kind, fields)
-        asked = request.MESSAGES if kind == "chat" else request.PROMPT
+        asked = request.ASKED[kind]
         if not passthrough and not request.has(fields, asked):
             raise InvalidParameter(asked, "is missing: what to ask the model", "body")
-        payload = request.payload_of(kind, model, fields)
+        payload = request.payload_of(
+            kind, model, fields, turns, fetch_images=bool(image_urls)
+        )
         said = read_idempotency_key(call)
         if passthrough and said is None and not request.OWN_FIELDS & fields.keys():
             joined = await scene.callers.join(call, payload)
@@ -94,6 +109,8 @@ class HandIn:
             call.principal, key, partial(self._scene.engine.knows_key, org=call.principal.org)
         )
         told = await self._told(fields, principal.org)
+        for place, url in image_urls.items():
+            await check_webhook_url(place, url, scene.image_guard, principal.org)
         ticket = await self._submit(
             call,
             kind,

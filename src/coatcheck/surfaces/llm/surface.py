@@ -16,6 +16,7 @@ from coatcheck.surfaces.llm import (
 )
 from coatcheck.surfaces.llm.caller_retries import SynchronousCallers
 from coatcheck.surfaces.llm.desk import LlmDesk
+from coatcheck.surfaces.llm.fetched_images import image_guard
 from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.voice import LlmVoice
 
@@ -29,6 +30,7 @@ def operations(parts: Parts) -> list[Operation]:
         answers=parts.answers,
         voice=LlmVoice(parts.engine),
         guard=parts.receivers,
+        image_guard=image_guard(parts.settings),
         draining=parts.draining,
         callers=SynchronousCallers(
             parts.engine, cancels_abandoned=parts.settings.llm_cancel_abandoned
