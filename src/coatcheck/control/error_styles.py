@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Protocol, runtime_checkable
 
-from coatcheck.control.asgi import ASGIApp
 from coatcheck.control.call import ProblemStyle
 from coatcheck.control.operations import Operation
 
@@ -42,7 +41,7 @@ class StyledApp(Protocol):
     error_styles: ErrorStyles
 
 
-def error_style(app: ASGIApp | None, raw_path: str) -> ProblemStyle:
+def error_style(app: object, raw_path: str) -> ProblemStyle:
     """The style of an error that ``app`` is not asked for: "plain" unless it says otherwise."""
     return app.error_styles.of(raw_path) if isinstance(app, StyledApp) else "plain"
 

@@ -6,7 +6,9 @@ import json
 from typing import Any
 from uuid import UUID
 
+import httpx
 import msgspec
+import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.model import Model
@@ -14,7 +16,7 @@ from openai.types.model import Model
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.surfaces.llm.openai_answers import ChatAnswering, ChunkMaker, model_list
 from coatcheck.surfaces.llm.openai_native import NoLogprobs, NotCalled, Untranslatable
-from coatcheck.surfaces.llm.openai_tools import ForcedCall, Function
+from coatcheck.surfaces.llm.openai_tools import ForcedCall, OfferedFunction
 
 JOB = new_id()
 LAST = {
@@ -178,8 +180,8 @@ def called(parts: list[ChatCompletionChunk]) -> tuple[str | None, str, list[str 
     return (names[0] if names else None), text, list(reasons)
 
 
-ONE = ForcedCall([Function("weather")])
-TWO = ForcedCall([Function("weather"), Function("travel")])
+ONE = ForcedCall([OfferedFunction("weather")])
+TWO = ForcedCall([OfferedFunction("weather"), OfferedFunction("travel")])
 ARGUMENTS = '{"city": "Os}lo \\" {", "days": [1, {"a": 2}]}'
 PIECES = [ARGUMENTS[at : at + 3] for at in range(0, len(ARGUMENTS), 3)]
 CALLED = '{ "name": "travel", "arguments": ' + ARGUMENTS + " }"
@@ -282,11 +284,9 @@ def test_several_answers_are_told_apart_and_their_usage_is_one_sum() -> None:
         (1, None),
     ]
     assert [each.choices[0].delta.role for each in parts] == ["assistant", None, "assistant", None]
-    ids = [(each.choices[0].delta.tool_calls or [None])[0] for each in parts]
-    assert ids[0] is not None
-    assert ids[2] is not None
-    assert (ids[0].index, ids[2].index) == (0, 0)
-    assert ids[0].id != ids[2].id
+    one, two = [call for each in parts for call in each.choices[0].delta.tool_calls or []]
+    assert (one.index, two.index) == (0, 0)
+    assert one.id != two.id
     assert usage.usage is not None
     assert usage.usage.total_tokens == 12
 
@@ -313,6 +313,25 @@ def test_a_target_that_knows_no_log_probabilities_is_told_from_one_that_does() -
     with pytest.raises(NoLogprobs):
         chunks(said("Hi"), LAST, logprobs=True)
     assert whole(LAST | said("", tool_calls=[CALL]), logprobs=True).choices[0].logprobs is None
+
+
+def test_the_openai_package_reads_on_after_a_pause() -> None:
+    """A comment tells it that the connection is alive, between events that have ids."""
+    framing = ChatAnswering().framing(JOB, "small")
+    first = framing.output(7, json.dumps(said("Hel")).encode()) + framing.idle() + framing.idle()
+    rest = framing.output(8, json.dumps(said("lo")).encode())
+    body = first + rest + framing.idle() + framing.end()
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        headers = {"content-type": "text/event-stream"}
+        return httpx.Response(200, headers=headers, content=body)
+
+    with openai.OpenAI(
+        api_key="x", http_client=httpx.Client(transport=httpx.MockTransport(answer))
+    ) as client:
+        stream = client.chat.completions.create(model="small", messages=[], stream=True)
+        read = "".join(part.choices[0].delta.content or "" for part in stream)
+    assert read == "Hello"
 
 
 def test_models_are_listed_with_when_and_whose() -> None:

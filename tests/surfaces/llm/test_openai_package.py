@@ -285,7 +285,7 @@ async def test_tokens_are_told_with_how_likely_they_were(client: openai.AsyncOpe
     tokens = choice.logprobs.content or []
     assert "".join(each.token for each in tokens) == choice.message.content
     assert all(each.logprob <= 0 and len(each.top_logprobs) == 2 for each in tokens)
-    told = []
+    told: list[Any] = []
     async for chunk in await client.chat.completions.create(**asked, stream=True):
         told += (chunk.choices[0].logprobs.content or []) if chunk.choices[0].logprobs else []
     assert told == tokens

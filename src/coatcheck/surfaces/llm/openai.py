@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
+
+import msgspec
 
 from coatcheck.control.call import Call
 from coatcheck.control.job_answers import (
@@ -13,7 +15,7 @@ from coatcheck.control.job_answers import (
     RESUME_PARAMETERS,
     resume_after,
 )
-from coatcheck.control.operations import Answer, Operation, Parameter, RequestBody
+from coatcheck.control.operations import Answer, Held, Operation, Parameter, RequestBody
 from coatcheck.control.preferences import read_preferences
 from coatcheck.control.problems import problem
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply, json_reply
@@ -23,17 +25,23 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.llm import LlmKind
 from coatcheck.domain.states import State
 from coatcheck.surfaces.llm.openai_answers import Completion, Model, ModelList, model_list
+from coatcheck.surfaces.llm.openai_completions import TextCompletion, read_completion_order
+from coatcheck.surfaces.llm.openai_embeddings import EmbeddingList, read_embedding_order
 from coatcheck.surfaces.llm.openai_fields import Answering, Fields, Order
 from coatcheck.surfaces.llm.openai_native import Untranslatable
 from coatcheck.surfaces.llm.openai_requests import read_order
+from coatcheck.surfaces.llm.openai_responses_answers import ResponseObject
+from coatcheck.surfaces.llm.openai_responses_requests import read_response_order
 from coatcheck.surfaces.llm.passthrough import (
     ACCEPTED,
     BROKEN,
     CHAT,
     JOB_HEADERS,
+    MODEL_NAME,
     PREFER,
     REFUSALS,
     RETRY_COUNT,
+    STREAMED,
     no_answer,
     ticket,
 )
@@ -41,7 +49,6 @@ from coatcheck.surfaces.llm.relaying import LEAVE_IT, Relay, untranslatable
 from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.straight import TAGS, NoAnswer, Straight, spelled
 from coatcheck.surfaces.llm.submitting import NOT_CONFIGURED, PAYMENT, HandedIn, HandIn
-
 
 
 class OpenAIJobs:
@@ -146,34 +153,40 @@ class Models:
 
 def operations(scene: Scene) -> list[Operation]:
     """The routes under /v1."""
-    chats, models = OpenAIJobs(scene, read_order), Models(scene)
+    models = Models(scene)
     return [
-        Operation(
-            methods=("POST",),
-            path="/v1/chat/completions",
-            name="openai_chat",
-            summary="Chat with a model, as with OpenAI.",
-            description="A job like those of `POST /jobs`, whose answer is waited for: whole, or "
-            'with `"stream": true` chunk by chunk as Server-Sent Events. What cannot be said in '
-            "Ollama's words is refused.",
-            handler=chats.create,
-            access=Scope.SUBMIT,
-            tag="llm",
-            parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER, RETRY_COUNT),
-            body=RequestBody("What OpenAI takes.", schema=CHAT),
-            problem_style="openai",
-            answers=(
-                Answer(
-                    HTTPStatus.OK,
-                    "The answer, whole; or its chunks.",
-                    Completion,
-                    headers=JOB_HEADERS,
-                    also={"text/event-stream": _CHUNKS},
-                ),
-                ACCEPTED,
-                PAYMENT,
-                *REFUSALS,
-            ),
+        _job_operation(
+            "/v1/chat/completions",
+            "openai_chat",
+            "Chat with a model, as with OpenAI.",
+            OpenAIJobs(scene, read_order),
+            Completion,
+            CHAT,
+        ),
+        _job_operation(
+            "/v1/completions",
+            "openai_completion",
+            "Have a prompt completed, as with OpenAI.",
+            OpenAIJobs(scene, read_completion_order),
+            TextCompletion,
+            _COMPLETION,
+        ),
+        _job_operation(
+            "/v1/responses",
+            "openai_response",
+            "Have a response made, as with OpenAI.",
+            OpenAIJobs(scene, read_response_order),
+            ResponseObject,
+            _RESPONSE,
+        ),
+        _job_operation(
+            "/v1/embeddings",
+            "openai_embeddings",
+            "Embed texts, as with OpenAI.",
+            OpenAIJobs(scene, read_embedding_order),
+            EmbeddingList,
+            _EMBEDDINGS,
+            streams=False,
         ),
         Operation(
             methods=("GET",),
@@ -201,6 +214,68 @@ def operations(scene: Scene) -> list[Operation]:
     ]
 
 
+def _job_operation(
+    path: str,
+    name: str,
+    summary: str,
+    route: OpenAIJobs,
+    body: type[msgspec.Struct],
+    schema: Mapping[str, Any],
+    *,
+    streams: bool = True,
+) -> Operation:
+    description = "A job like those of `POST /jobs`, whose answer is waited for"
+    if streams:
+        description += ': whole, or with `"stream": true` as it comes, as Server-Sent Events'
+    return Operation(
+        methods=("POST",),
+        path=path,
+        name=name,
+        summary=summary,
+        description=f"{description}. What cannot be said in Ollama's words is refused.",
+        handler=route.create,
+        access=Scope.SUBMIT,
+        tag="llm",
+        parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER, RETRY_COUNT),
+        body=RequestBody("What OpenAI takes.", schema=schema),
+        held=Held.UNLESS_ASYNC,
+        problem_style="openai",
+        answers=(
+            Answer(
+                HTTPStatus.OK,
+                "The answer, whole; or its parts." if streams else "The answer.",
+                body,
+                headers=JOB_HEADERS,
+                also={"text/event-stream": _CHUNKS} if streams else {},
+            ),
+            ACCEPTED,
+            PAYMENT,
+            *REFUSALS,
+        ),
+    )
+
+
+_TEXTS: Final = {"type": ["string", "array"], "items": {"type": "string"}}
+_COMPLETION: Final = {
+    "type": "object",
+    "properties": STREAMED | {"prompt": _TEXTS},
+    "required": ["model", "prompt"],
+}
+_RESPONSE: Final = {
+    "type": "object",
+    "properties": STREAMED | {"input": {"type": ["string", "array"], "items": {"type": "object"}}},
+    "required": ["model", "input"],
+}
+_EMBEDDINGS: Final = {
+    "type": "object",
+    "properties": {
+        "model": MODEL_NAME,
+        "input": _TEXTS,
+        "dimensions": {"type": ["integer", "null"], "minimum": 1},
+        "encoding_format": {"enum": ["float", "base64", None]},
+    },
+    "required": ["model", "input"],
+}
 _CHUNKS: Final = {
     "type": "object",
     "properties": {

@@ -13,9 +13,9 @@ from msgspec import UNSET, UnsetType
 
 from coatcheck.domain.ids import to_text
 from coatcheck.surfaces.llm.openai_native import (
-    Call,
     ChoiceReader,
     FinishReason,
+    FunctionCall,
     Said,
     TokenLogprob,
     Tokens,
@@ -281,7 +281,7 @@ def _choice(at: int, said: Said) -> Choice:
     return Choice(message, said.finish, at, Logprobs(said.logprobs) if said.logprobs else None)
 
 
-def _begun(at: int, call: Call) -> ToolCallDelta:
+def _begun(at: int, call: FunctionCall) -> ToolCallDelta:
     return ToolCallDelta(at, FunctionDelta(call.arguments, call.name), call.id, "function")
 
 

@@ -64,10 +64,10 @@ _STOP: Final[Any] = str | list[str]
 class Answering(Protocol):
     """How the answer to one request is written."""
 
-    def whole(self, job: UUID, model: str, data: bytes) -> msgspec.Struct:
+    def whole(self, job: UUID, model: str, data: bytes, /) -> msgspec.Struct:
         """A target's whole answer. Raises Untranslatable."""
 
-    def framing(self, job: UUID, model: str) -> Framing:
+    def framing(self, job: UUID, model: str, /) -> Framing:
         """The same as a stream."""
 
 

@@ -116,7 +116,7 @@ class Native(msgspec.Struct):
         return [self, *(self.other_choices or ())]
 
 
-class Call(msgspec.Struct, frozen=True):
+class FunctionCall(msgspec.Struct, frozen=True):
     """A call that a model wants made. ``arguments`` is a JSON object, as text."""
 
     id: str
@@ -162,8 +162,8 @@ class Said(msgspec.Struct, frozen=True):
 
     text: str
     thoughts: str
-    calls: Sequence[Call] = ()
-    call: Call | None = None
+    calls: Sequence[FunctionCall] = ()
+    call: FunctionCall | None = None
     arguments: str = ""
     logprobs: Sequence[TokenLogprob] = ()
     finish: FinishReason | None = None
@@ -208,7 +208,7 @@ class ChoiceReader:
             finish=self._finish(native, called=self._calls > 0),
         )
 
-    def _whole_calls(self, native: Native) -> Sequence[Call]:
+    def _whole_calls(self, native: Native) -> Sequence[FunctionCall]:
         """The calls that the target says are calls. Of several the first is kept, if one at a time
         is wanted: the model asks for the others once it knows what that one gave."""
         given = native.calls
@@ -218,7 +218,9 @@ class ChoiceReader:
         self._calls += len(calls)
         return calls
 
-    def _read_forced(self, native: Native, reader: CallReader, calls: Sequence[Call]) -> Said:
+    def _read_forced(
+        self, native: Native, reader: CallReader, calls: Sequence[FunctionCall]
+    ) -> Said:
         if self._calls:  # as if it had been offered: then what it says is no call as well
             finish = self._finish(native, called=True)
             return Said("", native.thoughts, calls, finish=finish)
@@ -231,7 +233,7 @@ class ChoiceReader:
         call = None
         if reader.name is not None and not self._call_begun:
             self._call_begun = True
-            call = Call(self._id(0, None), reader.name, "")
+            call = FunctionCall(self._id(0, None), reader.name, "")
         finish = self._finish(native, called=not native.is_cut_off)
         return Said("", native.thoughts, call=call, arguments=arguments, finish=finish)
 
@@ -258,8 +260,8 @@ def whole_choice(reader: ChoiceReader, native: Native) -> Said:
     return msgspec.structs.replace(said, calls=[call], call=None, arguments="")
 
 
-def _called(call_id: str, call: NativeCall) -> Call:
-    return Call(call_id, call.function.name, bytes(call.function.arguments).decode())
+def _called(call_id: str, call: NativeCall) -> FunctionCall:
+    return FunctionCall(call_id, call.function.name, bytes(call.function.arguments).decode())
 
 
 def created_seconds(job: UUID) -> int:

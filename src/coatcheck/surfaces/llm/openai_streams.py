@@ -8,9 +8,11 @@ from typing import Final, Protocol
 
 import msgspec
 
-from coatcheck.control.event_stream import KEEP_ALIVE
 from coatcheck.control.problems import openai_error
 
+STILL_HERE: Final = b": still here\n"
+"""A comment without an empty line after it: the openai package takes that for the end of an event,
+of one without data that it fails to read, once any event has had an id."""
 _DONE: Final = b"data: [DONE]\n\n"
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -45,7 +47,7 @@ class ServerSentEvents:
         self._maker = self._make()
 
     def idle(self) -> bytes:
-        return KEEP_ALIVE
+        return STILL_HERE
 
     def error(self, status: HTTPStatus, code: str, message: str) -> bytes:
         return data_event({"error": openai_error(status, code, message)})

@@ -29,7 +29,7 @@ _BEGINNING: Final = re.compile(
 )
 
 
-class Function(msgspec.Struct, frozen=True):
+class OfferedFunction(msgspec.Struct, frozen=True, omit_defaults=True):
     """A function that is offered."""
 
     name: str
@@ -42,14 +42,14 @@ class Tool(msgspec.Struct, frozen=True):
     """A function, as ``/v1/chat/completions`` and Ollama write it."""
 
     type: Literal["function"]
-    function: Function
+    function: OfferedFunction
 
 
 @dataclass(frozen=True, slots=True)
 class ForcedCall:
     """The functions of which a model has to call one, and how the call is read."""
 
-    functions: Sequence[Function]
+    functions: Sequence[OfferedFunction]
 
     @property
     def only(self) -> str | None:
@@ -99,7 +99,7 @@ class ForcedCall:
 class Offer(NamedTuple):
     """What a model is offered: functions that it may call, or one call that it must make."""
 
-    functions: Sequence[Function]
+    functions: Sequence[OfferedFunction]
     forced: ForcedCall | None
 
 
@@ -123,7 +123,7 @@ class _Allowed(msgspec.Struct):
     tools: list[_Choice]
 
 
-def offer(functions: Sequence[Function], choice: object) -> Offer:
+def offer(functions: Sequence[OfferedFunction], choice: object) -> Offer:
     """What ``tool_choice`` makes of the functions. Raises InvalidParameter."""
     match choice:
         case None | "auto":
@@ -138,7 +138,7 @@ def offer(functions: Sequence[Function], choice: object) -> Offer:
             raise _wrong("must be none, auto, required, or name a function")
 
 
-def _chosen(functions: Sequence[Function], choice: Mapping[str, Any]) -> Offer:
+def _chosen(functions: Sequence[OfferedFunction], choice: Mapping[str, Any]) -> Offer:
     try:
         read = msgspec.convert(choice, _Choice)
     except msgspec.ValidationError:
@@ -154,7 +154,7 @@ def _chosen(functions: Sequence[Function], choice: Mapping[str, Any]) -> Offer:
     return Offer((), _forced([_named(functions, read)]))
 
 
-def _named(functions: Sequence[Function], choice: _Choice) -> Function:
+def _named(functions: Sequence[OfferedFunction], choice: _Choice) -> OfferedFunction:
     if choice.type != "function":
         raise _wrong(f"cannot be {choice.type}: models that are served here call functions only")
     name = choice.name if choice.function is None else choice.function.name
@@ -164,17 +164,17 @@ def _named(functions: Sequence[Function], choice: _Choice) -> Function:
     raise _wrong(f"names {name}, which is not among the tools")
 
 
-def _forced(functions: Sequence[Function]) -> ForcedCall:
+def _forced(functions: Sequence[OfferedFunction]) -> ForcedCall:
     if not functions:
         raise _wrong("asks for a call, and there are no tools")
     return ForcedCall(functions)
 
 
-def _parameters(function: Function) -> dict[str, Any]:
+def _parameters(function: OfferedFunction) -> dict[str, Any]:
     return function.parameters or {"type": "object", "properties": {}}
 
 
-def _described(function: Function) -> dict[str, Any]:
+def _described(function: OfferedFunction) -> dict[str, Any]:
     described: dict[str, Any] = {"name": function.name}
     if function.description:
         described["description"] = function.description

@@ -319,21 +319,20 @@ _MODELS: Final = {
     "properties": {"models": {"type": "array", "items": {"type": "object"}}},
     "required": ["models"],
 }
-_MODEL_NAME: Final = {"type": "string", "minLength": 1, "maxLength": 200}
-_WITH_MODEL: Final = {"type": "object", "properties": {"model": _MODEL_NAME}}
-_STREAMED: Final = {
-    "model": _MODEL_NAME,
+MODEL_NAME: Final = {"type": "string", "minLength": 1, "maxLength": 200}
+_WITH_MODEL: Final = {"type": "object", "properties": {"model": MODEL_NAME}}
+STREAMED: Final = {
+    "model": MODEL_NAME,
     "stream": {"type": ["boolean", "null"]},
 }
 CHAT: Final = {
     "type": "object",
-    "properties": _STREAMED
-    | {"messages": {"type": ["array", "null"], "items": {"type": "object"}}},
+    "properties": STREAMED | {"messages": {"type": ["array", "null"], "items": {"type": "object"}}},
     "required": ["model"],
 }
 _GENERATION: Final = {
     "type": "object",
-    "properties": _STREAMED | {"prompt": {"type": ["string", "null"]}},
+    "properties": STREAMED | {"prompt": {"type": ["string", "null"]}},
     "required": ["model"],
 }
 PREFER: Final = Parameter(

@@ -96,9 +96,7 @@ class HandIn:
         asked = request.ASKED[kind]
         if not passthrough and not request.has(fields, asked):
             raise InvalidParameter(asked, "is missing: what to ask the model", "body")
-        payload = request.payload_of(
-            kind, model, fields, turns, fetch_images=bool(image_urls)
-        )
+        payload = request.payload_of(kind, model, fields, turns, fetch_images=bool(image_urls))
         said = read_idempotency_key(call)
         if passthrough and said is None and not request.OWN_FIELDS & fields.keys():
             joined = await scene.callers.join(call, payload)
