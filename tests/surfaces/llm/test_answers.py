@@ -17,6 +17,7 @@ from coatcheck.surfaces.llm.answers import (
     AnswerInvalid,
     AnswerTooLarge,
     TargetSaidError,
+    all_choices,
 )
 
 HEAD = {"model": "llama3:latest", "created_at": "2026-01-01T00:00:00.5Z"}
@@ -238,3 +239,25 @@ def test_a_stream_that_says_nothing_without_end_is_given_up() -> None:
     repeat(answer, piece, STREAM_BYTES_MAX // 4_000_000 - 1)
     with pytest.raises(AnswerTooLarge):
         repeat(answer, piece, 2)
+
+
+def test_embeddings_come_in_one_object() -> None:
+    answer = Answer("embed")
+    whole = HEAD | {"embeddings": [[0.5, -1]], "prompt_eval_count": 3}
+    answer.add(line(whole))
+    assert (answer.objects, answer.done) == (1, False)
+    assert json.loads(answer.whole()) == whole
+    with pytest.raises(AnswerInvalid):
+        Answer("embed").add(line(HEAD | {"done": True}))
+    with pytest.raises(TargetSaidError, match="no such thing"):
+        Answer("embed").add(line({"error": "no such thing"}))
+    with pytest.raises(AnswerTooLarge):
+        Answer("embed", bytes_max=10).add(line(whole))
+
+
+def test_several_answers_are_the_first_with_the_others_in_it() -> None:
+    one, two, three = ({"message": {"content": text}, "done": True} for text in "abc")
+    assert json.loads(all_choices([line(one), line(two), line(three)])) == one | {
+        "other_choices": [two, three]
+    }
+    assert all_choices([line(one)]) == line(one)

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from coatcheck import State
+from coatcheck import State, Ticket
 from coatcheck.domain.explanation import BlockerKind
 from coatcheck.domain.limits import LLM_DROPS_MAX
+from coatcheck.domain.llm import LLM_ENDPOINTS, model_name
 from coatcheck.domain.retry import Backoff
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.surfaces.console.timeline import timeline
 from coatcheck.surfaces.llm import answers, executor, landscape
 from examples.ollama_upstream import Fault, OllamaUpstream
-from tests.surfaces.llm.chats import Chats, text_of
+from tests.surfaces.llm.chats import MODEL, Chats, text_of
 from tests.waiting import eventually_async
 
 
@@ -302,3 +303,60 @@ async def test_one_broken_chat_harms_no_other(dsn: str, tmp_path: Path) -> None:
         assert all(answer["done"] for answer in answers_given)
         failures = [(await chats.engine.get(ticket.id)).failures for ticket in tickets]
         assert sorted(failures) == [0, 1]
+
+
+async def several(chats: Chats, answers: int) -> Ticket:
+    """A job that asks its model so often."""
+    model = model_name(MODEL)
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], "stream": True}
+    turns = [{"options": {"seed": seed}} for seed in range(1, answers)]
+    payload = {"kind": "chat", "model": model, "body": body, "turns": turns}
+    return await chats.engine.submit(LLM_ENDPOINTS["chat"], payload, flow=model)
+
+
+async def test_a_break_in_a_later_answer_asks_for_all_of_them_again(
+    dsn: str, tmp_path: Path
+) -> None:
+    async with chats_with(dsn, tmp_path) as (chats, target):
+        target.plan(Fault("hang", path="/api/chat", after_tokens=3))
+        ticket = await several(chats, 3)
+        await chats.until_streaming(ticket, 3)
+        target.clear_faults()
+        target.plan(Fault("error_line", path="/api/chat", after_tokens=2))  # of the next request
+        answer = await chats.answer_of(ticket)
+        chunks = await chats.chunks(ticket)
+    assert target.seen.faults == {"hang": 1, "error_line": 1}
+    assert target.seen.paths["/api/chat"] == 5
+    others = [each["message"]["content"] for each in answer["other_choices"]]
+    assert len({answer["message"]["content"], *others}) == 3
+    restarts = [at for at, chunk in enumerate(chunks) if "coatcheck" in chunk]
+    assert len(restarts) == 1
+    after = chunks[restarts[0] + 1 :]
+    assert sum(chunk["done"] for chunk in after) == 3
+    texts = "".join(chunk["message"]["content"] for chunk in after)
+    assert texts == "".join([answer["message"]["content"], *others])
+
+
+async def test_all_answers_of_a_job_have_the_room_of_one(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (answers, executor):
+        monkeypatch.setattr(module, "ANSWER_BYTES_MAX", 1_500)
+    async with chats_with(dsn, tmp_path) as (chats, _):
+        alone = await chats.end_of(await several(chats, 1))
+        many = await chats.end_of(await several(chats, 8))
+    assert alone.state is State.COMPLETED
+    assert (many.state, many.error_code) == (State.FAILED, "answer_too_large")
+
+
+async def test_embeddings_that_are_none_are_asked_for_again(dsn: str, tmp_path: Path) -> None:
+    async with chats_with(dsn, tmp_path) as (chats, target):
+        target.plan(Fault("error", path="/api/embed", status=500))
+        body = {"model": "nomic-embed-text", "input": ["one"]}
+        model = model_name("nomic-embed-text")
+        payload = {"kind": "embed", "model": model, "body": body}
+        ticket = await chats.engine.submit(LLM_ENDPOINTS["embed"], payload, flow=model)
+        answer = await chats.answer_of(ticket)
+        assert await chats.chunks(ticket) == []
+    assert len(answer["embeddings"]) == 1
+    assert target.seen.paths["/api/embed"] == 2

@@ -326,11 +326,11 @@ class _Asking:
             self.loading = False
             self._landscape.loaded(self._target, self.request.model)
             await self.job.started()
+        if self.request.kind == "embed":
+            return  # nobody can do anything with a part of it
         if self._begins_again:
             self._begins_again = False
             await self._emit(_encode(_restarted(self.job.attempt)))
-        if self.request.kind == "embed":
-            return  # nobody can do anything with a part of it
         if len(line) > OUTPUT_CHUNK_BYTES_MAX and self.request.turns and self.answer.done:
             line = without_text(line)  # by which a reader knows that the next answer begins
         if len(line) <= OUTPUT_CHUNK_BYTES_MAX:
