@@ -48,7 +48,11 @@ def test_what_cannot_name_a_model_is_refused(text: str) -> None:
 
 
 def test_the_endpoints_are_coatcheck_s_own() -> None:
-    assert dict(LLM_ENDPOINTS) == {"chat": "llm.post__chat", "generate": "llm.post__generate"}
+    assert dict(LLM_ENDPOINTS) == {
+        "chat": "llm.post__chat",
+        "generate": "llm.post__generate",
+        "embed": "llm.post__embed",
+    }
     assert {LLM_ENDPOINTS[kind] for kind in LLM_KINDS.values()} == {*LLM_KINDS}
     assert is_reserved("LLM")
 

@@ -255,7 +255,9 @@ def _job_operation(
     )
 
 
-_TEXTS: Final = {"type": ["string", "array"], "items": {"type": "string"}}
+_TEXT: Final = {"type": "string", "minLength": 1}
+_TEXTS: Final = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
+_ITEMS: Final = {"type": "array", "items": {"type": "object"}, "minItems": 1}
 _COMPLETION: Final = {
     "type": "object",
     "properties": STREAMED | {"prompt": _TEXTS},
@@ -263,7 +265,7 @@ _COMPLETION: Final = {
 }
 _RESPONSE: Final = {
     "type": "object",
-    "properties": STREAMED | {"input": {"type": ["string", "array"], "items": {"type": "object"}}},
+    "properties": STREAMED | {"input": {"anyOf": [_TEXT, _ITEMS]}},
     "required": ["model", "input"],
 }
 _EMBEDDINGS: Final = {
