@@ -301,7 +301,7 @@ export interface components {
         };
         /**
          * Choice
-         * @description The one answer that there is.
+         * @description One answer.
          */
         Choice: {
             /** @enum {unknown} */
@@ -309,7 +309,7 @@ export interface components {
             /** @default 0 */
             index: number;
             /** @default null */
-            logprobs: null;
+            logprobs: components["schemas"]["Logprobs"] | null;
             message: components["schemas"]["Message"];
         };
         /**
@@ -619,6 +619,41 @@ export interface components {
             reason: string | null;
         };
         /**
+         * Embedding
+         * @description One text's vector: numbers, or their bytes as float32, little-endian, in base64.
+         */
+        Embedding: {
+            embedding: number[] | string;
+            index: number;
+            /**
+             * @default embedding
+             * @enum {unknown}
+             */
+            object: "embedding";
+        };
+        /**
+         * EmbeddingList
+         * @description The vectors, in the order of the texts.
+         */
+        EmbeddingList: {
+            data: components["schemas"]["Embedding"][];
+            model: string;
+            /**
+             * @default list
+             * @enum {unknown}
+             */
+            object: "list";
+            usage: components["schemas"]["EmbeddingUsage"];
+        };
+        /**
+         * EmbeddingUsage
+         * @description How many tokens were read.
+         */
+        EmbeddingUsage: {
+            prompt_tokens: number;
+            total_tokens: number;
+        };
+        /**
          * EndpointDefinition
          * @description One method on one path template, how its jobs are treated, and who does the work.
          *
@@ -826,6 +861,20 @@ export interface components {
             name: string;
         };
         /**
+         * FunctionCallItem
+         * @description A function that the model wants called. ``arguments`` is a JSON object, as text.
+         */
+        FunctionCallItem: {
+            arguments: string;
+            call_id: string;
+            id: string;
+            name: string;
+            /** @enum {unknown} */
+            status: "completed" | "in_progress" | "incomplete";
+            /** @enum {unknown} */
+            type: "function_call";
+        };
+        /**
          * Generate
          * @description What is to be said, in which language, by which voice; and who is told of it.
          */
@@ -995,6 +1044,14 @@ export interface components {
             type: "http";
             url: string;
         };
+        /** IncompleteDetails */
+        IncompleteDetails: {
+            /**
+             * @default max_output_tokens
+             * @enum {unknown}
+             */
+            reason: "max_output_tokens";
+        };
         /**
          * Ingest
          * @description How far the lists were taken in. Lines that are no task are counted, and listed by number.
@@ -1005,6 +1062,13 @@ export interface components {
             bad_lines: number;
             error: components["schemas"]["TaskError"] | null;
             lines: number;
+        };
+        /** InputTokens */
+        InputTokens: {
+            /** @default 0 */
+            cache_write_tokens: number;
+            /** @default 0 */
+            cached_tokens: number;
         };
         /**
          * JobArtifact
@@ -1100,6 +1164,25 @@ export interface components {
             next: number | null;
         };
         /**
+         * Logprob
+         * @description A token and how likely it was.
+         */
+        Logprob: {
+            /** @default null */
+            bytes: number[] | null;
+            logprob: number;
+            token: string;
+        };
+        /**
+         * Logprobs
+         * @description How likely each token of the text was.
+         */
+        Logprobs: {
+            content: components["schemas"]["TokenLogprob"][];
+            /** @default null */
+            refusal: null;
+        };
+        /**
          * MarksDefinition
          * @description Names of fields that are added to the input: one that holds the spawn's token, one that holds
          *         the URL to call back.
@@ -1136,6 +1219,23 @@ export interface components {
              */
             role: "assistant";
             tool_calls?: components["schemas"]["ToolCall"][];
+        };
+        /**
+         * MessageItem
+         * @description What the model said.
+         */
+        MessageItem: {
+            content: components["schemas"]["OutputText"][];
+            id: string;
+            /**
+             * @default assistant
+             * @enum {unknown}
+             */
+            role: "assistant";
+            /** @enum {unknown} */
+            status: "completed" | "in_progress" | "incomplete";
+            /** @enum {unknown} */
+            type: "message";
         };
         /**
          * MessageReport
@@ -1422,6 +1522,24 @@ export interface components {
             path?: string;
         };
         /**
+         * OutputText
+         * @description A text that the model said.
+         */
+        OutputText: {
+            /** @default [] */
+            annotations: unknown[];
+            /** @default [] */
+            logprobs: components["schemas"]["TokenLogprob"][];
+            text: string;
+            /** @enum {unknown} */
+            type: "output_text";
+        };
+        /** OutputTokens */
+        OutputTokens: {
+            /** @default 0 */
+            reasoning_tokens: number;
+        };
+        /**
          * OverviewBody
          * @description An organisation, or with ``*`` all of them, over a span of time and now.
          */
@@ -1570,6 +1688,18 @@ export interface components {
             status: "ready";
         };
         /**
+         * ReasoningItem
+         * @description What the model thought, before it said anything.
+         */
+        ReasoningItem: {
+            id: string;
+            /** @enum {unknown} */
+            status: "completed" | "in_progress" | "incomplete";
+            summary: components["schemas"]["SummaryText"][];
+            /** @enum {unknown} */
+            type: "reasoning";
+        };
+        /**
          * Receipt
          * @description Where the archive of a job has been. ``complete`` says that no copy of it is left.
          */
@@ -1668,6 +1798,75 @@ export interface components {
             filter: components["schemas"]["Filter"] | null;
             /** @default null */
             run: string | null;
+        };
+        /**
+         * ResponseObject
+         * @description An answer, and what was asked for. ``output`` has its items.
+         */
+        ResponseObject: {
+            /** @default false */
+            background: boolean;
+            completed_at?: number;
+            created_at: number;
+            /** @default null */
+            error: null;
+            id: string;
+            /** @default null */
+            incomplete_details: components["schemas"]["IncompleteDetails"] | null;
+            instructions: string | null;
+            max_output_tokens: number | null;
+            metadata: unknown;
+            model: string;
+            /**
+             * @default response
+             * @enum {unknown}
+             */
+            object: "response";
+            output: (components["schemas"]["MessageItem"] | components["schemas"]["ReasoningItem"] | components["schemas"]["FunctionCallItem"])[];
+            parallel_tool_calls: boolean;
+            /** @default null */
+            previous_response_id: null;
+            reasoning: unknown;
+            /**
+             * @default default
+             * @enum {unknown}
+             */
+            service_tier: "default";
+            /** @enum {unknown} */
+            status: "completed" | "in_progress" | "incomplete";
+            /** @default false */
+            store: boolean;
+            temperature: number | null;
+            text: unknown;
+            tool_choice: unknown;
+            tools: unknown;
+            top_logprobs: number;
+            top_p: number | null;
+            truncation: string;
+            usage: components["schemas"]["ResponseUsage"] | null;
+            user: string | null;
+        };
+        /**
+         * ResponseUsage
+         * @description How many tokens were read and written. Targets do not say which of them were thoughts.
+         */
+        ResponseUsage: {
+            input_tokens: number;
+            /**
+             * @default {
+             *       "cached_tokens": 0,
+             *       "cache_write_tokens": 0
+             *     }
+             */
+            input_tokens_details: components["schemas"]["InputTokens"];
+            output_tokens: number;
+            /**
+             * @default {
+             *       "reasoning_tokens": 0
+             *     }
+             */
+            output_tokens_details: components["schemas"]["OutputTokens"];
+            total_tokens: number;
         };
         /**
          * Rotation
@@ -1905,6 +2104,15 @@ export interface components {
             path: string;
         };
         /**
+         * SummaryText
+         * @description What the model thought.
+         */
+        SummaryText: {
+            text: string;
+            /** @enum {unknown} */
+            type: "summary_text";
+        };
+        /**
          * TakenReports
          * @description The messages whose lease still held. Of the others nothing was noted.
          */
@@ -1991,6 +2199,46 @@ export interface components {
          */
         Tells: "batch" | "job" | "task" | "test";
         /**
+         * TextChoice
+         * @description One answer, or what is new of it.
+         */
+        TextChoice: {
+            finish_reason: ("length" | "stop" | "tool_calls") | null;
+            index: number;
+            /** @default null */
+            logprobs: components["schemas"]["TextLogprobs"] | null;
+            reasoning?: string;
+            text: string;
+        };
+        /**
+         * TextCompletion
+         * @description An answer, whole or a part of it.
+         */
+        TextCompletion: {
+            choices: components["schemas"]["TextChoice"][];
+            created: number;
+            id: string;
+            model: string;
+            /**
+             * @default text_completion
+             * @enum {unknown}
+             */
+            object: "text_completion";
+            usage?: components["schemas"]["coatcheck.surfaces.llm.openai_answers.Usage"] | null;
+        };
+        /**
+         * TextLogprobs
+         * @description How likely each token was, and where it begins in the text.
+         */
+        TextLogprobs: {
+            text_offset: number[];
+            token_logprobs: number[];
+            tokens: string[];
+            top_logprobs: {
+                [key: string]: number;
+            }[] | null;
+        };
+        /**
          * Timeline
          * @description What happened to a job, in order.
          */
@@ -2010,6 +2258,18 @@ export interface components {
             kind: "attempt_failed" | "cancel_requested" | "claimed" | "crashed" | "created" | "finished" | "interrupted" | "postponed" | "queued" | "remote_spawned" | "retry_scheduled" | "scheduled" | "started" | "target_unreachable";
             message: string | null;
             state: components["schemas"]["State"];
+        };
+        /**
+         * TokenLogprob
+         * @description A token that was said, and what else could have been.
+         */
+        TokenLogprob: {
+            /** @default null */
+            bytes: number[] | null;
+            logprob: number;
+            token: string;
+            /** @default [] */
+            top_logprobs: components["schemas"]["Logprob"][];
         };
         /**
          * ToolCall
