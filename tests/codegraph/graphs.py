@@ -19,7 +19,9 @@ class Seen:
 
     resolution: Resolution
     calls: set[tuple[str, str, int]] = field(default_factory=set)
-    """(caller, callee, line)"""
+    """(caller, callee, line), of calls that can run nothing else"""
+    possible: set[tuple[str, str, int]] = field(default_factory=set)
+    """The same of those that may run one of several."""
     imports: set[tuple[str, str]] = field(default_factory=set)
     """(path, path in the archive or name of the external module)"""
     inherits: set[tuple[str, str]] = field(default_factory=set)
@@ -70,7 +72,8 @@ def seen_in(project: Project) -> Seen:
 
         seen.declared.update(name(index) for index in range(len(facts.declarations)))
         for call in resolution.calls[path]:
-            seen.calls.add((name(call.caller), _name(call.callee), call.line))
+            found = seen.possible if call.possible else seen.calls
+            found.add((name(call.caller), _name(call.callee), call.line))
         for imported in resolution.imports[path]:
             seen.imports.add((path, imported.target))
         for inheritance in resolution.inherits[path]:

@@ -346,3 +346,44 @@ def test_two_declarations_of_one_name_have_ids_of_their_own() -> None:
 
     ids = {node["id"] for node in result["graph"]["nodes"]}
     assert len(ids) == 3
+
+
+def test_a_call_of_several_candidates_has_a_relationship_to_each_marked_as_possible() -> None:
+    source = (
+        "def one(): pass\ndef two(): pass\ndef sure(): pass\n"
+        "def run(flag):\n    act = one if flag else two\n    act()\n    sure()\n"
+    )
+    graph = json.loads(document({"a.py": source}, operation="call"))["graph"]
+    names = {node["id"]: node["properties"]["name"] for node in graph["nodes"]}
+    assert [
+        (names[each["endNode"]], each["properties"])
+        for each in graph["relationships"]
+        if each["type"] == "calls"
+    ] == [
+        ("one", {"line": 6, "possible": True}),
+        ("two", {"line": 6, "possible": True}),
+        ("sure", {"line": 7}),
+    ]
+
+
+def test_calls_that_lead_out_are_relationships_if_asked_for() -> None:
+    source = (
+        "import os.path as p\nfrom json import loads as read\nimport http.client\n"
+        "def run(text):\n    p.join(text)\n    read(text)\n    len(text)\n"
+        "    made = http.client.HTTPConnection(text)\n    made.close()\n    unknown(text)\n"
+    )
+    project = Project([parsed("a.py", source)])
+    out = io.BytesIO()
+    write_document(out, "call", resolve(project, external_calls=True), PROCESSING)
+    result = json.loads(out.getvalue())
+    graph = result["graph"]
+    names = {node["id"]: node for node in graph["nodes"]}
+    called = [
+        (names[each["endNode"]]["labels"], names[each["endNode"]]["properties"]["name"])
+        for each in graph["relationships"]
+        if each["type"] == "calls"
+    ]
+    external = ["os.path.join", "json.loads", "len", "http.client.HTTPConnection", "http.close"]
+    assert called == [(["ExternalFunction"], name) for name in external]
+    assert result["stats"]["nodeTypes"]["ExternalFunction"] == len(external)
+    assert b"ExternalFunction" not in document({"a.py": source}, operation="call")

@@ -218,7 +218,30 @@ def java_overloads_that_are_inherited_through_many_classes(n: int) -> Sources:
     }
 
 
+def python_functions_that_all_reach_all(n: int) -> Sources:
+    """Each is in the list that each is given, calls what is in it, and returns it."""
+    functions = "".join(
+        f"def f{i}(given):\n  for each in given: each(given)\n  return f{(i + 1) % n}(given)\n"
+        for i in range(n)
+    )
+    names = ", ".join(f"f{i}" for i in range(n))
+    return {"a.py": f"{functions}every = [{names}]\nevery[{n - 1}](every)(every)\n"}
+
+
+def python_classes_that_override_and_pass_themselves(n: int) -> Sources:
+    classes = "".join(
+        f"class C{i}(Base):\n  def step(self): return self.other.run(C{(i + 1) % n}())\n"
+        for i in range(n)
+    )
+    return {
+        "a.py": "class Base:\n  def run(self, other):\n    self.other = other\n"
+        "    return self.step()\n  def step(self): return self\n" + classes + "C0().run(C1())\n"
+    }
+
+
 CASES: dict[Callable[[int], Sources], Callable[[int], int]] = {
+    python_functions_that_all_reach_all: lambda n: 2 * n + 1,
+    python_classes_that_override_and_pass_themselves: lambda n: 2 * n + 4,
     csharp_classes_that_inherit_in_a_ring: lambda n: n,
     typescript_classes_that_inherit_in_a_ring_of_files: lambda n: n,
     python_classes_in_diamonds: lambda n: n,

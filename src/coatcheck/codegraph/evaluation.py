@@ -154,6 +154,22 @@ class Evaluator:
             return entity if isinstance(entity, Outside) else None
         return self._called(entity, arguments, path)
 
+    def external_name(self, names: FileNames, ref: Ref, outside: Outside) -> str:
+        """The name that people know a function by that is not in the archive.
+
+        By the import that its name begins with; else it is what is called of the module.
+        """
+        steps = [step.name for step in ref.steps]
+        imported = names.imported.get(FILE, {}).get(steps[0]) if steps else None
+        if ref.base == "name" and imported:
+            ordinal, remote = imported[0]
+            target = self.target(names.path, ordinal)
+            if isinstance(target, Outside):
+                return ".".join(filter(None, (target.module, remote, *steps[1:])))
+        if not steps or steps == [outside.module]:
+            return outside.module
+        return f"{outside.module}.{steps[-1]}"
+
     def _called(self, entity: Declared, arguments: int, asker: str) -> Entity | None:
         match entity.declaration.kind:
             case "class":

@@ -140,7 +140,8 @@ class FileFacts(msgspec.Struct, array_like=True):
     ``broken`` says that the parser found text that is not of the language, and went on after it.
     ``exports`` is what other files get by a name that no declaration here has
     (``export { a as b }``); under the empty name, what they get for the file itself
-    (``module.exports = f``).
+    (``module.exports = f``). ``flow`` is how values move in it,
+    packed (``flow.py``); empty, where that is not read.
     """
 
     path: str
@@ -154,3 +155,4 @@ class FileFacts(msgspec.Struct, array_like=True):
     properties: dict[str, str] = {}
     broken: bool = False
     exports: dict[str, Ref] = {}
+    flow: bytes = b""

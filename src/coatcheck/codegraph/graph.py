@@ -40,7 +40,7 @@ class Relationship(msgspec.Struct, frozen=True, rename={"start": "startNode", "e
     type: RelationshipType
     start: str
     end: str
-    properties: dict[str, int]
+    properties: dict[str, int | bool]
 
 
 class _End(NamedTuple):
@@ -51,12 +51,16 @@ class _End(NamedTuple):
 
 
 class _Edge(NamedTuple):
-    """A relationship before it has an id. ``line`` is 0 where none is known."""
+    """A relationship before it has an id. ``line`` is 0 where none is known.
+
+    ``possible`` says of a call that it is one of several, of which one is run.
+    """
 
     kind: RelationshipType
     start: str
     end: str
     line: int
+    possible: bool = False
 
 
 class Graph:
@@ -84,6 +88,9 @@ class Graph:
             for name in self._modules():
                 labelled: tuple[Label, ...] = ("Module", "ExternalDependency")
                 yield Node(_id("Module", name), labelled, {"name": name})
+        if "ExternalFunction" in labels:
+            for name in self._external_functions():
+                yield Node(_id("ExternalFunction", name), ("ExternalFunction",), {"name": name})
 
     def count_nodes(self) -> Counter[str]:
         """How many nodes there are of each label."""
@@ -99,6 +106,8 @@ class Graph:
                     counts[end.label] += 1
         if "Module" in labels:
             counts["Module"] = len(self._modules())
+        if "ExternalFunction" in labels:
+            counts["ExternalFunction"] = len(self._external_functions())
         return +counts
 
     def _folders(self) -> list[str]:
@@ -119,6 +128,9 @@ class Graph:
                 if imported.is_external
             }
         )
+
+    def _external_functions(self) -> list[str]:
+        return sorted({call.name for calls in self._resolution.external.values() for call in calls})
 
     def _declared(self, path: str) -> list[_End | None]:
         """The nodes of a file's declarations, by their index; None for what has no node."""
@@ -151,7 +163,7 @@ class Graph:
                     edge.kind,
                     edge.start,
                     edge.end,
-                    {"line": edge.line} if edge.line else {},
+                    _properties(edge),
                 )
 
     def count_relationships(self) -> Counter[str]:
@@ -225,15 +237,22 @@ class Graph:
         file = _End(_id("File", path), "File")
         declared = self._declared(path)
         declarations = self._resolution.project.files[path].declarations
-        for line, caller, callee in self._resolution.calls[path]:
+
+        def begin(caller: int) -> _End:
             start: _End | None = None
-            around = caller
-            while around != FILE and start is None:
-                start = declared[around]
-                around = declarations[around].parent
-            start, end = start or file, self._end(callee)
+            while caller != FILE and start is None:
+                start = declared[caller]
+                caller = declarations[caller].parent
+            return start or file
+
+        for line, caller, callee, possible in self._resolution.calls[path]:
+            start, end = begin(caller), self._end(callee)
             if end and self._view.shows(start.label, "calls", end.label):
-                yield _Edge("calls", start.id, end.id, line)
+                yield _Edge("calls", start.id, end.id, line, possible)
+        for line, caller, name in self._resolution.external.get(path, ()):
+            start = begin(caller)
+            if self._view.shows(start.label, "calls", "ExternalFunction"):
+                yield _Edge("calls", start.id, _id("ExternalFunction", name), line)
 
     def _end(self, declared: Declared) -> _End | None:
         return self._declared(declared.path)[declared.index]
@@ -246,6 +265,13 @@ def relationship(kind: RelationshipType, start: str, end: str) -> Relationship:
 
 def _id(*parts: str) -> str:
     return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:_ID_CHARACTERS]
+
+
+def _properties(edge: _Edge) -> dict[str, int | bool]:
+    properties: dict[str, int | bool] = {"line": edge.line} if edge.line else {}
+    if edge.possible:
+        properties["possible"] = True
+    return properties
 
 
 def _directory_node(path: str) -> Node:

@@ -17,6 +17,7 @@ Label = Literal[
     "Type",
     "Module",
     "ExternalDependency",
+    "ExternalFunction",  # what is called and not in the archive, if that is asked for
     "Domain",
     "Subdomain",
 ]
@@ -53,7 +54,8 @@ class View:
 VIEWS: Final[Mapping[Operation, View]] = {
     "dependency": View(frozenset({"File", "Module"}), frozenset({"imports"})),
     "call": View(
-        frozenset({"File", "Class", "Function", "Type"}), frozenset({"declares", "calls"})
+        frozenset({"File", "Class", "Function", "Type", "ExternalFunction"}),
+        frozenset({"declares", "calls"}),
     ),
     "domain": View(
         frozenset({"File", "Class", "Function", "Module"}),

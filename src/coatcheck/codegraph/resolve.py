@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,15 +11,29 @@ from coatcheck.codegraph.evaluation import Evaluator
 from coatcheck.codegraph.facts import IMPLIED
 from coatcheck.codegraph.language import Outside
 from coatcheck.codegraph.names import FileNames
+from coatcheck.codegraph.overriding import Overrides
 from coatcheck.codegraph.project import Project
+from coatcheck.codegraph.value_flow import ValueFlow
 
 
 class ResolvedCall(NamedTuple):
-    """A call on ``line``, inside of the declaration ``caller`` (or FILE), of ``callee``."""
+    """A call on ``line``, inside of the declaration ``caller`` (or FILE), of ``callee``.
+
+    ``possible``: it may run others as well, or instead; each of them has a call of its own.
+    """
 
     line: int
     caller: int
     callee: Declared
+    possible: bool = False
+
+
+class ExternalCall(NamedTuple):
+    """A call on ``line``, inside of ``caller``, of something outside, as far as it has a name."""
+
+    line: int
+    caller: int
+    name: str
 
 
 class ResolvedImport(NamedTuple):
@@ -69,43 +83,102 @@ class Resolution:
     """The classes of methods that are written outside of them, by path and index."""
     definitions: Mapping[tuple[str, int], Declared] = field(default_factory=dict)
     """What is declared and then defined elsewhere: where, by path and index of the former."""
+    external: Mapping[str, list[ExternalCall]] = field(default_factory=dict)
+    """Calls that lead out of the archive, if asked for."""
 
 
-def resolve(project: Project) -> Resolution:
-    """Follow every call, base class and import of a project."""
+def resolve(project: Project, *, external_calls: bool = False) -> Resolution:
+    """Follow every call, base class and import of a project.
+
+    ``external_calls``: keep those that lead out of the archive, too.
+    """
     evaluator = Evaluator(project)
+    flow = ValueFlow(evaluator)
+    flow.run()
+    overrides = Overrides(evaluator, set(flow.targets))
     resolution = Resolution(project, {}, {}, {})
     calls: dict[str, list[ResolvedCall]] = {}
     imports: dict[str, list[ResolvedImport]] = {}
     inherits: dict[str, list[Inheritance]] = {}
+    external: dict[str, list[ExternalCall]] = {}
     for path, names in evaluator.files.items():
-        calls[path] = _calls(evaluator, names, resolution.counts)
+        outside: list[ExternalCall] | None = [] if external_calls else None
+        calls[path] = _calls(evaluator, flow, overrides, names, resolution.counts, outside)
+        if outside:
+            external[path] = outside
         inherits[path] = _inherits(evaluator, names)
         used = {call.callee.path for call in calls[path]}
         used.update(inheritance.base.path for inheritance in inherits[path])
         imports[path] = _imports(evaluator, names, used)
     resolution.calls, resolution.imports, resolution.inherits = calls, imports, inherits
+    resolution.external = external
     resolution.owners, resolution.definitions = evaluator.owners(), evaluator.definitions()
     return resolution
 
 
-def _calls(evaluator: Evaluator, names: FileNames, counts: CallCounts) -> list[ResolvedCall]:
+def _calls(
+    evaluator: Evaluator,
+    flow: ValueFlow,
+    overrides: Overrides,
+    names: FileNames,
+    counts: CallCounts,
+    outside: list[ExternalCall] | None,
+) -> list[ResolvedCall]:
     found: list[ResolvedCall] = []
     known: dict[tuple[int, int, int], Entity | None] = {}
-    for call in names.facts.calls:
+    targets = flow.targets.get(names.path)
+    for ordinal, call in enumerate(names.facts.calls):
         # Equal references of a project are one object, and quicker told apart by that.
         key = (call.caller, id(call.callee), call.arguments)
         if key not in known:
             known[key] = evaluator.callee(names.path, call.caller, call.callee, call.arguments)
         callee = known[key]
-        if isinstance(callee, Declared):
+        callees: Collection[Declared] = (callee,) if isinstance(callee, Declared) else ()
+        if targets is not None:
+            if ordinal in targets.written:
+                callees = _together(callee, targets.written[ordinal], flow)
+            if isinstance(callee, Declared) and callee in callees:
+                callees = dict.fromkeys((*callees, *overrides.of(names, call, callee)))
+        if callees:
             counts.resolved += 1
-            found.append(ResolvedCall(call.line, call.caller, callee))
+            found += _resolved(call.line, call.caller, callees)
         elif isinstance(callee, Outside):
             counts.external += 1
+            if outside is not None:
+                name = evaluator.external_name(names, call.callee, callee)
+                outside.append(ExternalCall(call.line, call.caller, name))
         else:
             counts.unresolved += 1
+    if targets is not None:
+        for implicit in targets.implicit.values():
+            found += _resolved(implicit.line, implicit.caller, implicit.callees)
     return found
+
+
+def _together(
+    by_name: Entity | None, by_value: Mapping[Declared, None], flow: ValueFlow
+) -> Collection[Declared]:
+    """What a call runs, by the names that it is written with and by the values that they hold.
+
+    Names are right about a function that nothing else can stand for. Values know what a decorator
+    has put in its place, which constructor a class inherits, and what else arrives there.
+    """
+    if not isinstance(by_name, Declared):
+        return by_value
+    if by_name in flow.decorated or by_name.declaration.kind == "class":
+        return by_value
+    if by_name not in by_value:
+        return (by_name,)
+    name = (by_name.path, by_name.declaration.qualified)
+    # Others of its name and place are what it has replaced.
+    return [
+        one for one in by_value if one is by_name or (one.path, one.declaration.qualified) != name
+    ]
+
+
+def _resolved(line: int, caller: int, callees: Collection[Declared]) -> list[ResolvedCall]:
+    ordered = sorted(callees, key=lambda one: (one.path, one.index))
+    return [ResolvedCall(line, caller, callee, len(ordered) > 1) for callee in ordered]
 
 
 def _inherits(evaluator: Evaluator, names: FileNames) -> list[Inheritance]:

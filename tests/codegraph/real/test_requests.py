@@ -37,7 +37,13 @@ CALLS = [
     # Inherited from the mixin.
     ("sessions.py:Session.send", "sessions.py:SessionRedirectMixin.resolve_redirects", 723),
     ("sessions.py:Session.send", "hooks.py:dispatch_hook", 710),
-    ("sessions.py:Session.get_adapter", "exceptions.py:InvalidSchema", 792),
+    # A constructor that is inherited.
+    ("sessions.py:Session.get_adapter", "exceptions.py:RequestException.__init__", 792),
+    # Of a parameter: what is passed for it.
+    ("sessions.py:SessionRedirectMixin.resolve_redirects", "models.py:Response.close", 196),
+    # What a dictionary holds, and its values.
+    ("sessions.py:Session.send", "adapters.py:HTTPAdapter.send", 703),
+    ("sessions.py:Session.close", "adapters.py:HTTPAdapter.close", 797),
     ("sessions.py:session", "sessions.py:Session.__init__", 831),
     ("models.py:Request.__init__", "models.py:RequestHooksMixin.register_hook", 280),
     ("models.py:Request.prepare", "models.py:PreparedRequest.prepare", 298),
@@ -96,11 +102,8 @@ def test_an_import_leads_to_its_file_or_out_of_the_archive(
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("sessions.py", 196),  # resp.close(): of a parameter
         ("sessions.py", 265),  # self.send(...): a mixin counts on what it will be mixed into
         ("sessions.py", 700),  # preferred_clock(): one of two, by platform
-        ("sessions.py", 703),  # adapter.send(...): what a dictionary held
-        ("sessions.py", 797),  # v.close(): of an element
         ("hooks.py", 30),  # hook(...): an element
         ("models.py", 417),  # url.decode(...): of a parameter
         ("models.py", 433),  # parse_url(...): of another package

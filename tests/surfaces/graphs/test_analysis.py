@@ -195,3 +195,16 @@ async def test_failures_of_files_are_in_the_log_by_path_and_reason(analyst: Anal
     assert [(line.message, line.fields) for line in analysed.recorder.of(LogLine)] == [
         ("a file was not analysed", {"path": "large.py", "reason": "timeout"})
     ]
+
+
+async def test_calls_that_lead_out_of_the_archive_are_in_the_graph_if_asked_for(
+    analyst: Analyst,
+) -> None:
+    analysed = await analyst.run(packed(PROJECT), external_calls=True)
+    assert analysed.document is not None
+    names = [
+        node["properties"]["name"]
+        for node in analysed.document["graph"]["nodes"]
+        if node["labels"] == ["ExternalFunction"]
+    ]
+    assert names == ["decimal.Decimal"]

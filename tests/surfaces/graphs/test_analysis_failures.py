@@ -241,7 +241,7 @@ async def test_a_graph_that_needs_too_much_memory_fails_for_good(tmp_path: Path)
 def test_what_an_error_says_is_not_passed_on(
     analyst: Analyst, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: Retryable
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(analysis, "resolve", broken)

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import asyncpg
+import httpx2
 import pytest
 
 from coatcheck.domain.ids import from_text
@@ -403,3 +404,15 @@ async def test_every_poll_looks_at_the_plan_again(dsn: str, tmp_path: Path) -> N
             return {poll.status_code for poll in polls} == {402}
 
         await eventually_async(refused, "an unpaid plan is refused")
+
+
+async def test_external_calls_are_asked_for_in_the_query(house: House) -> None:
+    async def asked(said: str, key: str) -> httpx2.Response:
+        return await post(house.http, ARCHIVE, key, operation=f"call?externalCalls={said}")
+
+    assert (await asked("true", "yes")).status_code == 202
+    refused = await asked("perhaps", "no")
+    assert refused.status_code == 400
+    assert "externalCalls" in refused.text
+    elsewhere = await post(house.http, ARCHIVE, "e", operation="parse?externalCalls=true")
+    assert elsewhere.status_code == 400  # a graph without calls

@@ -2,7 +2,7 @@
 
 The lines of a function or class are those of its ``def`` or ``class`` statement: decorators above
 it belong to what is around. So do the calls in them, in default values, annotations and bases,
-which run there. A lambda is no function of its own: what it calls is called by what is around.
+which run there. A lambda is a function whose name is ``<lambda>``.
 
 Variables are known by the first word on them; once another kind of value is assigned to the same
 name, nothing is known of it any more.
@@ -28,16 +28,19 @@ from coatcheck.codegraph.facts import (
     Ref,
     Step,
 )
+from coatcheck.codegraph.languages.python_flow import Place, read_flow
 from coatcheck.codegraph.languages.python_references import (
     OPAQUE,
     annotation,
     first_inside,
+    lambda_signature,
     parameter_name,
     reference,
     signature,
 )
 from coatcheck.codegraph.languages.python_rivals import PythonRivals
 
+LAMBDA: Final = "<lambda>"
 _GRAMMAR: Final = Language(tree_sitter_python.language())
 _PROPERTIES: Final = frozenset({"property", "cached_property", "abstractproperty"})
 _ACCESSORS: Final = frozenset({"setter", "deleter", "getter"})
@@ -49,6 +52,14 @@ class _Enter:
 
     index: int
     block: Node
+
+
+@dataclass(frozen=True, slots=True)
+class _EnterLambda:
+    """On the stack: the expression that a lambda is."""
+
+    index: int
+    body: Node
 
 
 class _Leave:
@@ -78,11 +89,13 @@ class _Walk:
     def __init__(self, path: str) -> None:
         self.builder = Builder(path, "python")
         self.facts = self.builder.facts
-        self.stack: list[Node | _Enter | _Leave] = []
+        self.stack: list[Node | _Enter | _EnterLambda | _Leave] = []
         self.functions = [_Function(None)]
         self.certain_fields: set[tuple[int, str]] = set()
         self.decorators: dict[int, list[Node]] = {}
         self.rivals = PythonRivals(self.facts)
+        self.call_places: dict[Place, int] = {}
+        self.lambda_places: dict[Place, int] = {}
 
     def over(self, source: bytes) -> FileFacts:
         tree = Parser(_GRAMMAR).parse(source)
@@ -107,6 +120,7 @@ class _Walk:
                 self._enter(node)
         self._settle_overloads()
         self.rivals.settle()
+        self.facts.flow = read_flow(source, self.facts, self.call_places, self.lambda_places)
         return self.facts
 
     def _settle_overloads(self) -> None:
@@ -118,13 +132,16 @@ class _Walk:
     def _later(self, nodes: list[Node]) -> None:
         self.stack.extend(reversed(nodes))
 
-    def _enter(self, inside: _Enter) -> None:
+    def _enter(self, inside: _Enter | _EnterLambda) -> None:
         self.builder.enter(inside.index)
         declared = self.facts.declarations[inside.index]
         if declared.kind == "function":
             self.functions.append(_Function(declared))
         self.stack.append(_LEAVE)
-        self._later(inside.block.named_children)
+        if isinstance(inside, _Enter):
+            self._later(inside.block.named_children)
+        else:
+            self.stack.append(inside.body)
 
     def _leave(self) -> None:
         declared = self.builder.here_declared
@@ -257,13 +274,15 @@ class _Walk:
 
     def call(self, node: Node) -> None:
         function = node.child_by_field_name("function")
-        ref = reference(function)
+        # What a call gives has no name, unlike what is called.
+        ref = OPAQUE if _gives(function) else reference(function)
         if ref.steps:
             last = ref.steps[-1]
             ref = Ref(ref.base, (*ref.steps[:-1], Step(last.name, True)))
         where = function
         if function is not None and function.type == "attribute":
             where = function.child_by_field_name("attribute")
+        self.call_places[_place(where or node)] = len(self.facts.calls)
         self.builder.call(where or node, ref)
         self._later(node.named_children)
 
@@ -410,11 +429,19 @@ class _Walk:
         self._later(node.named_children)
 
     def lambda_(self, node: Node) -> None:
+        body = node.child_by_field_name("body")
         parameters = node.child_by_field_name("parameters")
-        for parameter in [] if parameters is None else parameters.named_children:
+        listed = [] if parameters is None else parameters.named_children
+        index = self.builder.declare("function", LAMBDA, node, signature=lambda_signature(listed))
+        self.lambda_places[_place(node)] = index
+        declared = self.facts.declarations[index]
+        for parameter in listed:
             if name := parameter_name(parameter):
-                self._variable(name, OPAQUE)
-        self._later(node.named_children)
+                declared.locals[name] = OPAQUE
+        if body is not None:
+            declared.returns = reference(body)
+            self.stack.append(_EnterLambda(index, body))
+        self._later(listed)
 
     def with_(self, node: Node) -> None:
         is_async = any(child.type == "async" for child in node.children)
@@ -453,6 +480,18 @@ class _Walk:
     def yield_(self, node: Node) -> None:
         self.functions[-1].is_generator = True
         self._later(node.named_children)
+
+
+def _gives(function: Node | None) -> bool:
+    """Whether what is called is the value of another call."""
+    while function is not None and function.type in ("parenthesized_expression", "await"):
+        function = first_inside(function)
+    return function is not None and function.type == "call"
+
+
+def _place(node: Node) -> Place:
+    row, column = node.start_point
+    return int(row) + 1, int(column)
 
 
 def _splat(parameter: Node) -> Ref | None:

@@ -142,6 +142,11 @@ def signature(function: Node) -> str:
     return f"{name}({listed})" + (f" -> {result}" if result else "")
 
 
+def lambda_signature(parameters: list[Node]) -> str:
+    """The names of a lambda's parameters."""
+    return f"<lambda>({', '.join(filter(None, map(_parameter, parameters)))})"
+
+
 def _parameter(node: Node) -> str:
     match node.type:
         case "identifier":

@@ -64,6 +64,7 @@ class AnalysisOrder(msgspec.Struct, frozen=True):
     entries_max: int = ARCHIVE_ENTRIES_MAX
     unpacked_mb_max: int = ARCHIVE_UNPACKED_MB_MAX
     sha256: str = ""
+    external_calls: bool = False
 
 
 class CallSummary(msgspec.Struct, frozen=True):
@@ -127,7 +128,7 @@ def _analyse(job: Job, order: AnalysisOrder) -> AnalysisSummary:
         left_out = reader.directory.skipped
         gathered = gather(job, reader, order.parsers, limits)
     job.progress(PARSED, "resolving names")
-    resolution = resolve(Project(gathered.facts()))
+    resolution = resolve(Project(gathered.facts()), external_calls=order.external_calls)
     job.check_cancelled()
     operation = msgspec.convert(order.operation, Operation)
     assigned = None

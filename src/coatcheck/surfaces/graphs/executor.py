@@ -206,6 +206,7 @@ class GraphExecutor:
                 unpacked_mb_max=self._settings.archive_unpacked_mb_max,
                 sha256=request.sha256,
                 started_at=datetime.now(UTC),
+                external_calls=request.external_calls,
             )
             payload = msgspec.json.encode({"order": order})
             outcome = await isolated.run_in(folder, self._analysis, job, payload)

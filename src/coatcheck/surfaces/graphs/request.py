@@ -8,12 +8,16 @@ import msgspec
 
 
 class AnalysisRequest(msgspec.Struct, frozen=True):
-    """The archive of a job, in pieces in the blob store. ``sha256`` is in hex."""
+    """The archive of a job, in pieces in the blob store. ``sha256`` is in hex.
+
+    ``external_calls``: the graph has calls of what is not in the archive, too.
+    """
 
     blob_key: str
     pieces: int
     size: int
     sha256: str
+    external_calls: bool = False
 
 
 class _Payload(msgspec.Struct, frozen=True):

@@ -31,7 +31,7 @@ from coatcheck.control.job_answers import (
     WAIT_PARAMETERS,
     etag,
 )
-from coatcheck.control.operations import Answer, Operation, RequestBody
+from coatcheck.control.operations import Answer, Operation, Parameter, RequestBody
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply
@@ -43,6 +43,7 @@ from coatcheck.domain.errors import (
     CoatcheckError,
     IdempotencyKeyRequired,
     IdempotencyMismatch,
+    InvalidParameter,
     OutcomeUnknown,
 )
 from coatcheck.domain.graphs import GRAPH_OPERATIONS, graph_endpoint
@@ -86,6 +87,7 @@ class Submitting:
                 "is how a job is polled."
             )
         preferences = read_preferences(call)
+        _wants_external_calls(call)  # a value that is none is refused before anything is stored
         await scene.gate.check_plan(principal)
         key = stored_key(principal, said)
         known = await scene.engine.find(key, org=principal.org)
@@ -229,7 +231,13 @@ class Submitting:
         webhooks: WebhookUrls,
     ) -> Ticket:
         principal = call.principal
-        request = AnalysisRequest(stored.key, stored.pieces, stored.size, stored.sha256.hex())
+        request = AnalysisRequest(
+            stored.key,
+            stored.pieces,
+            stored.size,
+            stored.sha256.hex(),
+            external_calls=_wants_external_calls(call),
+        )
         return await self._scene.engine.submit_with_input(
             graph_endpoint(operation),
             encode_request(request),
@@ -274,7 +282,12 @@ def operations(scene: Scene) -> list[Operation]:
             handler=partial(submitting.submit, operation),
             access=Scope.SUBMIT,
             tag="graphs",
-            parameters=(*IDEMPOTENCY_PARAMETERS, *WEBHOOK_PARAMETERS, *WAIT_PARAMETERS),
+            parameters=(
+                *IDEMPOTENCY_PARAMETERS,
+                *WEBHOOK_PARAMETERS,
+                *WAIT_PARAMETERS,
+                *((_EXTERNAL_CALLS,) if operation in _WITH_CALLS else ()),
+            ),
             body=RequestBody(
                 "A form with one part `file`: a zip of source code, to 500 MB.",
                 schema=_FORM,
@@ -286,6 +299,20 @@ def operations(scene: Scene) -> list[Operation]:
     ]
 
 
+def _wants_external_calls(call: Call) -> bool:
+    said = call.query.get(_EXTERNAL_CALLS.name, "false")
+    if said not in ("true", "false"):
+        raise InvalidParameter(_EXTERNAL_CALLS.name, "is neither true nor false")
+    return said == "true"
+
+
+_EXTERNAL_CALLS: Final = Parameter(
+    "externalCalls",
+    "query",
+    "Whether calls of what is not in the archive are in the graph, too.",
+    {"type": "boolean", "default": False},
+)
+_WITH_CALLS: Final = frozenset({"call", "supermodel"})
 _SUMMARIES: Final = {
     "dependency": "Which files import which, and which external modules.",
     "call": "Which functions call which.",
