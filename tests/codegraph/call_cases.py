@@ -303,6 +303,30 @@ CASES: Final = (
         """,
     ),
     _case(
+        "decorators",
+        """
+        known = []
+        def registered(name):
+            def register(function):
+                kept = function
+                known.append(kept)
+                return kept
+            return register
+        @registered("one")
+        def one(): pass
+        @registered("two")
+        def two():
+            one()
+        two()
+        """,
+        """
+        m -> registered
+        m -> registered.register
+        m -> two
+        two -> one
+        """,
+    ),
+    _case(
         "lambdas",
         """
         def work(): pass

@@ -53,7 +53,7 @@ class Inheritance(NamedTuple):
 
 @dataclass(slots=True)
 class CallCounts:
-    """What became of the calls. Nothing is guessed: what is not certain is ``unresolved``."""
+    """What became of the calls that are written. One with several candidates is ``resolved``."""
 
     resolved: int = 0
     external: int = 0
@@ -165,6 +165,9 @@ def _together(
     """
     if not isinstance(by_name, Declared):
         return by_value
+    if by_name in flow.decorated and by_name in by_value:
+        # Its decorator returns what it is given, and so do those of others that come along with it.
+        return [one for one in by_value if one is by_name or one not in flow.decorated]
     if by_name in flow.decorated or by_name.declaration.kind == "class":
         return by_value
     if by_name not in by_value:
