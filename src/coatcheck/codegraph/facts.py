@@ -11,6 +11,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from coatcheck.codegraph.flows import Flows
+
 Kind = Literal["class", "function", "type", "namespace"]
 """``class``: what can be made and has methods (classes, structs, traits, interfaces, enums, modules
 of Ruby). ``function``: functions and methods. ``type``: aliases and other named types.
@@ -140,8 +142,9 @@ class FileFacts(msgspec.Struct, array_like=True):
     ``broken`` says that the parser found text that is not of the language, and went on after it.
     ``exports`` is what other files get by a name that no declaration here has
     (``export { a as b }``); under the empty name, what they get for the file itself
-    (``module.exports = f``). ``flow`` is how values move in it,
-    packed (``flow.py``); empty, where that is not read.
+    (``module.exports = f``). ``flow`` is how values move in a file of Python, packed (``flow.py``);
+    empty, where that is not read. ``flows`` is how they go through a file of JavaScript or
+    TypeScript (``flows.py``).
     """
 
     path: str
@@ -156,3 +159,4 @@ class FileFacts(msgspec.Struct, array_like=True):
     broken: bool = False
     exports: dict[str, Ref] = {}
     flow: bytes = b""
+    flows: Flows | None = None

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from coatcheck.codegraph.entities import Declared, Entity, Instance, Module, Overloads, Package
 from coatcheck.codegraph.evaluation import Evaluator
-from coatcheck.codegraph.facts import IMPLIED
+from coatcheck.codegraph.facts import IMPLIED, Call
+from coatcheck.codegraph.flowing_calls import FlowingCalls
 from coatcheck.codegraph.language import Outside
 from coatcheck.codegraph.names import FileNames
 from coatcheck.codegraph.overriding import Overrides
@@ -96,6 +97,7 @@ def resolve(project: Project, *, external_calls: bool = False) -> Resolution:
     flow = ValueFlow(evaluator)
     flow.run()
     overrides = Overrides(evaluator, set(flow.targets))
+    flowing = FlowingCalls(evaluator)
     resolution = Resolution(project, {}, {}, {})
     calls: dict[str, list[ResolvedCall]] = {}
     imports: dict[str, list[ResolvedImport]] = {}
@@ -103,7 +105,7 @@ def resolve(project: Project, *, external_calls: bool = False) -> Resolution:
     external: dict[str, list[ExternalCall]] = {}
     for path, names in evaluator.files.items():
         outside: list[ExternalCall] | None = [] if external_calls else None
-        calls[path] = _calls(evaluator, flow, overrides, names, resolution.counts, outside)
+        calls[path] = _calls(evaluator, flow, flowing, overrides, names, resolution.counts, outside)
         if outside:
             external[path] = outside
         inherits[path] = _inherits(evaluator, names)
@@ -119,6 +121,7 @@ def resolve(project: Project, *, external_calls: bool = False) -> Resolution:
 def _calls(
     evaluator: Evaluator,
     flow: ValueFlow,
+    flowing: FlowingCalls,
     overrides: Overrides,
     names: FileNames,
     counts: CallCounts,
@@ -127,31 +130,39 @@ def _calls(
     found: list[ResolvedCall] = []
     known: dict[tuple[int, int, int], Entity | None] = {}
     targets = flow.targets.get(names.path)
+    of_file = flowing.of(names.path)
     for ordinal, call in enumerate(names.facts.calls):
         # Equal references of a project are one object, and quicker told apart by that.
         key = (call.caller, id(call.callee), call.arguments)
         if key not in known:
             known[key] = evaluator.callee(names.path, call.caller, call.callee, call.arguments)
         callee = known[key]
+        caller = of_file.callers.get(ordinal, call.caller)
+        flown = of_file.callees.get(ordinal)
         callees: Collection[Declared] = (callee,) if isinstance(callee, Declared) else ()
         if targets is not None:
             if ordinal in targets.written:
                 callees = _together(callee, targets.written[ordinal], flow)
             if isinstance(callee, Declared) and callee in callees:
                 callees = dict.fromkeys((*callees, *overrides.of(names, call, callee)))
-        if callees:
+        if flown is not None:
             counts.resolved += 1
-            found += _resolved(call.line, call.caller, callees)
+            found += _flowing(call, caller, callee, flown)
+        elif callees:
+            counts.resolved += 1
+            found += _resolved(call.line, caller, callees)
         elif isinstance(callee, Outside):
             counts.external += 1
             if outside is not None:
                 name = evaluator.external_name(names, call.callee, callee)
-                outside.append(ExternalCall(call.line, call.caller, name))
+                outside.append(ExternalCall(call.line, caller, name))
         else:
             counts.unresolved += 1
     if targets is not None:
         for implicit in targets.implicit.values():
             found += _resolved(implicit.line, implicit.caller, implicit.callees)
+    for line, caller, further in of_file.further:
+        found += [ResolvedCall(line, caller, one, len(further) > 1) for one in further]
     return found
 
 
@@ -182,6 +193,24 @@ def _together(
 def _resolved(line: int, caller: int, callees: Collection[Declared]) -> list[ResolvedCall]:
     ordered = sorted(callees, key=lambda one: (one.path, one.index))
     return [ResolvedCall(line, caller, callee, len(ordered) > 1) for callee in ordered]
+
+
+def _flowing(
+    call: Call, caller: int, stated: Entity | None, callees: tuple[Declared, ...]
+) -> Iterable[ResolvedCall]:
+    """What a call runs as its values tell, and as names and types do.
+
+    Of its own object, a method runs what the object was made with: not the method that this has of
+    its class by name, if it is overridden.
+    """
+    if (
+        isinstance(stated, Declared)
+        and stated not in callees
+        and stated.declaration.kind == "function"
+        and call.callee.base != "self"
+    ):
+        callees = (stated, *callees)
+    return [ResolvedCall(call.line, caller, one, len(callees) > 1) for one in callees]
 
 
 def _inherits(evaluator: Evaluator, names: FileNames) -> list[Inheritance]:

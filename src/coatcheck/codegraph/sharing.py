@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sys import intern
+
 from coatcheck.codegraph.facts import Call, FileFacts, Ref
 
 
@@ -22,4 +24,6 @@ class Sharing:
             for held in (declaration.locals, declaration.fields):
                 for name, ref in held.items():
                     held[name] = share(ref, ref)
+        if facts.flows is not None:
+            facts.flows.names = list(map(intern, facts.flows.names))
         return facts

@@ -49,7 +49,7 @@ class Calls:
     def _note(self, chain: Chain) -> None:
         if chain.called is not None and chain.root != "function":
             callee = self._references.of(chain, -1) if chain.root == "module" else _UNNAMED
-            self._walk.builder.call(chain.called.node, callee)
+            self._walk.call(chain.called.node, callee)
         for at, link in enumerate(chain.links):
             if link.called:
                 self._note_link(chain, at, link)
@@ -61,19 +61,19 @@ class Calls:
             if at > 0 and not chain.links[at - 1].called and _is_bound(link):
                 self._note_function_called(chain, at, link)
                 return
-        self._walk.builder.call(link.node, self._references.of(chain, at))
+        self._walk.call(link.node, self._references.of(chain, at))
 
     def _note_function_called(self, chain: Chain, at: int, link: Link) -> None:
         """``f.call(this)`` calls ``f``, not a method of that name; ``f.bind(this)`` calls nothing
         of the archive."""
         if link.name == "bind":
             callee = Ref("name", (Step("Function"), Step("bind", True)))
-            self._walk.builder.call(link.node, callee)
+            self._walk.call(link.node, callee)
             return
         function = self._references.of(chain, at - 1)
         *before, last = function.steps
         callee = Ref(function.base, (*before, Step(last.name, True)))
-        self._walk.builder.call(chain.links[at - 1].node, callee)
+        self._walk.call(chain.links[at - 1].node, callee)
 
     def _export_everything(self, link: Link) -> None:
         """``__exportStar(require("x"), exports)``: what compilers make of ``export * from "x"``."""
@@ -92,7 +92,7 @@ class Calls:
             chain = chain_of(name)
             if chain.root == "name" and (len(chain.links) > 1 or chain.links[0].name[:1].isupper()):
                 chain.links[-1].called = True
-                self._walk.builder.call(chain.links[-1].node, self._references.of(chain))
+                self._walk.call(chain.links[-1].node, self._references.of(chain))
         self._walk.walk(child for child in node.named_children if child != name)
 
 

@@ -190,13 +190,18 @@ def string_of(node: Node | None) -> str | None:
     return name_of(fragments[0])
 
 
+def name_said(node: Node) -> str | None:
+    """What a string says, if that is like a name: other text may be anything."""
+    said = string_of(node) or ""
+    return said if _NAME_LIKE.fullmatch(said) else None
+
+
 def key_of(node: Node | None) -> str | None:
     """The name of a member as written in a class or an object, if it is one."""
     if node is None:
         return None
     if node.type == "string":
-        said = string_of(node) or ""
-        return said if _NAME_LIKE.fullmatch(said) else None
+        return name_said(node)
     if node.type == "computed_property_name":
         inner = _first(node)
         if inner is not None and inner.type in ("member_expression", "identifier"):

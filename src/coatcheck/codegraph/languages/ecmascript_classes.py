@@ -49,6 +49,7 @@ class Classes:
         bases = [base for clause in clauses for base in self._bases(clause)]
         self._walk.scopes.leave()
         index = self._walk.builder.declare("class", name, node, bases=bases)
+        self._walk.declared(node, index)
         self._walk.enter(node, scope, declaration=index, this=THIS, returning=None)
         body = node.child_by_field_name("body")
         if body is not None:

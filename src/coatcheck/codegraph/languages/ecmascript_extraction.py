@@ -21,6 +21,7 @@ from coatcheck.codegraph.facts import FileFacts
 from coatcheck.codegraph.languages.ecmascript_assignments import Assignments
 from coatcheck.codegraph.languages.ecmascript_calls import Calls
 from coatcheck.codegraph.languages.ecmascript_classes import Classes
+from coatcheck.codegraph.languages.ecmascript_flows import flows_of
 from coatcheck.codegraph.languages.ecmascript_functions import Functions
 from coatcheck.codegraph.languages.ecmascript_modules import Modules
 from coatcheck.codegraph.languages.ecmascript_objects import Objects
@@ -85,6 +86,7 @@ def extract(path: str, language: str, parser: Parser, source: bytes) -> FileFact
     modules.conclude()
     functions.conclude()
     assignments.conclude()
+    walk.facts.flows = flows_of(root, walk.declared_at, walk.calls_at)
     return walk.facts
 
 

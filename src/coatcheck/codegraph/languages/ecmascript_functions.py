@@ -88,6 +88,7 @@ class Functions:
         returns = type_ref(stated, self._walk.scopes, awaited=True)
         self._walk.scopes.leave()
         index = self._declared(name, node, place, receiver, returns, static=static)
+        self._walk.declared(node, index)
         is_inferred = stated is None and not _is_generator(node)
         self._walk.enter(
             node, scope, declaration=index, this=this, returning=index if is_inferred else None

@@ -58,6 +58,10 @@ class Walk:
         self._pending: list[tuple[Visit, Node]] = []
         self._this: list[Ref | None] = [None]
         self._returning: list[int | None] = [None]
+        self.declared_at: dict[tuple[int, int], int] = {}
+        """The declarations of functions and classes, by where these begin and end."""
+        self.calls_at: dict[tuple[int, int], int] = {}
+        """The ordinals of calls, by where the name of what is called begins and ends."""
 
     @property
     def facts(self) -> FileFacts:
@@ -109,6 +113,17 @@ class Walk:
     def then(self, node: Node, act: Callable[[], None]) -> None:
         """Act when all that is put on the stack from now on was visited."""
         self._pending.append((lambda _: act(), node))
+
+    # Facts, and where they are from
+
+    def declared(self, node: Node, index: int) -> None:
+        """Remember which function or class a declaration is of."""
+        self.declared_at[node.start_byte, node.end_byte] = index
+
+    def call(self, node: Node, callee: Ref) -> None:
+        """Note a call, at the name of what is called."""
+        self.calls_at[node.start_byte, node.end_byte] = len(self.facts.calls)
+        self.builder.call(node, callee)
 
     # Scopes
 
