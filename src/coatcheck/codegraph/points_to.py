@@ -5,8 +5,9 @@ of objects: functions, classes, their instances, literals. A set never gets larg
 what may be so many things, nothing is said. So the work grows with the code and not faster, and a
 budget ends it where code is made to be worse.
 
-The order of statements does not matter, nor who calls a function, with one exception: a parameter
-that a function returns as it is goes back to the caller alone that gave it.
+The order of statements does not matter, except that a variable may get another value in the block
+that declares it; nor does it who calls a function, except that a parameter which a function returns
+as it is goes back to the caller alone that gave it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from coatcheck.codegraph.flows import (
     ANY,
     ARRAY,
     ARROW,
+    ASYNC_ITERATOR,
     BIND,
     CALL,
     CALLBACK,
@@ -834,6 +836,10 @@ class _Solver:
             site.answered = True
             return
         self._calls(site, self._member(one, site.name), self._single(one))
+        if site.name in self._accessors:
+            got = self._node()
+            self._access(GETTER + site.name, one, got, (), (site.path, site.line, site.function))
+            self._calls(site, got, self._single(one))
 
     def _call_builtin(self, site: _Site, one: int, kind: int) -> bool:
         """A method of an array, a map, a set or a generator."""
@@ -979,9 +985,10 @@ class _Solver:
         elif kind in (OBJECT, _INSTANCE):
             path, line, function = place
             iterator, step = self._node(), self._node()
-            made_by = self._member(one, ITERATOR)
             this = self._single(one)
-            self._site(_Site(CALL, made_by, this, iterator, (), path, function, line))
+            for name in (ITERATOR, ASYNC_ITERATOR):
+                made_by = self._member(one, name)
+                self._site(_Site(CALL, made_by, this, iterator, (), path, function, line))
             site = _Site(METHOD, 0, iterator, step, (), path, function, line, name="next")
             self._sites.append(site)
             self._received.setdefault(iterator, []).append(site)

@@ -125,12 +125,21 @@ _SKIPPED: Final = EMPTY - {"identifier", "this"}
 
 
 class _Scope:
-    __slots__ = ("around", "constants", "is_function", "nodes")
+    """The variables of a block of ``function``, by name.
 
-    def __init__(self, around: _Scope | None, *, is_function: bool) -> None:
+    Of those that have got another value since, ``earlier`` has the nodes of what they were, and
+    ``shared`` those that other functions read from and write to: when these run is not known.
+    """
+
+    __slots__ = ("around", "constants", "earlier", "function", "is_function", "nodes", "shared")
+
+    def __init__(self, around: _Scope | None, function: int, *, is_function: bool) -> None:
         self.around = around
+        self.function = function
         self.is_function = is_function
         self.nodes: dict[str, int] = {}
+        self.earlier: dict[str, list[int]] = {}
+        self.shared: dict[str, tuple[int, int]] = {}
         self.constants: dict[str, str] = {}
 
 
@@ -162,7 +171,7 @@ class _Extraction:
         self._imports: list[int] = []
         self._exports: list[int] = []
         self._stars: list[int] = []
-        self._scope = _Scope(None, is_function=True)
+        self._scope = _Scope(None, 0, is_function=True)
         self._top = self._scope
         self._function = 0
         self._this = 0
@@ -306,9 +315,61 @@ class _Extraction:
         while scope is not None:
             node = scope.nodes.get(name)
             if node is not None:
+                if scope.earlier and scope.function != self._function and name in scope.earlier:
+                    return self._shared(scope, name)[0]
                 return node
             scope = scope.around
         return 0
+
+    def _replace(self, statement: Node) -> bool:
+        """``x = value;`` in the block that declares x: what it was, it is no more from here on."""
+        if statement.type != "expression_statement" or not statement.named_child_count:
+            return False
+        assignment = statement.named_children[0]
+        if assignment.type != "assignment_expression":
+            return False
+        left = assignment.child_by_field_name("left")
+        if left is None or left.type != "identifier":
+            return False
+        name, scope = _word(left), self._scope
+        before = scope.nodes.get(name)
+        if before is None or scope.function != self._function:
+            return False
+        value = self._visit(assignment.child_by_field_name("right"))
+        scope.earlier.setdefault(name, []).append(before)
+        scope.nodes[name] = after = self._new_node()
+        self._copy(value, after)
+        if name in scope.shared:
+            self._share(scope.shared[name], after)
+        return True
+
+    def _shared(self, scope: _Scope, name: str) -> tuple[int, int]:
+        """The nodes that other functions read a variable from, and write it to."""
+        shared = scope.shared.get(name)
+        if shared is None:
+            shared = scope.shared[name] = self._new_node(), self._new_node()
+            for node in (*scope.earlier[name], scope.nodes[name]):
+                self._share(shared, node)
+        return shared
+
+    def _share(self, shared: tuple[int, int], node: int) -> None:
+        read, written = shared
+        self._copy(node, read)
+        self._copy(written, node)
+
+    def _give(self, name: str, value: int) -> None:
+        """A value for a variable that is there, at a time that is not known."""
+        scope: _Scope | None = self._scope
+        while scope is not None and name not in scope.nodes:
+            scope = scope.around
+        if scope is None:
+            target = self._variable(name)
+        elif scope.function != self._function and name in scope.earlier:
+            target = self._shared(scope, name)[1]
+        else:
+            target = scope.nodes[name]
+        self._assigned.add(target)
+        self._copy(value, target)
 
     def _variable(self, name: str) -> int:
         """The node of a variable that is there; one that is nowhere belongs to the file."""
@@ -400,18 +461,19 @@ class _Extraction:
                             self._replaced.add(before)
                             functions[_word(name)] = declared.start_byte
         for child in children:
-            self._visit(child)
+            if not self._replace(child):
+                self._visit(child)
 
     def _block(self, node: Node) -> int:
         around = self._scope
-        self._scope = _Scope(around, is_function=False)
+        self._scope = _Scope(around, self._function, is_function=False)
         self._statements(node)
         self._scope = around
         return 0
 
     def _loop(self, node: Node) -> int:
         around = self._scope
-        self._scope = _Scope(around, is_function=False)
+        self._scope = _Scope(around, self._function, is_function=False)
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
         source = self._visit(right)
         word = node.child_by_field_name("operator")
@@ -435,7 +497,7 @@ class _Extraction:
 
     def _catch(self, node: Node) -> int:
         around = self._scope
-        self._scope = _Scope(around, is_function=False)
+        self._scope = _Scope(around, self._function, is_function=False)
         parameter = node.child_by_field_name("parameter")
         if parameter is not None:
             self._bind(parameter, self._thrown)
@@ -601,12 +663,10 @@ class _Extraction:
         kind = left.type
         if kind == "identifier":
             name = _word(left)
-            target = self._find(name)
-            if not target and name == "exports":
-                target = self._module
-            target = target or self._variable(name)
-            self._assigned.add(target)
-            self._copy(value, target)
+            if name == "exports" and not self._find(name):
+                self._copy(value, self._module)
+            else:
+                self._give(name, value)
         elif kind == "member_expression":
             named = left.child_by_field_name("property")
             below = left.child_by_field_name("object")
@@ -626,9 +686,7 @@ class _Extraction:
         elif kind in ("array_pattern", "object_pattern"):
 
             def into(target: Node, taken: int) -> None:
-                node = self._variable(_word(target))
-                self._assigned.add(node)
-                self._copy(taken, node)
+                self._give(_word(target), taken)
 
             self._take(left, value, into)
 
@@ -784,7 +842,7 @@ class _Extraction:
         return function.value
 
     def _body(self, node: Node, around: _Scope, number: int, this: int, of_class: int) -> None:
-        self._scope = _Scope(around, is_function=True)
+        self._scope = _Scope(around, number, is_function=True)
         self._function, self._this, self._class = number, this, of_class
         self._depth = 0
         function = self._functions[number]
@@ -909,7 +967,7 @@ class _Extraction:
         base = 0 if heritage is None else self._base(heritage)
         made = FlowClass(index, value, base, instance, -1, [])
         self._classes.append(made)
-        self._scope = _Scope(self._scope, is_function=True)
+        self._scope = _Scope(self._scope, self._function, is_function=True)
         self._this, self._class = instance, number
         own = node.child_by_field_name("name")
         if own is not None:
