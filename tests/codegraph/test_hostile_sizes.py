@@ -119,6 +119,23 @@ def typescript_modules_that_export_each_other_in_circles(n: int) -> Sources:
     }
 
 
+def javascript_functions_that_are_handed_on_and_called_through_a_table(n: int) -> Sources:
+    handed = "".join(f"function f{i}(x) {{ f{i - 1}(x); }}\n" for i in range(1, n))
+    table = ", ".join(f"k{i}() {{}}" for i in range(n))
+    calls = "".join(f"f{i}(g); t[k{i}]();\n" for i in range(n))
+    return {
+        "a.js": f"function g() {{}}\nfunction f0(x) {{ x(); }}\n{handed}"
+        f"const t = {{ {table} }};\n{calls}"
+    }
+
+
+def javascript_objects_that_are_made_of_each_other(n: int) -> Sources:
+    objects = "".join(f"const o{i} = {{ ...o{i - 1}, m{i}() {{}} }};\n" for i in range(1, n))
+    return {
+        "a.js": f"const o0 = {{ m() {{}} }};\n{objects}" + "".join(f"o{i}.m();\n" for i in range(n))
+    }
+
+
 def csharp_file_that_uses_many_namespaces(n: int) -> Sources:
     namespaces = {
         f"n{i}.cs": f"namespace N{i} {{ public class A{i} {{ public static void g() {{}} }} }}\n"
@@ -248,6 +265,8 @@ CASES: dict[Callable[[int], Sources], Callable[[int], int]] = {
     java_class_with_many_interfaces_and_heirs: lambda n: n,
     python_modules_that_import_everything_of_each_other_through_one: lambda n: n,
     typescript_modules_that_export_each_other_in_circles: lambda n: n,
+    javascript_functions_that_are_handed_on_and_called_through_a_table: lambda n: 2 * n,
+    javascript_objects_that_are_made_of_each_other: lambda n: n,
     csharp_file_that_uses_many_namespaces: lambda n: n,
     c_functions_of_one_name_that_are_promised_and_defined: lambda n: n,
     csharp_class_in_many_parts: lambda n: n,
