@@ -32,9 +32,14 @@ class Seen:
         return self.resolution.counts
 
     @property
+    def any_calls(self) -> set[tuple[str, str, int]]:
+        """All of them, whether they can run something else or not."""
+        return self.calls | self.possible
+
+    @property
     def callees(self) -> set[tuple[str, str]]:
-        """(caller, callee), wherever."""
-        return {(caller, callee) for caller, callee, _line in self.calls}
+        """(caller, callee), wherever, whether it can run something else or not."""
+        return {(caller, callee) for caller, callee, _line in self.any_calls}
 
     @property
     def places(self) -> set[tuple[str, int, str, int]]:

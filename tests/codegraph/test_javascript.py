@@ -111,7 +111,7 @@ run();
 """
         }
     )
-    assert seen.calls == {
+    assert seen.any_calls == {
         ("a.js:Box.constructor", "a.js:helper", 3),
         ("a.js:run", "a.js:helper", 7),
         ("a.js:run", "a.js:Box.constructor", 8),
@@ -134,7 +134,7 @@ new Query()
 """
         }
     )
-    assert seen.calls == {
+    assert seen.any_calls == {
         ("a.js", "a.js:Query", 5),
         ("a.js", "a.js:Query.where", 6),
         ("a.js", "a.js:Query.limit", 7),
@@ -160,7 +160,7 @@ class File extends Base {
 """
         }
     )
-    assert seen.calls == {
+    assert seen.any_calls == {
         ("a.js:File.constructor", "a.js:Base.constructor", 6),
         ("a.js:File.constructor", "a.js:File.open", 6),
         ("a.js:File.open", "a.js:File.#read", 7),
@@ -189,7 +189,7 @@ function free() { this.stop(); }
 """
         }
     )
-    assert {(caller, line) for caller, _, line in seen.calls} == {
+    assert {(caller, line) for caller, _, line in seen.any_calls} == {
         ("a.js:A.go", 5),
         ("a.js:A.go", 6),
     }
@@ -208,7 +208,7 @@ setTimeout(function () { helper(); });
 """
         }
     )
-    assert seen.calls == {
+    assert seen.any_calls == {
         ("a.js:outer", "a.js:helper", 3),
         ("a.js:outer", "a.js:helper", 4),
         ("a.js", "a.js:helper", 6),
@@ -243,7 +243,7 @@ engine.stop();
         ("a.js", "a.js:Car.drive", 9),
         ("a.js", "a.js:Engine.start", 12),
         ("a.js", "a.js:Engine.stop", 14),
-    } <= seen.calls
+    } <= seen.any_calls
 
 
 def test_prototypes_make_classes() -> None:
@@ -264,7 +264,7 @@ new Dog().bark();
 """
         }
     )
-    assert seen.calls == {
+    assert seen.any_calls == {
         ("a.js:Animal.speak", "a.js:Animal.breathe", 3),
         ("a.js:Dog.constructor", "a.js:Animal.constructor", 5),
         ("a.js:Dog.bark", "a.js:Animal.speak", 7),
@@ -287,7 +287,7 @@ app.reset = function () { app.init(); };
             "b.js": "var app = require('./a');\napp.init();\n",
         }
     )
-    assert seen.calls == {
+    assert seen.any_calls == {
         ("a.js:app.init", "a.js:app.reset", 2),
         ("a.js:app.reset", "a.js:app.init", 3),
         ("b.js", "a.js:app.init", 2),
@@ -308,7 +308,7 @@ make().stop();
 """
         }
     )
-    assert seen.calls == {
+    assert seen.any_calls == {
         ("a.js:proto.run", "a.js:proto.stop", 1),
         ("a.js:make.router", "a.js:proto.run", 3),
         ("a.js", "a.js:make", 7),
@@ -329,7 +329,7 @@ work.apply(null, []);
 """
         }
     )
-    assert seen.calls == {
+    assert seen.any_calls == {
         ("a.js", "a.js:work", 4),
         ("a.js", "a.js:log", 5),
         ("a.js", "a.js:work", 5),
@@ -351,7 +351,7 @@ export default function Page() {
             "ui.jsx": "export function Row() {}\nexport const Cell = () => null;\n",
         }
     )
-    assert seen.calls == {
+    assert seen.any_calls == {
         ("a.jsx:Page", "a.jsx:title", 5),
         ("a.jsx:Page", "ui.jsx:Row", 5),
         ("a.jsx:Page", "ui.jsx:Cell", 5),
@@ -393,7 +393,7 @@ it(() => { help(); function help() {} });
 """
         }
     )
-    methods = {call for call in seen.calls if call[1].endswith("speak")}
+    methods = {call for call in seen.any_calls if call[1].endswith("speak")}
     assert methods == {("a.js", "a.js:Cat.speak", 3), ("a.js", "a.js:Dog.speak", 4)}
     assert (seen.runs("a.js", 6), seen.runs("a.js", 7)) == ({6}, {7})
 
@@ -411,7 +411,7 @@ make()();
 """
         }
     )
-    assert seen.calls == set()
+    assert seen.any_calls == set()
     assert seen.counts.unresolved == 6
 
 
@@ -424,7 +424,7 @@ exports.parse = () => parse();
 """
         }
     )
-    assert seen.calls == set()
+    assert seen.any_calls == set()
     assert (seen.counts.external, seen.counts.unresolved) == (1, 1)
 
 
@@ -564,4 +564,4 @@ def test_a_module_that_exports_one_of_two_things_may_mean_either() -> None:
             "main.js": "const lib = require('./index');\nlib.f();\n",
         }
     )
-    assert seen.calls == {("main.js", "a.js:exports.f", 2), ("main.js", "b.js:exports.f", 2)}
+    assert seen.any_calls == {("main.js", "a.js:exports.f", 2), ("main.js", "b.js:exports.f", 2)}
