@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta
@@ -9,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from coatcheck.store import usage
+from coatcheck.telemetry.event_log import EVENTS
+from coatcheck.telemetry.logs import configure_logging
 from coatcheck.upkeep import Upkeep
 from coatcheck.upkeep.loop import Loop
 from tests.store.claimer import claimer
@@ -67,6 +72,46 @@ async def test_an_overrun_sounds_an_alert_for_the_last_attempt_only(
     assert await state_of(connection, first) is State.RETRYING
     assert await state_of(connection, last) is State.FAILED
     assert alerts(caplog) == 1
+
+
+async def test_lines_about_a_job_carry_the_request_that_made_it(
+    dsn: str, connection: Connection, loops: dict[str, Loop]
+) -> None:
+    written = io.StringIO()
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        EVENTS.open(configure_logging("info", "json", written))
+        async with claimer(dsn) as worker:
+            overrun = await put_job(
+                connection,
+                State.PROCESSING,
+                run_deadline=LONG_AGO,
+                failures=3,
+                request_id="overran",
+            )
+            await loops["expirer"].tick()
+            crashed = await put_job(
+                connection, State.PROCESSING, crashes=CRASHES_TOGETHER_MAX, request_id="crashed"
+            )
+            await fall_silent(worker)
+            await loops["rescuer"].tick()
+        EVENTS.flush()
+    finally:
+        EVENTS.close()
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.captureWarnings(capture=False)
+    lines = [json.loads(line) for line in written.getvalue().splitlines()]
+    about = [line for line in lines if line["job_id"]]
+    made_by = {to_text(overrun.uuid): "overran", to_text(crashed.uuid): "crashed"}
+    assert [line["request_id"] for line in about] == [made_by[line["job_id"]] for line in about]
+    ends = [line for line in about if line["logger"] == "coatcheck.jobs"]
+    assert [(line["request_id"], line["state"], line["error_code"]) for line in ends] == [
+        ("overran", "failed", "max_retries_exhausted"),
+        ("crashed", "failed", "worker_lost"),
+    ]
+    assert len(about) == 6, "what happened, the alert, and the end, of each"
 
 
 async def test_the_bookkeeper_goes_on_at_once_while_there_is_more_than_a_chunk(

@@ -27,6 +27,9 @@ class Rescued:
     org: str
     lane: str
     error_code: str | None
+    request_id: str | None
+    """Of the request that made it."""
+    attempts: int
 
     @classmethod
     def of(cls, row: asyncpg.Record) -> Rescued:
@@ -37,6 +40,8 @@ class Rescued:
             row["org_id"],
             row["lane"],
             row["error_code"],
+            row["request_id"],
+            row["attempts"],
         )
 
 

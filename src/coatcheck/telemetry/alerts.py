@@ -15,7 +15,7 @@ from coatcheck.telemetry import metrics
 _log = logging.getLogger(__name__)
 
 
-def sound(job_id: UUID, endpoint: str, request_id: str | None = None) -> None:
+def sound(job_id: UUID, endpoint: str, request_id: str | None) -> None:
     """A job has failed for good, after every attempt it had. ``request_id`` is of the request that
     made it."""
     _log.warning(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from typing import ClassVar
 
-from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
 from coatcheck.store import upkeep
 from coatcheck.store.channels import CHANGED
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
-from coatcheck.telemetry import alerts
+from coatcheck.telemetry import alerts, context
 from coatcheck.telemetry.tally import tally_of
 from coatcheck.upkeep.loop import Loop
+from coatcheck.upkeep.rescuer import log_end
 
 _log = logging.getLogger(__name__)
 _ROWS_MAX = 200
@@ -44,13 +44,15 @@ class Expirer(Loop):
         )
         for job in (*late, *overrun):
             self._tally.moved(job.org, job.lane, job.state, code=job.error_code)
+            log_end(job)
         for job in overrun:
-            _log.warning(
-                "a worker held a job long past its run deadline",
-                extra={"job_id": to_text(job.uuid), "endpoint": job.endpoint},
-            )
+            with context.about_job(job.uuid, job.request_id):
+                _log.warning(
+                    "a worker held a job long past its run deadline",
+                    extra={"endpoint": job.endpoint},
+                )
             if job.state is State.FAILED:
-                alerts.sound(job.uuid, job.endpoint)
+                alerts.sound(job.uuid, job.endpoint, job.request_id)
         if late or overrun:
             self._notifier.say(CHANGED, {job.uuid.hex for job in (*late, *overrun)})
         return 0.0 if _ROWS_MAX in (len(late), len(overrun)) else _LOOK_SECONDS

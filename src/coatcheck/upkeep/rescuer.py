@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import ClassVar
 
-from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.retry import CRASH_BACKOFF, Backoff
 from coatcheck.domain.states import State
@@ -13,7 +12,8 @@ from coatcheck.store import upkeep
 from coatcheck.store.channels import CHANGED, READY
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
-from coatcheck.telemetry import alerts
+from coatcheck.telemetry import alerts, context
+from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.tally import tally_of
 from coatcheck.upkeep.loop import Loop
 
@@ -50,13 +50,29 @@ class Rescuer(Loop):
         )
         for job in rescued:
             self._tally.rescued(job.org, job.lane, job.state, job.error_code)
-            _log.warning(
-                "took a job from a lost worker",
-                extra={"job_id": to_text(job.uuid), "endpoint": job.endpoint, "state": job.state},
-            )
+            with context.about_job(job.uuid, job.request_id):
+                _log.warning(
+                    "took a job from a lost worker",
+                    extra={"endpoint": job.endpoint, "state": job.state},
+                )
             if job.state is State.FAILED:
-                alerts.sound(job.uuid, job.endpoint)
+                alerts.sound(job.uuid, job.endpoint, job.request_id)
+            log_end(job)
         if rescued:
             self._notifier.say(READY, {job.endpoint for job in rescued})
             self._notifier.say(CHANGED, {job.uuid.hex for job in rescued})
         return len(rescued)
+
+
+def log_end(job: upkeep.Rescued) -> None:
+    """Have a job's end in the log, if this was it."""
+    if job.state.terminal:
+        EVENTS.job_ended(
+            job.uuid,
+            job.org,
+            job.endpoint,
+            job.state,
+            request_id=job.request_id,
+            attempt=job.attempts,
+            error_code=job.error_code,
+        )

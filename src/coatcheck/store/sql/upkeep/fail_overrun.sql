@@ -67,7 +67,7 @@ changed AS (
         END
     FROM overrun AS o
     WHERE j.org_id = o.org_id AND j.id = o.id AND j.lease = o.lease
-    RETURNING j.org_id, j.id, j.lane, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
+    RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               o.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
               j.error_code, j.error_message, old.state AS previous,
               'failed' AS outcome, 'timed_out' AS attempt_code,
@@ -88,5 +88,6 @@ alerted AS (
 noted AS (
     /* include events/attempt.sql */
 )
-SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code
+SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
+       c.request_id, c.attempts
 FROM changed AS c
