@@ -87,6 +87,10 @@ export class Addresses {
     return `${this.baseUrl}/v1/graphs/${operation}`;
   }
 
+  graphJob(jobId: string): string {
+    return `${this.graphs("jobs")}/${segment("job", jobId)}`;
+  }
+
   chats(): string {
     return `${this.baseUrl}/jobs`;
   }

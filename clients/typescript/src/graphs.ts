@@ -1,10 +1,13 @@
-/** Graphs of code. A job is polled by sending its request again under the same key; callers see the graph only. */
+/** Graphs of code. A job is waited for by long-polls; callers see the graph only. */
 
+import { withQuery } from "./addresses.js";
 import type { GraphEnvelope, GraphResult, Progress } from "./bodies.js";
 import { Deadline } from "./deadline.js";
-import { InvalidRequestError, JobFailedError, PollingTimeoutError, UnexpectedAnswerError } from "./errors.js";
+import { JobFailedError, NotFoundError, PollingTimeoutError, UnexpectedAnswerError } from "./errors.js";
+import type { Answer } from "./exchange.js";
 import type { Tools } from "./jobHandle.js";
-import { freshKey, submissionHeaders } from "./requestHeaders.js";
+import { freshKey, seconds, submissionHeaders } from "./requestHeaders.js";
+import { POLL_SECONDS } from "./waiting.js";
 
 const TIMEOUT_MS = 15 * 60 * 1000;
 const ATTEMPTS_MAX = 90;
@@ -53,32 +56,36 @@ export class Graphs {
       options.onProgress?.({ jobId, status, attempt, progress: envelope.progress ?? null });
       if (status === "completed") return envelope.result as GraphResult;
       if (status === "failed") throw failure(envelope);
-      const seconds = envelope.retryAfter ?? RETRY_AFTER_SECONDS;
-      if (attempt >= attemptsMax || seconds * 1000 >= deadline.remainingMs()) {
+      if (attempt >= attemptsMax || deadline.passed) {
         throw new PollingTimeoutError(jobId, status, deadline.timeoutMs, attempt, idempotencyKey);
       }
-      await this.tools.exchange.pause(seconds, options.signal);
-      envelope = await this.#poll(operation, archive, idempotencyKey, deadline, options);
+      try {
+        envelope = await this.#poll(jobId, deadline, options);
+      } catch (error) {
+        if (!(error instanceof NotFoundError)) throw error;
+        // The server has forgotten the job: it gets the archive again.
+        envelope = await this.#post(operation, archive, idempotencyKey, deadline, options);
+      }
     }
   }
 
-  /**
-   * Sends the request again, without its archive: a known key is answered before a body is read. If the
-   * server has forgotten the key, it misses the archive, and gets it.
-   */
-  async #poll(
-    operation: GraphOperation,
-    archive: Blob,
-    idempotencyKey: string,
-    deadline: Deadline,
-    options: GraphOptions,
-  ): Promise<GraphEnvelope> {
-    try {
-      return await this.#post(operation, new Blob([]), idempotencyKey, deadline, options);
-    } catch (error) {
-      if (!(error instanceof InvalidRequestError)) throw error;
-      return this.#post(operation, archive, idempotencyKey, deadline, options);
+  /** The job once it has ended, or after a while. A server that does not hold its answer is given time. */
+  async #poll(jobId: string, deadline: Deadline, options: GraphOptions): Promise<GraphEnvelope> {
+    const held = Math.min(POLL_SECONDS, deadline.remainingMs() / 1000);
+    const askedAt = performance.now();
+    const url = withQuery(this.tools.addresses.graphJob(jobId), { wait: seconds(held) });
+    const answer = await this.tools.exchange.send("GET", url, {
+      heldMs: held * 1000,
+      deadline,
+      signal: options.signal,
+    });
+    const envelope = read(answer);
+    const hasEnded = envelope.status === "completed" || envelope.status === "failed";
+    if (!hasEnded && performance.now() - askedAt < (held * 1000) / 2) {
+      const asked = envelope.retryAfter ?? RETRY_AFTER_SECONDS;
+      await this.tools.exchange.pause(Math.min(asked, deadline.remainingMs() / 1000), options.signal);
     }
+    return envelope;
   }
 
   async #post(
@@ -97,12 +104,16 @@ export class Graphs {
       deadline,
       signal: options.signal,
     });
-    const envelope = answer.object<GraphEnvelope>();
-    if (typeof envelope.jobId !== "string" || typeof envelope.status !== "string") {
-      throw new UnexpectedAnswerError("the answer does not show a graph's job");
-    }
-    return envelope;
+    return read(answer);
   }
+}
+
+function read(answer: Answer): GraphEnvelope {
+  const envelope = answer.object<GraphEnvelope>();
+  if (typeof envelope.jobId !== "string" || typeof envelope.status !== "string") {
+    throw new UnexpectedAnswerError("the answer does not show a graph's job");
+  }
+  return envelope;
 }
 
 function failure(envelope: GraphEnvelope): JobFailedError<GraphEnvelope> {

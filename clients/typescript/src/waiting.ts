@@ -8,7 +8,7 @@ import { seconds } from "./requestHeaders.js";
 import { backoffSeconds } from "./retries.js";
 
 /** How long the server is asked to hold one long-poll: less than most proxies allow. */
-const POLL_SECONDS = 30;
+export const POLL_SECONDS = 30;
 
 export interface WaitOptions {
   /** Throws WaitTimeoutError after so many milliseconds. Without it, waits for as long as it takes. */

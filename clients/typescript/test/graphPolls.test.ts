@@ -1,4 +1,4 @@
-/** A graph is polled by sending its request again, and its caller sees none of that. */
+/** A graph is waited for by long-polls, and its caller sees none of that. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,31 +14,37 @@ function answer(status: string, fields: Record<string, unknown> = {}): Step {
   return { status: terminal ? 200 : 202, json: { ...envelope, ...fields } };
 }
 
-test("it waits as long as it is told, else 10 seconds, under one key, and sends the archive once", () =>
+test("it sends the archive once and then asks to be told of the end; a server that does not hold is given time", () =>
   ScriptedServer.run(
-    [answer("pending", { retryAfter: 3 }), answer("processing"), answer("completed", { result: { message: "done" } })],
+    [
+      answer("pending", { retryAfter: 3 }),
+      answer("processing", { retryAfter: 4 }),
+      answer("processing"),
+      answer("completed", { result: { message: "done" } }),
+    ],
     async (server) => {
       const { client, pauses } = noting({ url: server.url });
       const told: GraphProgress[] = [];
       const graph = await client.generateCallGraph(ZIP, { onProgress: (progress) => told.push(progress) });
       assert.equal(graph.message, "done");
-      assert.deepEqual(pauses, [3, 10]);
+      assert.deepEqual(pauses, [4, 10]);
       assert.deepEqual(
         told.map(({ status, attempt }) => [status, attempt]),
-        [["pending", 1], ["processing", 2], ["completed", 3]],
+        [["pending", 1], ["processing", 2], ["processing", 3], ["completed", 4]],
       );
-      assert.deepEqual([...new Set(server.asked.map((asked) => `${asked.method} ${asked.target}`))], ["POST /v1/graphs/call"]);
-      assert.equal(new Set(server.asked.map((asked) => asked.headers["idempotency-key"])).size, 1);
-      const sent = server.asked.map((asked) => asked.body.includes("PK, as far"));
-      assert.deepEqual(sent, [true, false, false]);
+      assert.deepEqual(
+        server.asked.map((asked) => `${asked.method} ${asked.target}`),
+        ["POST /v1/graphs/call", ...Array.from({ length: 3 }, () => "GET /v1/graphs/jobs/01M7?wait=30")],
+      );
+      assert.equal(server.asked[0]?.body.includes("PK, as far"), true);
     },
   ));
 
-test("a server that has forgotten the key gets the archive again", () =>
+test("a server that has forgotten the job gets the archive again, under the same key", () =>
   ScriptedServer.run(
     [
       answer("pending", { retryAfter: 1 }),
-      { status: 422, problem: { code: "archive_rejected", message: "It is empty." } },
+      { status: 404, problem: { code: "job_not_found", message: "There is no such job." } },
       answer("pending", { jobId: "01M8", retryAfter: 1 }),
       answer("completed", { jobId: "01M8", result: {} }),
     ],
@@ -46,6 +52,7 @@ test("a server that has forgotten the key gets the archive again", () =>
       const { client } = noting({ url: server.url });
       assert.deepEqual(await client.generateDependencyGraph(ZIP, { idempotencyKey: "mine" }), {});
       assert.deepEqual(server.asked.map((asked) => asked.body.includes("PK, as far")), [true, false, true, false]);
+      assert.deepEqual(server.asked.map((asked) => asked.headers["idempotency-key"]), ["mine", undefined, "mine", undefined]);
     },
   ));
 
@@ -59,7 +66,7 @@ test("a job that fails says why", () =>
     });
   }));
 
-test("it gives up after 90 polls of 10 seconds, of 15 minutes, or as many as are allowed", async () => {
+test("it gives up after 90 polls, or as many as are allowed, or when its time is up", async () => {
   await ScriptedServer.run([answer("processing"), answer("processing")], async (server) => {
     const { client, pauses } = noting({ url: server.url });
     const options = { maxAttempts: 2, idempotencyKey: "mine" };
@@ -75,13 +82,15 @@ test("it gives up after 90 polls of 10 seconds, of 15 minutes, or as many as are
     await assert.rejects(client.generateSupermodelGraph(ZIP), PollingTimeoutError);
     assert.deepEqual(pauses, Array.from({ length: 89 }, () => 10));
   });
-  await ScriptedServer.run([answer("processing", { retryAfter: 901 })], async (server) => {
-    await assert.rejects(noting({ url: server.url }).client.generateCallGraph(ZIP), PollingTimeoutError);
+  await ScriptedServer.run([answer("processing"), answer("processing", { retryAfter: 901 })], async (server) => {
+    const { client } = noting({ url: server.url });
+    client.exchange.pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+    await assert.rejects(client.generateCallGraph(ZIP, { timeoutMs: 200 }), PollingTimeoutError);
   });
 });
 
 test("a signal ends it between two polls", () =>
-  ScriptedServer.run([answer("processing", { retryAfter: 600 })], async (server) => {
+  ScriptedServer.run([answer("processing"), answer("processing", { retryAfter: 600 })], async (server) => {
     const { client } = noting({ url: server.url });
     const leaving = new AbortController();
     client.exchange.pause = async (_, signal) => {
