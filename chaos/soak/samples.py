@@ -28,6 +28,7 @@ RECORDS: Final = (
     "job_inputs",
     "job_roll_ups",
     "usage",
+    "usage_hours",
     "voices",
     "webhook_deliveries",
 )

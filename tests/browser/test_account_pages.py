@@ -166,3 +166,11 @@ async def test_usage_is_downloaded_for_the_days_that_are_shown(
     assert download.suggested_filename == "usage-default.csv"
     table = (await download.path()).read_text()
     assert "errands.post__greet" in table
+    await page.get_by_label("By", exact=True).select_option("hour")
+    await page.get_by_role("button", name="Show").click()
+    await expect(page.get_by_role("heading", name="By hour")).to_be_visible()
+    async with page.expect_download() as downloading:
+        await page.get_by_role("link", name="CSV").click()
+    hours = (await (await downloading.value).path()).read_text()
+    assert hours.startswith("day,hour,")
+    assert "errands.post__greet" in hours

@@ -257,6 +257,11 @@ def test_the_overview_and_the_usage_are_shown_once_in_a_pipe(live: Live) -> None
     assert any("desk.post__break" in row for row in rows)
     days = live.run("usage", "--json", "--from", "2026-01-01").stdout.splitlines()
     assert json.loads(days[0])["jobs"] >= 1
+    heading, *rows = live.run("usage", "--by-hour").stdout.splitlines()
+    assert heading.startswith("day,hour,endpoint,flow,jobs")
+    assert any("desk.post__break" in row for row in rows)
+    hour = json.loads(live.run("usage", "--json", "--by-hour").stdout.splitlines()[0])
+    assert hour["hour"].startswith(hour["day"])
     live.run("usage", "--json", "--csv", exit_code=2)
     live.run("usage", "--from", "yesterday", exit_code=2)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -96,10 +96,14 @@ async def test_usage_is_typed(connect: Connect, scripted: Any) -> None:
         "something_new": True,
     }
     answer = {"org_id": "default", "first_day": "2026-01-01", "items": [row]}
-    server = await scripted({"json": answer}, {"json": {"items": "?"}})
+    hourly = {"items": [{**row, "hour": "2026-01-31T22:00:00Z"}]}
+    server = await scripted({"json": answer}, {"json": {"items": "?"}}, {"json": hourly})
     client = connect(server.url)
     (used,) = await client.usage(date(2026, 1, 1), date(2026, 1, 31))
     assert (used.day, used.jobs, used.run_seconds) == (date(2026, 1, 31), 3, 1.25)
     assert query(server.asked[0].target) == {"from": "2026-01-01", "to": "2026-01-31"}
     with pytest.raises(UnexpectedAnswer):
         await client.usage()
+    (used,) = await client.usage(granularity="hour")
+    assert used.hour == datetime(2026, 1, 31, 22, tzinfo=UTC)
+    assert query(server.asked[2].target) == {"granularity": "hour"}

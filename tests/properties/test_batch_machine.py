@@ -70,6 +70,7 @@ TABLES: Final = (
     "webhook_targets",
     "usage_deltas",
     "usage",
+    "usage_hours",
     "batches",
     "batch_runs",
     "batch_parts",

@@ -51,6 +51,7 @@ TABLES: Final = (
     "webhook_targets",
     "usage_deltas",
     "usage",
+    "usage_hours",
 )
 ORGS: Final = ("a", "b")
 ENDPOINTS: Final = ("demo.post__one", "demo.post__two")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -13,6 +13,7 @@ from coatcheck.domain.usage import UsageRow
 from coatcheck.store import usage
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.sql import sql
+from coatcheck.upkeep.roll_up_keeper import RollUpKeeper
 from tests.store.blocking import until_blocked
 from tests.store.claimer import Claimer
 from tests.store.edge_guard import Connection
@@ -58,6 +59,54 @@ async def test_a_roll_up_changes_nothing_that_a_reader_sees(
     assert (row.completed, row.attempts) == (5, 5)
     assert row.run_seconds == pytest.approx(2.5)
     assert (await rows_in(connection, "usage"), await rows_in(connection, "usage_deltas")) == (1, 0)
+
+
+async def by_hour(line: Line) -> list[UsageRow]:
+    return await usage.read_hours(line, ORG, *EVER, None)
+
+
+async def test_hours_are_summed_up_by_the_roll_up_and_read_the_same_before_it(
+    connection: Connection, worker: Claimer, bookkeeping: Line
+) -> None:
+    """The hour of a delta is that of its jobs' end, whenever it is rolled up."""
+    await complete(connection, worker, 2)
+    await connection.execute(
+        "UPDATE usage_deltas SET ended_at = '2026-01-31T23:59:59.999Z', day = '2026-01-31'"
+    )
+    await complete(connection, worker, 1)
+    await connection.execute(
+        "UPDATE usage_deltas SET ended_at = '2026-02-01T00:00:00Z', day = '2026-02-01'"
+        " WHERE ended_at > '2026-02-01'"
+    )
+    before = await by_hour(worker.line)
+    assert [(row.day, row.hour, row.completed) for row in before] == [
+        (date(2026, 1, 31), datetime(2026, 1, 31, 23, tzinfo=UTC), 2),
+        (date(2026, 2, 1), datetime(2026, 2, 1, 0, tzinfo=UTC), 1),
+    ]
+    assert (await usage.roll_up(bookkeeping, 1)).deltas == 1
+    assert await by_hour(worker.line) == before
+    assert (await usage.roll_up(bookkeeping, ROWS_MAX)).deltas == 2
+    assert await by_hour(worker.line) == before
+    assert await rows_in(connection, "usage_hours") == 2
+    (only,) = await usage.read_hours(worker.line, ORG, date(2026, 2, 1), date(2026, 2, 1), None)
+    assert only == before[1]
+
+
+async def test_hours_are_kept_for_two_months_and_their_days_for_good(
+    connection: Connection, worker: Claimer, bookkeeping: Line
+) -> None:
+    await complete(connection, worker, 2)
+    await connection.execute(
+        "UPDATE usage_deltas SET ended_at = now() - interval '63 days'"
+        " WHERE seq = (SELECT min(seq) FROM usage_deltas)"
+    )
+    await usage.roll_up(bookkeeping, ROWS_MAX)
+    days = await used(worker.line)
+    assert await rows_in(connection, "usage_hours") == 2
+    assert await RollUpKeeper(bookkeeping).tick() > 0
+    (left,) = await by_hour(worker.line)
+    assert left.completed == 1
+    assert await used(worker.line) == days
 
 
 async def test_a_roll_up_takes_no_more_than_its_chunk(

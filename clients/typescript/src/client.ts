@@ -193,11 +193,22 @@ export class Coatcheck {
     return fetchPieces(this.#tools.exchange, url, bytes, options.signal);
   }
 
-  /** What the organisation used, by day and endpoint: in the last 30 days, if none is given (`2026-01-31`). */
+  /**
+   * What the organisation used, by day and endpoint: in the last 30 days, if none is given (`2026-01-31`). With
+   * `granularity: "hour"` by hour and endpoint: in the last 2 days, if none is given, and 31 days at most.
+   */
   async usage(
-    options: CallOptions & { readonly from?: string; readonly to?: string } = {},
+    options: CallOptions & {
+      readonly from?: string;
+      readonly to?: string;
+      readonly granularity?: "day" | "hour";
+    } = {},
   ): Promise<UsageDay[]> {
-    const url = withQuery(this.#tools.addresses.usage(), { from: options.from, to: options.to });
+    const url = withQuery(this.#tools.addresses.usage(), {
+      from: options.from,
+      to: options.to,
+      granularity: options.granularity,
+    });
     const answer = await this.#tools.exchange.send("GET", url, { signal: options.signal });
     return answer.object<{ items: UsageDay[] }>().items;
   }

@@ -41,35 +41,49 @@ def usage(
     last: Annotated[
         date | None, typer.Option("--to", parser=day, metavar="DAY", help="The last day (UTC).")
     ] = None,
+    by_hour: Annotated[
+        bool, typer.Option("--by-hour", help="Sum up hours: of the last 2 days by default.")
+    ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what an organisation has used, by day and endpoint: in the last 30 days by default."""
+    """Show what an organisation has used, by day and endpoint: in the last 30 days by default.
+
+    With --by-hour, by hour and endpoint: in the last 2 days by default.
+    """
     if as_csv and as_json:
         raise Misconfigured("give --csv or --json, not both")
     with at.client() as client:
-        days = client.usage(first, last)
+        days = client.usage(first, last, granularity="hour" if by_hour else "day")
     with until_nobody_reads():
         if as_json:
             for each in days:
-                typer.echo(encode(each))
+                typer.echo(encode(_shown(each)))
         elif as_csv or not out.is_terminal:
-            _write_csv(days)
+            _write_csv(days, by_hour=by_hour)
         else:
             out.print(table(days), soft_wrap=False)
 
 
-def _write_csv(days: tuple[UsageDay, ...]) -> None:
-    fields = [field.name for field in msgspec.structs.fields(UsageDay)]
+def _shown(each: UsageDay) -> dict[str, object]:
+    """What the server says of it: an hour only where there is one."""
+    shown: dict[str, object] = msgspec.to_builtins(each)
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _write_csv(days: tuple[UsageDay, ...], *, by_hour: bool) -> None:
+    first, *rest = (name for name in UsageDay.__struct_fields__ if name != "hour")
+    fields = [first, *(["hour"] if by_hour else []), *rest]
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(fields)
     for each in days:
-        writer.writerow([getattr(each, name) for name in fields])
+        shown = _shown(each)
+        writer.writerow([shown[name] for name in fields])
     sys.stdout.flush()
 
 
 def table(days: tuple[UsageDay, ...]) -> Table:
-    """The days as a table, with a line for their sum."""
+    """The days or hours as a table, with a line for their sum."""
     shown = Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_footer=bool(days)
     )
@@ -82,6 +96,7 @@ def table(days: tuple[UsageDay, ...]) -> Table:
     shown.add_column("ran for", justify="right", no_wrap=True, footer=span(ran))
     for each in days:
         numbers = (f"{getattr(each, name):,}" for name in _NUMBERS)
-        cells = (f"{each.day}", each.endpoint, *numbers, span(each.run_seconds))
+        when = f"{each.day}" if each.hour is None else f"{each.hour:%Y-%m-%d %H:00}"
+        cells = (when, each.endpoint, *numbers, span(each.run_seconds))
         shown.add_row(*map(Text, cells))
     return shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any, Generic, TypeVar
 
 import httpx2
@@ -39,7 +39,8 @@ class BatchStatus(Generic[JobT]):
 
 
 class UsageDay(msgspec.Struct, frozen=True):
-    """What one endpoint's jobs used that ended on one day (UTC).
+    """What one endpoint's jobs used that ended on one day (UTC), or in the ``hour`` of it that
+    begins then.
 
     ``flow`` tells the endpoints of http upstreams apart. ``run_seconds`` is the time in the handler
     over all attempts.
@@ -56,6 +57,7 @@ class UsageDay(msgspec.Struct, frozen=True):
     run_seconds: float
     payload_bytes: int
     result_bytes: int
+    hour: datetime | None = None
 
 
 class _Page(msgspec.Struct, frozen=True):

@@ -1,9 +1,9 @@
-"""What the organisation has used, by day and endpoint."""
+"""What the organisation has used, by day or hour and endpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 
 from coatcheck.control.operations import Operation
@@ -38,15 +38,18 @@ async def _show(visit: Visit) -> Reply | StreamReply:
     asked = _asked(visit)
     usage = await visit.api.get(paths.to(_API, org=visit.org), asked)
     rows = usage["items"]
+    hourly = asked["granularity"] == "hour"
     span = {"from": usage["first_day"], "to": usage["last_day"]}
+    steps = (_by_hour if hourly else _by_day)(rows, usage["first_day"], usage["last_day"])
     return visit.page(
         "usage.html",
         span=span,
         total=_sum(rows),
         endpoints=_by_endpoint(rows),
-        days=_by_day(rows, usage["first_day"], usage["last_day"]),
+        steps=steps,
+        hourly=hourly,
         rows=list(reversed(rows)),
-        csv=paths.with_query(f"{PATH}.csv", span),
+        csv=paths.with_query(f"{PATH}.csv", {**span, "granularity": asked["granularity"]}),
     )
 
 
@@ -57,7 +60,7 @@ async def _download(visit: Visit) -> Reply | StreamReply:
 
 
 def _asked(visit: Visit) -> dict[str, str | int | None]:
-    return {name: visit.query.get(name) or None for name in ("from", "to")}
+    return {name: visit.query.get(name) or None for name in ("from", "to", "granularity")}
 
 
 def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -80,4 +83,15 @@ def _by_day(rows: Sequence[Mapping[str, Any]], first: str, last: str) -> list[di
         found.setdefault(row["day"], []).append(row)
     begin, end = date.fromisoformat(first), date.fromisoformat(last)
     days = [(begin + timedelta(days=n)).isoformat() for n in range((end - begin).days + 1)]
-    return [{"day": day, **_sum(found.get(day, ()))} for day in days]
+    return [{"when": day, **_sum(found.get(day, ()))} for day in days]
+
+
+def _by_hour(rows: Sequence[Mapping[str, Any]], first: str, last: str) -> list[dict[str, Any]]:
+    """The same, with every hour."""
+    found: dict[datetime, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(datetime.fromisoformat(row["hour"]), []).append(row)
+    begin = datetime.combine(date.fromisoformat(first), time(), UTC)
+    end = datetime.combine(date.fromisoformat(last), time(), UTC) + timedelta(days=1)
+    hours = [begin + timedelta(hours=n) for n in range((end - begin) // timedelta(hours=1))]
+    return [{"when": f"{hour:%Y-%m-%d %H:%M}", **_sum(found.get(hour, ()))} for hour in hours]

@@ -101,6 +101,11 @@ ROLL_UPS_KEPT_SECONDS: Final = MappingProxyType(
     {60: 4 * 3_600, 900: 3 * 86_400, 3_600: 31 * 86_400}
 )
 """How long statistics are kept, by the step that they are counted in, in seconds."""
+USAGE_HOURS_KEPT_DAYS: Final = 62
+"""How long usage is kept by the hour; by the day it is kept for good."""
+USAGE_DAYS_MAX: Final = 366
+"""Days that one reading of usage spans; by the hour at most ``USAGE_HOURLY_DAYS_MAX``."""
+USAGE_HOURLY_DAYS_MAX: Final = 31
 
 API_KEY_NAME_CHARACTERS_MAX: Final = 100
 KEY_LIFE_SECONDS_MAX: Final = 10 * 365 * 86_400

@@ -25,9 +25,13 @@ from coatcheck.domain.ids import InvalidId, from_text, new_ids
 from coatcheck.domain.inputs import InputRecord, StoredInput
 from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView, Page
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.limits import page_result_bytes_max
+from coatcheck.domain.limits import (
+    USAGE_DAYS_MAX,
+    USAGE_HOURLY_DAYS_MAX,
+    page_result_bytes_max,
+)
 from coatcheck.domain.states import State
-from coatcheck.domain.usage import UsageRow
+from coatcheck.domain.usage import Granularity, UsageRow
 from coatcheck.engine.artifacts import ArtifactDesk
 from coatcheck.engine.batches import Batches
 from coatcheck.engine.console import Console
@@ -68,7 +72,6 @@ _SUBMIT_FLIGHTS = 2
 _READ_ROWS_MAX = 500
 _PAGE_ROWS_MAX = 200
 _OFFSET_MAX = 10_000
-_USAGE_DAYS_MAX = 366
 _LONG_QUEUE = 20_000
 _MANY_OWNERS = 200
 _TOTAL_MAX = 10_000
@@ -439,19 +442,29 @@ class Engine:
         return owners < _MANY_OWNERS
 
     async def usage(
-        self, org: str, first_day: date, last_day: date, endpoint: str | None = None
+        self,
+        org: str,
+        first_day: date,
+        last_day: date,
+        endpoint: str | None = None,
+        *,
+        granularity: str = "day",
     ) -> Sequence[UsageRow]:
         """What an organisation's jobs used that ended from ``first_day`` to ``last_day`` (UTC).
 
-        Exact as soon as a job has ended. A row for each day, endpoint and flow that used something.
+        Exact as soon as a job has ended. A row for each day, endpoint and flow that used something;
+        with ``granularity="hour"`` one for each hour, endpoint and flow, of 31 days at most.
         """
-        if not 0 <= (last_day - first_day).days < _USAGE_DAYS_MAX:
+        if granularity not in [*Granularity]:
+            raise InvalidSubmission(f"granularity: must be one of {', '.join(Granularity)}")
+        step = Granularity(granularity)
+        days_max = USAGE_DAYS_MAX if step is Granularity.DAY else USAGE_HOURLY_DAYS_MAX
+        if not 0 <= (last_day - first_day).days < days_max:
             raise InvalidSubmission(
-                f"last_day: must be the first day or one of the {_USAGE_DAYS_MAX - 1} after it"
+                f"last_day: must be the first day or one of the {days_max - 1} after it"
             )
-        return await retried(
-            lambda: usage_store.read(self._list_line, org, first_day, last_day, endpoint)
-        )
+        read = usage_store.read if step is Granularity.DAY else usage_store.read_hours
+        return await retried(lambda: read(self._list_line, org, first_day, last_day, endpoint))
 
     async def backlog(self, org: str, endpoints: Sequence[str] | None, most: int) -> int:
         """How many jobs of these endpoints, or of all (None), wait in the queue, tasks of batches

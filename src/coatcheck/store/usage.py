@@ -22,6 +22,21 @@ async def read(
     return [UsageRow(*row) for row in rows]
 
 
+async def read_hours(
+    line: Line, org: str, first_day: date, last_day: date, endpoint: str | None
+) -> list[UsageRow]:
+    """The same by hour, endpoint and flow, as far back as hours are kept."""
+    rows = await line.fetch(sql("usage/read_hours"), org, first_day, last_day, endpoint)
+    return [UsageRow(*row) for row in rows]
+
+
+async def prune_hours(line: Line, kept_days: int, rows_max: int) -> int:
+    """Delete sums of hours that are older than they are kept; how many it was."""
+    rows = await line.fetch(sql("usage/prune_hours"), kept_days, rows_max)
+    deleted: int = rows[0]["rows"]
+    return deleted
+
+
 @dataclass(frozen=True, slots=True)
 class RolledUp:
     """How many deltas were moved, and the batches whose counters moved with them."""

@@ -1,11 +1,12 @@
-"""Deletes roll-ups that nobody looks at any more: minutes after hours, hours after a month."""
+"""Deletes roll-ups that nobody looks at any more: minutes after hours, hours after a month; and the
+hourly sums of usage after two."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
-from coatcheck.store import roll_ups
+from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS, USAGE_HOURS_KEPT_DAYS
+from coatcheck.store import roll_ups, usage
 from coatcheck.upkeep.loop import Loop
 
 _ROWS_MAX: Final = 1_000
@@ -17,4 +18,5 @@ class RollUpKeeper(Loop):
 
     async def tick(self) -> float:
         deleted = await roll_ups.prune(self._line, ROLL_UPS_KEPT_SECONDS, _ROWS_MAX)
-        return 0.0 if deleted >= _ROWS_MAX else _LOOK_SECONDS
+        hours = await usage.prune_hours(self._line, USAGE_HOURS_KEPT_DAYS, _ROWS_MAX)
+        return 0.0 if max(deleted, hours) >= _ROWS_MAX else _LOOK_SECONDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
@@ -42,6 +42,30 @@ async def test_the_same_as_a_table(staffed: House) -> None:
         assert row == {name: str(value) for name, value in shown[0].items()}
 
 
+async def test_the_same_by_the_hour(staffed: House) -> None:
+    for path in ("/process", "/process", "/fail"):
+        await end_of(staffed.http, await hand_in(staffed.http, path))
+    days = (await staffed.http.get(USAGE)).json()["items"]
+    answer = await staffed.http.get(USAGE, params={"granularity": "hour"})
+    usage = answer.json()
+    first, last = (date.fromisoformat(usage[name]) for name in ("first_day", "last_day"))
+    assert last - first == timedelta(days=1)
+    for row in usage["items"]:
+        hour = datetime.fromisoformat(row["hour"])
+        assert (hour.minute, hour.second, hour.utcoffset()) == (0, 0, timedelta())
+        assert str(hour.date()) == row["day"]
+    assert {"docs.post__process", "docs.post__fail"} == {row["endpoint"] for row in usage["items"]}
+    for name in ("jobs", "completed", "failed", "attempts", "payload_bytes", "result_bytes"):
+        assert sum(row[name] for row in usage["items"]) == sum(row[name] for row in days)
+    table = await staffed.http.get(USAGE, params={"granularity": "hour", "format": "csv"})
+    shown = list(csv.DictReader(table.text.splitlines()))
+    assert shown == [{name: str(value) for name, value in row.items()} for row in usage["items"]]
+    assert table.text.startswith("day,hour,endpoint,")
+    plain = await staffed.http.get(USAGE, params={"granularity": "day"})
+    assert plain.json()["items"] == days
+    assert all("hour" not in row for row in days)
+
+
 async def test_another_organisations_usage_is_not_shown(staffed: House) -> None:
     await end_of(staffed.http, await hand_in(staffed.http, "/process"))
     await staffed.org("other")
@@ -63,6 +87,9 @@ async def test_another_organisations_usage_is_not_shown(staffed: House) -> None:
         "from=2025-01-01&to=2026-01-20",
         "to=0001-01-01",
         "format=xml",
+        "granularity=minute",
+        "granularity=hour&from=2025-01-01&to=2025-02-01",
+        "granularity=hour&to=0001-01-01",
         "colour=red",
     ],
 )

@@ -314,7 +314,7 @@ export interface components {
         };
         /**
          * Usage
-         * @description An organisation's usage, oldest day first.
+         * @description An organisation's usage, the oldest day or hour first.
          */
         "coatcheck.control.routes.usage.Usage": {
             /** Format: date */
@@ -2299,7 +2299,8 @@ export interface components {
         };
         /**
          * UsageDay
-         * @description One endpoint's jobs that ended on one day (UTC); ``flow`` tells http upstreams apart.
+         * @description One endpoint's jobs that ended on one day (UTC), or in the ``hour`` that begins then;
+         *         ``flow`` tells http upstreams apart.
          */
         UsageDay: {
             attempts: number;
@@ -2310,6 +2311,7 @@ export interface components {
             endpoint: string;
             failed: number;
             flow: string;
+            hour?: string;
             jobs: number;
             payload_bytes: number;
             result_bytes: number;

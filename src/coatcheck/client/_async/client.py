@@ -7,7 +7,7 @@ from datetime import date
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import httpx2
 
@@ -356,13 +356,22 @@ class AsyncClient:
         return BatchStatus(items, not_found)
 
     async def usage(
-        self, first_day: date | None = None, last_day: date | None = None
+        self,
+        first_day: date | None = None,
+        last_day: date | None = None,
+        *,
+        granularity: Literal["day", "hour"] = "day",
     ) -> tuple[UsageDay, ...]:
         """What the organisation used, by day and endpoint: in the last 30 days, if none is given.
 
-        Days are UTC's. The server shows at most 400.
+        Days are UTC's. The server shows at most 366. With ``granularity="hour"`` it is by hour and
+        endpoint: in the last 2 days, if none is given, and 31 days at most.
         """
-        query = {"from": first_day, "to": last_day}
+        query = {
+            "from": first_day,
+            "to": last_day,
+            "granularity": None if granularity == "day" else granularity,
+        }
         response = await self._exchange.send("GET", with_query(self._addresses.usage(), query))
         return read_usage(response)
 

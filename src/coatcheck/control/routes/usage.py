@@ -1,4 +1,4 @@
-"""What an organisation has used: by day and endpoint, as JSON or CSV."""
+"""What an organisation has used: by day or hour and endpoint, as JSON or CSV."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from coatcheck.control.queries import read_choice, refuse_unknown
 from coatcheck.control.reply import Reply, json_reply
 from coatcheck.domain.errors import InvalidParameter
 from coatcheck.domain.identity import Scope
-from coatcheck.domain.usage import UsageRow
+from coatcheck.domain.limits import USAGE_DAYS_MAX, USAGE_HOURLY_DAYS_MAX, USAGE_HOURS_KEPT_DAYS
+from coatcheck.domain.usage import Granularity, UsageRow
 from coatcheck.engine import Engine
 
 DAYS: Final = 30
-DAYS_MAX: Final = 366
+HOURLY_DAYS: Final = 2
+"""The days that are shown if none are asked for."""
 _FORMATS: Final = ("json", "csv")
 
 
 class UsageDay(msgspec.Struct, frozen=True):
-    """One endpoint's jobs that ended on one day (UTC); ``flow`` tells http upstreams apart."""
+    """One endpoint's jobs that ended on one day (UTC), or in the ``hour`` that begins then;
+    ``flow`` tells http upstreams apart."""
 
     day: date
     endpoint: str
@@ -39,10 +42,11 @@ class UsageDay(msgspec.Struct, frozen=True):
     run_seconds: float
     payload_bytes: int
     result_bytes: int
+    hour: datetime | msgspec.UnsetType = msgspec.UNSET
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """An organisation's usage, oldest day first."""
+    """An organisation's usage, the oldest day or hour first."""
 
     org_id: str
     first_day: date
@@ -55,14 +59,18 @@ def operations(engine: Engine) -> list[Operation]:
 
     async def show(call: Call) -> Reply:
         query, org = call.query, call.principal.org
-        refuse_unknown(query, ("from", "to", "format"))
+        refuse_unknown(query, ("from", "to", "granularity", "format"))
+        step = Granularity(read_choice(query, "granularity", [*Granularity]) or Granularity.DAY)
+        hourly = step is Granularity.HOUR
         last = _day(query.get("to"), "to") or datetime.now(UTC).date()
-        first = _day(query.get("from"), "from") or _before(last)
-        if not timedelta() <= last - first < timedelta(days=DAYS_MAX):
-            raise InvalidParameter("from", f"must lie before `to`, at most {DAYS_MAX} days")
-        rows = [_shown(row) for row in await engine.usage(org, first, last)]
-        if _wants_csv(call):
-            return Reply(HTTPStatus.OK, _csv(rows), [(b"content-type", b"text/csv; charset=utf-8")])
+        first = _day(query.get("from"), "from") or _before(last, HOURLY_DAYS if hourly else DAYS)
+        days_max = USAGE_HOURLY_DAYS_MAX if hourly else USAGE_DAYS_MAX
+        if not timedelta() <= last - first < timedelta(days=days_max):
+            raise InvalidParameter("from", f"must lie before `to`, at most {days_max} days")
+        used = await engine.usage(org, first, last, granularity=step)
+        rows = [_shown(row) for row in used]
+        if wants_csv(call):
+            return csv_reply(rows, hourly=hourly)
         return json_reply(Usage(org, first, last, rows))
 
     return [
@@ -70,15 +78,22 @@ def operations(engine: Engine) -> list[Operation]:
             methods=["GET"],
             path="/api/v1/orgs/{org}/usage",
             name="usage",
-            summary="What the organisation has used, by day and endpoint.",
+            summary="What the organisation has used, by day or hour and endpoint.",
             description="Exact up to the last job that ended. `Accept: text/csv` or `format=csv` "
-            "for a table.",
+            f"for a table. Days are kept for good, hours for {USAGE_HOURS_KEPT_DAYS} days.",
             handler=show,
             access=Scope.READ,
             operable=True,
             parameters=[
                 Parameter("from", "query", "The first day (UTC).", _DATE),
                 Parameter("to", "query", "The last day (UTC); today, if it is left out.", _DATE),
+                Parameter(
+                    "granularity",
+                    "query",
+                    "What is summed up: days, the default, or hours, at most "
+                    f"{USAGE_HOURLY_DAYS_MAX} days of them; each item has its `hour` then.",
+                    {"enum": [*Granularity]},
+                ),
                 Parameter("format", "query", "How to show it.", {"enum": list(_FORMATS)}),
             ],
             answers=[
@@ -105,14 +120,14 @@ def _day(given: str | None, name: str) -> date | None:
     return day
 
 
-def _before(last: date) -> date:
+def _before(last: date, days: int) -> date:
     """The first day of the time that is shown if none is asked for."""
-    if last - date.min < timedelta(days=DAYS):
+    if last - date.min < timedelta(days=days):
         raise InvalidParameter("to", "is before the days that there are")
-    return last - timedelta(days=DAYS - 1)
+    return last - timedelta(days=days - 1)
 
 
-def _wants_csv(call: Call) -> bool:
+def wants_csv(call: Call) -> bool:
     chosen = read_choice(call.query, "format", _FORMATS)
     if chosen is not None:
         return chosen == "csv"
@@ -132,16 +147,22 @@ def _shown(row: UsageRow) -> UsageDay:
         run_seconds=round(row.run_seconds, 3),
         payload_bytes=row.payload_bytes,
         result_bytes=row.result_bytes,
+        hour=row.hour or msgspec.UNSET,
     )
 
 
-def _csv(rows: Sequence[UsageDay]) -> bytes:
+def csv_reply(rows: Sequence[UsageDay], *, hourly: bool) -> Reply:
+    """The rows as a table; with their hours, if they are of hours."""
+    day, *rest = (name for name in UsageDay.__struct_fields__ if name != "hour")
+    names = [day, *(["hour"] if hourly else []), *rest]
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(UsageDay.__struct_fields__)
+    writer.writerow(names)
     for row in rows:
-        writer.writerow(_harmless(value) for value in msgspec.structs.astuple(row))
-    return text.getvalue().encode()
+        shown = msgspec.to_builtins(row)
+        writer.writerow(_harmless(shown[name]) for name in names)
+    headers = [(b"content-type", b"text/csv; charset=utf-8")]
+    return Reply(HTTPStatus.OK, text.getvalue().encode(), headers)
 
 
 def _harmless(value: object) -> object:

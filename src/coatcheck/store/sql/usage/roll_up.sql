@@ -4,6 +4,8 @@
 -- What tasks have used is summed up under their batch's flow, and counted for their run. Counters are
 -- never set back: what a task's end added stays added.
 --
+-- Each delta is added to the sums of its day and to those of its hour.
+--
 -- The sums are changed in the order of their key: two of these that meet wait, and do not deadlock.
 -- For a run that somebody else has locked, to write a chunk of tasks say, nobody waits at all: all
 -- upkeep would wait along. What is to be counted for it is left for the next time.
@@ -36,7 +38,7 @@ gone AS (
     RETURNING d.*
 ),
 named AS MATERIALIZED (
-    SELECT g.org_id, g.day, g.completed, g.failed, g.cancelled, g.attempts, g.payload_bytes,
+    SELECT g.org_id, g.day, g.ended_at, g.completed, g.failed, g.cancelled, g.attempts, g.payload_bytes,
            g.result_bytes, g.run_seconds, g.endpoint, coalesce(b.usage_flow, g.flow) AS flow,
            g.run_id
     FROM gone AS g
@@ -68,6 +70,24 @@ added AS (
     GROUP BY g.org_id, g.day, g.endpoint, g.flow
     ORDER BY g.org_id, g.day, g.endpoint, g.flow
     ON CONFLICT (org_id, day, endpoint, flow) DO UPDATE
+    SET completed = u.completed + excluded.completed, failed = u.failed + excluded.failed,
+        cancelled = u.cancelled + excluded.cancelled, attempts = u.attempts + excluded.attempts,
+        payload_bytes = u.payload_bytes + excluded.payload_bytes,
+        result_bytes = u.result_bytes + excluded.result_bytes,
+        run_seconds = u.run_seconds + excluded.run_seconds
+),
+added_hours AS (
+    INSERT INTO usage_hours AS u (
+        org_id, hour, completed, failed, cancelled, attempts, payload_bytes, result_bytes,
+        run_seconds, endpoint, flow
+    )
+    SELECT g.org_id, date_trunc('hour', g.ended_at, 'UTC') AS hour, sum(g.completed),
+           sum(g.failed), sum(g.cancelled), sum(g.attempts), sum(g.payload_bytes),
+           sum(g.result_bytes), sum(g.run_seconds), g.endpoint, g.flow
+    FROM named AS g
+    GROUP BY g.org_id, date_trunc('hour', g.ended_at, 'UTC'), g.endpoint, g.flow
+    ORDER BY g.org_id, hour, g.endpoint, g.flow
+    ON CONFLICT (org_id, hour, endpoint, flow) DO UPDATE
     SET completed = u.completed + excluded.completed, failed = u.failed + excluded.failed,
         cancelled = u.cancelled + excluded.cancelled, attempts = u.attempts + excluded.attempts,
         payload_bytes = u.payload_bytes + excluded.payload_bytes,
