@@ -29,6 +29,7 @@ RECORDS: Final = (
     "job_roll_ups",
     "usage",
     "usage_hours",
+    "usage_reports",
     "voices",
     "webhook_deliveries",
 )

@@ -16,7 +16,8 @@ from coatcheck.domain import api_keys, ids
 from coatcheck.domain.identity import ALL_SCOPES, Scope
 from coatcheck.domain.speech import generation_of
 from coatcheck.domain.webhooks import message_id
-from coatcheck.store import uploads
+from coatcheck.store import uploads, usage_reports
+from coatcheck.store.line import Line
 from coatcheck.surfaces.served import SURFACES
 from tests.contract.batch_estate import BatchEstate, open_batch, stuck_batch
 from tests.contract.chat_estate import ended_chats, waiting_chat
@@ -59,6 +60,7 @@ class Estate:
     voice: Possession
     key_id: Possession
     delivery: Possession
+    usage_report: Possession
     webhook_endpoint: Possession
     """One that is fetched from."""
     blob_token: Possession
@@ -115,6 +117,9 @@ class Estate:
             key_id=Possession(key_id_of(await house.create_key()), key_id_of(stranger), fresh_id()),
             delivery=Possession(
                 await delivery(house, OWN), await delivery(house, FOREIGN), f"msg_{fresh_id()}"
+            ),
+            usage_report=Possession(
+                await usage_report(house, OWN), await usage_report(house, FOREIGN), fresh_id()
             ),
             webhook_endpoint=Possession(
                 await webhook_endpoint(house, OWN),
@@ -291,6 +296,22 @@ async def delivery(house: House, org: str) -> str:
     await house.engine.cancel(ticket.id, org=org)
     (told,) = await house.engine.webhooks.deliveries(org, job=ticket.uuid, limit=2)
     return message_id(told.id)
+
+
+async def usage_report(house: House, org: str) -> str:
+    """The id of a report of what it used yesterday."""
+    line = Line(house.settings.database_url, name="usage report")
+    try:
+        await line.fetch(
+            "INSERT INTO usage VALUES ($1, (now() AT TIME ZONE 'UTC')::date - 2,"
+            " 1, 0, 0, 1, 2, 3, 0.5, 'things.post__thing', '')",
+            org,
+        )
+        await usage_reports.make(line, "day", rows_max=100, after_seconds=3_600, days_back=35)
+        (made,) = await usage_reports.list_all(line, org)
+    finally:
+        await line.close()
+    return ids.to_text(made.id)
 
 
 async def webhook_endpoint(house: House, org: str, url: str | None = None) -> str:

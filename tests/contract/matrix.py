@@ -92,6 +92,10 @@ def _delivery(estate: Estate) -> dict[str, Possession]:
     return _org(estate) | {"id": estate.delivery}
 
 
+def _usage_report(estate: Estate) -> dict[str, Possession]:
+    return _org(estate) | {"id": estate.usage_report}
+
+
 def _webhook_endpoint(estate: Estate) -> dict[str, Possession]:
     return _org(estate) | {"id": estate.webhook_endpoint}
 
@@ -209,6 +213,8 @@ ENTRIES: Mapping[str, Entry] = {
     "docs_file": Entry(params=lambda _: {"file": fixed("start.js")}),
     "me": Entry(),
     "usage": Entry(scope=Scope.READ, params=_org),
+    "usage_reports": Entry(scope=Scope.READ, params=_org),
+    "usage_report": Entry(scope=Scope.READ, params=_usage_report),
     "overview": Entry(scope=Scope.READ, params=_org),
     "operator_overview": Entry(scope=Scope.ADMIN, own=403, other_user=403),
     "submit": _SUBMIT,

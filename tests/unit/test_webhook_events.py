@@ -42,6 +42,12 @@ def test_alerts_are_told_only_to_who_names_them() -> None:
     assert expand_events(["job.alert"]) == ("job.alert",)
 
 
+def test_usage_reports_are_told_only_to_who_names_them() -> None:
+    for name in EVENTS - {"usage.report"} | {"*", "job.*", "batch.*"}:
+        assert "usage.report" not in expand_events([name])
+    assert expand_events(["usage.report"]) == ("usage.report",)
+
+
 def test_what_is_named_twice_is_told_once() -> None:
     assert expand_events(["job.failed", "*", "job.failed"]) == expand_events(["*"])
 

@@ -21,6 +21,7 @@ from coatcheck.control.routes import (
     remote_callbacks,
     stripe,
     usage,
+    usage_reports,
     webhooks,
 )
 from coatcheck.version import __version__
@@ -46,6 +47,7 @@ def create_app(
         *metrics.operations(parts.engine.overviews.queue, parts.process_metrics),
         *me.operations(parts.gate),
         *usage.operations(parts.engine),
+        *usage_reports.operations(parts.engine),
         *overview.operations(parts.engine),
         *api_keys.operations(parts.settings, parts.tenants),
         *stripe.operations(parts.settings, parts.tenants),

@@ -106,6 +106,11 @@ USAGE_HOURS_KEPT_DAYS: Final = 62
 USAGE_DAYS_MAX: Final = 366
 """Days that one reading of usage spans; by the hour at most ``USAGE_HOURLY_DAYS_MAX``."""
 USAGE_HOURLY_DAYS_MAX: Final = 31
+USAGE_REPORT_AFTER_SECONDS: Final = 3_600
+"""A report is made this long after its period ended: whatever ended jobs in it has committed."""
+USAGE_REPORT_DAYS_BACK: Final = 35
+"""A report that was not made in time, because nothing ran, is made until this long after."""
+USAGE_REPORTS_KEPT_DAYS: Final = 400
 
 API_KEY_NAME_CHARACTERS_MAX: Final = 100
 KEY_LIFE_SECONDS_MAX: Final = 10 * 365 * 86_400

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+from uuid import UUID
 
 
 class Granularity(StrEnum):
@@ -38,3 +40,47 @@ class UsageRow:
     @property
     def jobs(self) -> int:
         return self.completed + self.failed + self.cancelled
+
+
+@dataclass(slots=True, frozen=True)
+class UsageTotals:
+    """What jobs used, together."""
+
+    jobs: int
+    completed: int
+    failed: int
+    cancelled: int
+    attempts: int
+    run_seconds: float
+    payload_bytes: int
+    result_bytes: int
+
+
+@dataclass(slots=True, frozen=True)
+class UsageReportItem:
+    """What the jobs of one endpoint and flow used in a report's period."""
+
+    endpoint: str
+    flow: str
+    jobs: int
+    completed: int
+    failed: int
+    cancelled: int
+    attempts: int
+    run_seconds: float
+    payload_bytes: int
+    result_bytes: int
+
+
+@dataclass(slots=True, frozen=True)
+class UsageReport:
+    """What an organisation used from ``first_day`` to ``last_day`` (UTC), a day, week or month that
+    had ended when it was made. ``items`` are left out of a list."""
+
+    id: UUID
+    period: str
+    first_day: date
+    last_day: date
+    created_at: datetime
+    totals: UsageTotals
+    items: Sequence[UsageReportItem]

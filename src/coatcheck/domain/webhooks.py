@@ -50,7 +50,11 @@ BATCH_EVENTS: Final = ("batch.completed", "batch.cancelled")
 TASK_EVENTS: Final = ("task.failed",)
 ALERT_EVENT: Final = "job.alert"
 """A job has failed with no attempt left. Told besides ``job.failed``, and only to who names it."""
-EVENTS: Final = frozenset((*JOB_EVENTS, *BATCH_EVENTS, *TASK_EVENTS, ALERT_EVENT))
+USAGE_REPORT_EVENT: Final = "usage.report"
+"""A report of the organisation's usage was made. Told only to who names it."""
+EVENTS: Final = frozenset(
+    (*JOB_EVENTS, *BATCH_EVENTS, *TASK_EVENTS, ALERT_EVENT, USAGE_REPORT_EVENT)
+)
 """What an endpoint can be told of."""
 TEST_EVENT: Final = "webhook.test"
 """What an endpoint is told when somebody tries it."""
@@ -83,6 +87,8 @@ class Tells(StrEnum):
     BATCH = "batch"
     TEST = "test"
     """Of an endpoint, because somebody wants to see whether it works."""
+    USAGE = "usage"
+    """Of a report of usage."""
 
 
 class Told(IntEnum):

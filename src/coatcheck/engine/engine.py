@@ -31,7 +31,7 @@ from coatcheck.domain.limits import (
     page_result_bytes_max,
 )
 from coatcheck.domain.states import State
-from coatcheck.domain.usage import Granularity, UsageRow
+from coatcheck.domain.usage import Granularity, UsageReport, UsageRow
 from coatcheck.engine.artifacts import ArtifactDesk
 from coatcheck.engine.batches import Batches
 from coatcheck.engine.console import Console
@@ -55,6 +55,7 @@ from coatcheck.store import jobs as job_store
 from coatcheck.store import limits as limit_store
 from coatcheck.store import reports as report_store
 from coatcheck.store import usage as usage_store
+from coatcheck.store import usage_reports as usage_report_store
 from coatcheck.store.channels import CANCEL, CHANGED, READY, SERVICES
 from coatcheck.store.faults import retried
 from coatcheck.store.group_commit import Coalescer
@@ -465,6 +466,14 @@ class Engine:
             )
         read = usage_store.read if step is Granularity.DAY else usage_store.read_hours
         return await retried(lambda: read(self._list_line, org, first_day, last_day, endpoint))
+
+    async def usage_reports(self, org: str) -> Sequence[UsageReport]:
+        """The reports of an organisation's usage, the newest period first, without their items."""
+        return await retried(lambda: usage_report_store.list_all(self._list_line, org))
+
+    async def usage_report(self, org: str, report: UUID) -> UsageReport | None:
+        """One report with its items; None if the organisation has none of that id."""
+        return await retried(lambda: usage_report_store.find(self._list_line, org, report))
 
     async def backlog(self, org: str, endpoints: Sequence[str] | None, most: int) -> int:
         """How many jobs of these endpoints, or of all (None), wait in the queue, tasks of batches

@@ -429,6 +429,15 @@ class Settings:
         shown_default="none: billing is off, and every organisation is active",
         secret=True,
     )
+    usage_reports: str = setting(
+        "USAGE_REPORTS",
+        "How often a report of each organisation's usage is made: when each day, week (from "
+        "Monday) or month has ended, in UTC. They are read over HTTP, and webhooks notify of them "
+        "as `usage.report`. The same for every server and worker.",
+        allowed="off, daily, weekly, monthly",
+        parse=parsers.one_of("off", "daily", "weekly", "monthly"),
+        default="monthly",
+    )
     archive_ttl_seconds: int = setting(
         "ARCHIVE_TTL_SECONDS",
         "After how long a customer's archive is deleted, whatever became of its job. A job that "

@@ -9,7 +9,7 @@ from coatcheck.control.app import Surface
 from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
-from coatcheck.control.routes import webhook_messages
+from coatcheck.control.routes import usage_reports, webhook_messages
 from coatcheck.domain.endpoint_names import GRAPHS_SERVICE, LLM_SERVICE, SPEECH_SERVICE
 from coatcheck.engine.notices import Notices
 from coatcheck.surfaces.batches import surface as batches
@@ -63,5 +63,5 @@ def notices(parts: Parts) -> Notices:
             LLM_SERVICE: llm.teller(parts),
             SPEECH_SERVICE: speech.teller(parts),
         },
-        kinds=batches.tellers(parts),
+        kinds={**batches.tellers(parts), **usage_reports.renderers(parts.engine)},
     )

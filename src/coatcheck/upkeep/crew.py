@@ -25,6 +25,7 @@ from coatcheck.upkeep.roll_up_keeper import RollUpKeeper
 from coatcheck.upkeep.secrets_keeper import SecretsKeeper
 from coatcheck.upkeep.stager import Stager
 from coatcheck.upkeep.sweeper import Sweeper
+from coatcheck.upkeep.usage_reporter import UsageReporter
 from coatcheck.upkeep.voice_keeper import VoiceKeeper
 from coatcheck.upkeep.webhook_keeper import WebhookKeeper
 
@@ -65,6 +66,7 @@ class Upkeep:
             MetricsFolder(self._line),
             RollUpKeeper(self._line),
             SecretsKeeper(self._line, settings),
+            *_reporters(self._line, settings),
         )
 
     def start(self) -> None:
@@ -77,3 +79,8 @@ class Upkeep:
         await self._notifier.drain()
         await self._line.close()
         await self._notify_line.close()
+
+
+def _reporters(line: Line, settings: Settings) -> tuple[Loop, ...]:
+    schedule = settings.usage_reports
+    return () if schedule == "off" else (UsageReporter(line, schedule),)

@@ -1,12 +1,16 @@
 """Deletes roll-ups that nobody looks at any more: minutes after hours, hours after a month; and the
-hourly sums of usage after two."""
+hourly sums of usage after two. And reports of usage, after more than a year."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS, USAGE_HOURS_KEPT_DAYS
-from coatcheck.store import roll_ups, usage
+from coatcheck.domain.limits import (
+    ROLL_UPS_KEPT_SECONDS,
+    USAGE_HOURS_KEPT_DAYS,
+    USAGE_REPORTS_KEPT_DAYS,
+)
+from coatcheck.store import roll_ups, usage, usage_reports
 from coatcheck.upkeep.loop import Loop
 
 _ROWS_MAX: Final = 1_000
@@ -19,4 +23,5 @@ class RollUpKeeper(Loop):
     async def tick(self) -> float:
         deleted = await roll_ups.prune(self._line, ROLL_UPS_KEPT_SECONDS, _ROWS_MAX)
         hours = await usage.prune_hours(self._line, USAGE_HOURS_KEPT_DAYS, _ROWS_MAX)
-        return 0.0 if max(deleted, hours) >= _ROWS_MAX else _LOOK_SECONDS
+        reports = await usage_reports.prune(self._line, USAGE_REPORTS_KEPT_DAYS, _ROWS_MAX)
+        return 0.0 if max(deleted, hours, reports) >= _ROWS_MAX else _LOOK_SECONDS

@@ -1368,7 +1368,7 @@ export interface components {
             /** @default  */
             description: string;
             /** @default null */
-            events: ("*" | "job.*" | "batch.*" | "batch.cancelled" | "batch.completed" | "job.alert" | "job.cancel_requested" | "job.cancelled" | "job.completed" | "job.dispatching" | "job.failed" | "job.finalizing" | "job.processing" | "job.queued" | "job.retrying" | "task.failed")[] | null;
+            events: ("*" | "job.*" | "batch.*" | "batch.cancelled" | "batch.completed" | "job.alert" | "job.cancel_requested" | "job.cancelled" | "job.completed" | "job.dispatching" | "job.failed" | "job.finalizing" | "job.processing" | "job.queued" | "job.retrying" | "task.failed" | "usage.report")[] | null;
             /** @default false */
             pulled: boolean;
             /** @default null */
@@ -2197,7 +2197,7 @@ export interface components {
          * @description What a delivery tells of.
          * @enum {unknown}
          */
-        Tells: "batch" | "job" | "task" | "test";
+        Tells: "batch" | "job" | "task" | "test" | "usage";
         /**
          * TextChoice
          * @description One answer, or what is new of it.
@@ -2318,6 +2318,75 @@ export interface components {
             run_seconds: number;
         };
         /**
+         * UsageReportDocument
+         * @description A report: its totals, and what each endpoint and flow used.
+         */
+        UsageReportDocument: {
+            created_at: string;
+            /** Format: date */
+            first_day: string;
+            id: string;
+            items: components["schemas"]["UsageReportItem"][];
+            /** Format: date */
+            last_day: string;
+            org_id: string;
+            /** @enum {unknown} */
+            period: "day" | "month" | "week";
+            totals: components["schemas"]["UsageTotals"];
+        };
+        /**
+         * UsageReportItem
+         * @description What the jobs of one endpoint and flow used in a report's period.
+         */
+        UsageReportItem: {
+            attempts: number;
+            cancelled: number;
+            completed: number;
+            endpoint: string;
+            failed: number;
+            flow: string;
+            jobs: number;
+            payload_bytes: number;
+            result_bytes: number;
+            run_seconds: number;
+        };
+        /**
+         * UsageReports
+         * @description An organisation's reports, the newest period first.
+         */
+        UsageReports: {
+            items: components["schemas"]["UsageReportSummary"][];
+        };
+        /**
+         * UsageReportSummary
+         * @description A report without its items: what was used from ``first_day`` to ``last_day`` (UTC).
+         */
+        UsageReportSummary: {
+            created_at: string;
+            /** Format: date */
+            first_day: string;
+            id: string;
+            /** Format: date */
+            last_day: string;
+            /** @enum {unknown} */
+            period: "day" | "month" | "week";
+            totals: components["schemas"]["UsageTotals"];
+        };
+        /**
+         * UsageTotals
+         * @description What jobs used, together.
+         */
+        UsageTotals: {
+            attempts: number;
+            cancelled: number;
+            completed: number;
+            failed: number;
+            jobs: number;
+            payload_bytes: number;
+            result_bytes: number;
+            run_seconds: number;
+        };
+        /**
          * VersionDefinition
          * @description One version of a service, whole.
          */
@@ -2411,7 +2480,7 @@ export interface components {
          */
         WebhookEndpointChanges: {
             description?: string;
-            events?: ("*" | "job.*" | "batch.*" | "batch.cancelled" | "batch.completed" | "job.alert" | "job.cancel_requested" | "job.cancelled" | "job.completed" | "job.dispatching" | "job.failed" | "job.finalizing" | "job.processing" | "job.queued" | "job.retrying" | "task.failed")[];
+            events?: ("*" | "job.*" | "batch.*" | "batch.cancelled" | "batch.completed" | "job.alert" | "job.cancel_requested" | "job.cancelled" | "job.completed" | "job.dispatching" | "job.failed" | "job.finalizing" | "job.processing" | "job.queued" | "job.retrying" | "task.failed" | "usage.report")[];
             /** Format: uri */
             url?: string;
         };

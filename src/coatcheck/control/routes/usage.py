@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from http import HTTPStatus
 from typing import Final
@@ -24,7 +24,7 @@ from coatcheck.engine import Engine
 DAYS: Final = 30
 HOURLY_DAYS: Final = 2
 """The days that are shown if none are asked for."""
-_FORMATS: Final = ("json", "csv")
+FORMATS: Final = ("json", "csv")
 
 
 class UsageDay(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ def operations(engine: Engine) -> list[Operation]:
                     f"{USAGE_HOURLY_DAYS_MAX} days of them; each item has its `hour` then.",
                     {"enum": [*Granularity]},
                 ),
-                Parameter("format", "query", "How to show it.", {"enum": list(_FORMATS)}),
+                Parameter("format", "query", "How to show it.", {"enum": list(FORMATS)}),
             ],
             answers=[
                 Answer(HTTPStatus.OK, "The usage.", Usage, also={"text/csv": {"type": "string"}})
@@ -128,7 +128,7 @@ def _before(last: date, days: int) -> date:
 
 
 def wants_csv(call: Call) -> bool:
-    chosen = read_choice(call.query, "format", _FORMATS)
+    chosen = read_choice(call.query, "format", FORMATS)
     if chosen is not None:
         return chosen == "csv"
     return "text/csv" in (call.header(b"accept") or "")
@@ -155,12 +155,16 @@ def csv_reply(rows: Sequence[UsageDay], *, hourly: bool) -> Reply:
     """The rows as a table; with their hours, if they are of hours."""
     day, *rest = (name for name in UsageDay.__struct_fields__ if name != "hour")
     names = [day, *(["hour"] if hourly else []), *rest]
+    return csv_table(names, [msgspec.to_builtins(row) for row in rows])
+
+
+def csv_table(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> Reply:
+    """A table with a line of names, and a line for each row."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(names)
     for row in rows:
-        shown = msgspec.to_builtins(row)
-        writer.writerow(_harmless(shown[name]) for name in names)
+        writer.writerow(_harmless(row[name]) for name in names)
     headers = [(b"content-type", b"text/csv; charset=utf-8")]
     return Reply(HTTPStatus.OK, text.getvalue().encode(), headers)
 
