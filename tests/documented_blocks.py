@@ -48,7 +48,7 @@ LEDGER = (
     Ran("docs/tutorial/first-service.md", "sh", 8, _COMMANDS),
     Ran("docs/tutorial/first-service.md", "python", 3, _COMMANDS),
     Ran("docs/how-to/analyse-code.md", "sh", 8, _CURL),
-    Ran("docs/how-to/bill-with-stripe.md", "sh", 1, _SETTINGS),
+    Ran("docs/how-to/bill-with-stripe.md", "sh", 2, _SETTINGS),
     Ran("docs/how-to/collect-results-over-http.md", "sh", 8, _CURL),
     Ran("docs/how-to/delay-and-deadlines.md", "python", 2, _PROGRAMS),
     Ran("docs/how-to/isolate-a-handler.md", "python", 2, _PROGRAMS),

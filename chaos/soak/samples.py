@@ -27,6 +27,7 @@ RECORDS: Final = (
     "input_copies",
     "job_inputs",
     "job_roll_ups",
+    "stripe_meter_events",
     "usage",
     "usage_hours",
     "usage_reports",

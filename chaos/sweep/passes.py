@@ -29,6 +29,7 @@ _SCENARIOS: Final = (
     "test_llm_crash_points",
     "test_llm_stream_crash_points",
     "test_remote_crash_points",
+    "test_stripe_crash_points",
 )
 _OF_UPLOADS: Final = ("canary/test_canary", "canary/test_lists")
 """Have servers and workers with all that they do, and no upkeep alone."""

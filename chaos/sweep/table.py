@@ -11,7 +11,7 @@ from coatcheck.crash import CRASH_POINTS
 OF_SERVERS: Final = frozenset(
     {
         *("submit", "hand_in", "cancel", "look", "create_batch", "cancel_batch", "rerun_batch"),
-        *("serve", "deliver"),
+        *("serve", "deliver", "meter"),
     }
 )
 """Roles of a laboratory that do what a server does, of which some do one thing only."""

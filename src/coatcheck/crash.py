@@ -57,6 +57,8 @@ CRASH_POINTS: Final = frozenset(
         "rerun.chunk_not_committed",
         "rerun.chunk_committed",
         "reconcile.before_resubmit",
+        "stripe.collected",
+        "stripe.sent_not_marked",
         "input.inserted_not_committed",
         "input.blob_deleted_not_marked",
         "input.marked",

@@ -38,6 +38,7 @@ from tests.e2e.test_llm_crash_points import LLM_POINTS
 from tests.e2e.test_llm_stream_crash_points import STREAM_POINTS
 from tests.e2e.test_remote_crash_points import REMOTE_POINTS
 from tests.e2e.test_removal_crash_points import EXPORT_POINTS, REMOVAL_POINTS
+from tests.e2e.test_stripe_crash_points import STRIPE_POINTS
 from tests.e2e.test_webhook_crash_points import WEBHOOK_POINTS
 from tests.waiting import eventually_async
 
@@ -64,6 +65,7 @@ def test_every_crash_point_has_a_scenario_and_a_place_in_the_code() -> None:
         LLM_POINTS,
         STREAM_POINTS,
         REMOTE_POINTS,
+        STRIPE_POINTS,
     )
     assert elsewhere.union(SCENARIOS) == CRASH_POINTS
     assert named >= CRASH_POINTS

@@ -34,9 +34,17 @@ def test_the_remote_that_is_lent_to_everybody_is_one() -> None:
 
 
 def test_the_secret_of_stripes_endpoint_turns_billing_on() -> None:
-    (script,) = [each.text for each in STRIPE.blocks("sh")]
+    (script, _) = [each.text for each in STRIPE.blocks("sh")]
     assert settings_after("").stripe_webhook_secret == ""
     assert settings_after(script).stripe_webhook_secret == "whsec_..."
+
+
+def test_usage_is_sent_to_stripe_with_what_the_guide_sets() -> None:
+    (_, script) = [each.text for each in STRIPE.blocks("sh")]
+    settings = settings_after(script)
+    assert settings.stripe_api_key == "rk_live_..."
+    meters = {"completed": "jobs_completed", "run_seconds": "job_seconds"}
+    assert settings.stripe_meters == meters
 
 
 def test_the_models_are_looked_for_where_the_guide_says() -> None:

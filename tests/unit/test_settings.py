@@ -105,6 +105,8 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         JWT_ISSUERS=ISSUERS,
         OPERATOR_ORG="us",
         STRIPE_WEBHOOK_SECRET="whsec_x",
+        STRIPE_API_KEY="rk_x",
+        STRIPE_METERS="completed=jobs_completed, run_seconds=job_seconds",
         USAGE_REPORTS="daily",
         ARCHIVE_TTL_SECONDS="600",
         ARCHIVE_ENTRIES_MAX="1000",
@@ -177,6 +179,8 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "jwt_issuers": (PARTNER,),
         "operator_org": "us",
         "stripe_webhook_secret": "whsec_x",
+        "stripe_api_key": "rk_x",
+        "stripe_meters": {"completed": "jobs_completed", "run_seconds": "job_seconds"},
         "usage_reports": "daily",
         "archive_ttl_seconds": 600,
         "archive_entries_max": 1000,
@@ -298,6 +302,13 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("JWT_ISSUERS", "issuer"),
         ("OPERATOR_ORG", "an org"),
         ("STRIPE_WEBHOOK_SECRET", "sk_live_x"),
+        ("STRIPE_API_KEY", "pk_live_x"),
+        ("STRIPE_API_KEY", "sk_"),
+        ("STRIPE_METERS", "jobs"),
+        ("STRIPE_METERS", "colour=jobs"),
+        ("STRIPE_METERS", "jobs=a b"),
+        ("STRIPE_METERS", "jobs=a,jobs=b"),
+        ("STRIPE_METERS", "jobs=a,completed=a"),
         ("USAGE_REPORTS", "yearly"),
         ("ARCHIVE_TTL_SECONDS", "0"),
         ("ARCHIVE_TTL_SECONDS", "86401"),
@@ -383,6 +394,7 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
         ("JWT_SECRET", "hunter2"),
         ("JWT_ISSUERS", issuers % ', "kind": "hunter"'),
         ("STRIPE_WEBHOOK_SECRET", "hunter2"),
+        ("STRIPE_API_KEY", "hunter2"),
         ("GRAPHS_LLM_KEY", "hunter2 hunter2"),
         ("SCRAPE_GATEWAY", "http://me:hunter2@proxy"),
         ("LLM_TOKEN", "hunter2 hunter2"),
@@ -401,6 +413,8 @@ def test_no_secret_shows_in_an_error_or_in_the_object() -> None:
         JWT_AUDIENCE="b",
         JWT_ISSUERS=issuers % "",
         STRIPE_WEBHOOK_SECRET="whsec_hunter2",
+        STRIPE_API_KEY="sk_hunter2",
+        STRIPE_METERS="jobs=jobs",
         GRAPHS_LLM_KEY="hunter2",
         SCRAPE_GATEWAY="http://me:hunter2@proxy:3128",
         LLM_TARGETS='[{"name": "a", "url": "http://a", "token": "hunter2"}]',
@@ -586,3 +600,16 @@ def test_what_speaks_is_named_once() -> None:
 
 def test_no_proxy_at_all_can_be_said() -> None:
     assert read(PROXIES="none").proxies == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"STRIPE_API_KEY": "sk_x"}, "STRIPE_METERS"),
+        ({"STRIPE_METERS": "jobs=a"}, "STRIPE_API_KEY"),
+    ],
+)
+def test_usage_is_sent_to_stripe_with_a_key_and_meters_or_not_at_all(
+    given: dict[str, str], missing: str
+) -> None:
+    assert f"COATCHECK_{missing} is not set" in refusal(**given)

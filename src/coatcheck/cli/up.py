@@ -43,7 +43,7 @@ DEMO_SERVICE: Final = "coatcheck.cli.demo:demo"
 OF_THE_CONTROL_PLANE: Final = frozenset(
     f"COATCHECK_{name}"
     for name in (
-        *("KEY_PEPPER", "STRIPE_WEBHOOK_SECRET"),
+        *("KEY_PEPPER", "STRIPE_WEBHOOK_SECRET", "STRIPE_API_KEY", "STRIPE_METERS"),
         *("JWT_SECRET", "JWT_ISSUER", "JWT_AUDIENCE", "JWT_ISSUERS"),
     )
 )

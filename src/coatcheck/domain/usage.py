@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+from typing import Final
 from uuid import UUID
+
+METERED: Final = (
+    "jobs",
+    "completed",
+    "attempts",
+    "run_seconds",
+    "payload_bytes",
+    "result_bytes",
+)
+"""What of an hour can be sent to Stripe; run_seconds as a whole number."""
 
 
 class Granularity(StrEnum):

@@ -14,10 +14,12 @@ from urllib.parse import urlsplit
 from coatcheck.domain import api_keys
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.tenants import is_org_id
+from coatcheck.domain.usage import METERED
 from coatcheck.settings.issuers import TokenIssuer, read_issuers
 
 Value = TypeVar("Value")
 
+_EVENT_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _WITH_PORT: Final = re.compile(r"(?:([0-9.]+)|\[([0-9a-fA-F:.]+)\])(?::([0-9]{1,5}))?")
 _PORT_MAX: Final = 65_535
 _DNS_PORT: Final = 53
@@ -252,6 +254,25 @@ def stripe_secret(text: str) -> str:
     if not text.startswith("whsec_") or text == "whsec_":
         raise Refused
     return text
+
+
+def stripe_api_key(text: str) -> str:
+    kind, _, rest = text.partition("_")
+    if kind not in ("sk", "rk") or not rest or not text.isascii() or not text.isprintable():
+        raise Refused
+    return text
+
+
+def stripe_meters(text: str) -> Mapping[str, str]:
+    """``measure=event_name`` pairs; no measure and no event name twice."""
+    meters: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        measure, _, name = (word.strip() for word in pair.partition("="))
+        is_new = measure not in meters and name not in meters.values()
+        if measure not in METERED or not is_new or not _EVENT_NAME.fullmatch(name):
+            raise Refused
+        meters[measure] = name
+    return MappingProxyType(meters)
 
 
 def api_key(text: str) -> str:

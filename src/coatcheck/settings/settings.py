@@ -27,6 +27,7 @@ from coatcheck.domain.limits import (
 )
 from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.domain.tenants import ORG_ID_ALLOWED
+from coatcheck.domain.usage import METERED
 from coatcheck.sealing import KEY_CHARACTERS_MIN
 from coatcheck.settings import parsers
 from coatcheck.settings.declaration import PREFIX, Setting, setting
@@ -429,6 +430,27 @@ class Settings:
         shown_default="none: billing is off, and every organisation is active",
         secret=True,
     )
+    stripe_api_key: str = setting(
+        "STRIPE_API_KEY",
+        "The key by which servers send usage to Stripe. Set, it turns sending on: every hour, for "
+        "each organisation with a customer at Stripe, what COATCHECK_STRIPE_METERS names. A "
+        "restricted key that may write meter events and read meters is enough. Workers need none.",
+        allowed="sk_ or rk_ and what follows it, as Stripe shows it",
+        parse=parsers.optional(parsers.stripe_api_key),
+        default="",
+        shown_default="none: no usage is sent to Stripe",
+        secret=True,
+    )
+    stripe_meters: Mapping[str, str] = setting(
+        "STRIPE_METERS",
+        "What is sent to Stripe, each measure under the event name of its meter there. Measures: "
+        f"{', '.join(METERED)}. Goes together with COATCHECK_STRIPE_API_KEY.",
+        allowed="measure=event_name pairs with commas between, such as "
+        "completed=jobs_completed,run_seconds=job_seconds",
+        parse=parsers.stripe_meters,
+        default="",
+        shown_default="none",
+    )
     usage_reports: str = setting(
         "USAGE_REPORTS",
         "How often a report of each organisation's usage is made: when each day, week (from "
@@ -798,6 +820,11 @@ def _check_together(values: dict[str, Any], problems: dict[str, str]) -> None:
         "COATCHECK_GRAPHS_LLM_MODEL": whole.graphs_llm_model,
     }
     _check_all_or_none(pair, problems)
+    metering = {
+        "COATCHECK_STRIPE_API_KEY": whole.stripe_api_key,
+        "COATCHECK_STRIPE_METERS": ",".join(whole.stripe_meters),
+    }
+    _check_all_or_none(metering, problems)
     _check_tokens(whole, problems)
     _check_llm(values, problems)
     _check_speech(values, problems)

@@ -24,6 +24,8 @@ from coatcheck.upkeep.rescuer import Rescuer
 from coatcheck.upkeep.roll_up_keeper import RollUpKeeper
 from coatcheck.upkeep.secrets_keeper import SecretsKeeper
 from coatcheck.upkeep.stager import Stager
+from coatcheck.upkeep.stripe_client import StripeClient
+from coatcheck.upkeep.stripe_meter import StripeMeter
 from coatcheck.upkeep.sweeper import Sweeper
 from coatcheck.upkeep.usage_reporter import UsageReporter
 from coatcheck.upkeep.voice_keeper import VoiceKeeper
@@ -67,6 +69,7 @@ class Upkeep:
             RollUpKeeper(self._line),
             SecretsKeeper(self._line, settings),
             *_reporters(self._line, settings),
+            *_meters(self._line, settings),
         )
 
     def start(self) -> None:
@@ -84,3 +87,10 @@ class Upkeep:
 def _reporters(line: Line, settings: Settings) -> tuple[Loop, ...]:
     schedule = settings.usage_reports
     return () if schedule == "off" else (UsageReporter(line, schedule),)
+
+
+def _meters(line: Line, settings: Settings) -> tuple[Loop, ...]:
+    """Only where the key is: servers have it, and workers, which run users' code, need not."""
+    if not settings.stripe_api_key:
+        return ()
+    return (StripeMeter(line, StripeClient(settings.stripe_api_key), settings.stripe_meters),)

@@ -10,7 +10,7 @@ from coatcheck.domain.limits import (
     USAGE_HOURS_KEPT_DAYS,
     USAGE_REPORTS_KEPT_DAYS,
 )
-from coatcheck.store import roll_ups, usage, usage_reports
+from coatcheck.store import roll_ups, stripe_meter, usage, usage_reports
 from coatcheck.upkeep.loop import Loop
 
 _ROWS_MAX: Final = 1_000
@@ -24,4 +24,5 @@ class RollUpKeeper(Loop):
         deleted = await roll_ups.prune(self._line, ROLL_UPS_KEPT_SECONDS, _ROWS_MAX)
         hours = await usage.prune_hours(self._line, USAGE_HOURS_KEPT_DAYS, _ROWS_MAX)
         reports = await usage_reports.prune(self._line, USAGE_REPORTS_KEPT_DAYS, _ROWS_MAX)
-        return 0.0 if max(deleted, hours, reports) >= _ROWS_MAX else _LOOK_SECONDS
+        events = await stripe_meter.prune(self._line, USAGE_HOURS_KEPT_DAYS, _ROWS_MAX)
+        return 0.0 if max(deleted, hours, reports, events) >= _ROWS_MAX else _LOOK_SECONDS

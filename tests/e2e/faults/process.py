@@ -30,10 +30,14 @@ from coatcheck.domain.ids import from_text, new_id, to_text
 from coatcheck.domain.inputs import StoredInput
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.encoding import encode
+from coatcheck.store.election import session_that_ends_if_silent
+from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.llm.executor import LlmExecutor
 from coatcheck.surfaces.served import SURFACES, notices
 from coatcheck.upkeep import Upkeep
+from coatcheck.upkeep.stripe_client import StripeClient
+from coatcheck.upkeep.stripe_meter import StripeMeter
 from coatcheck.worker.agent import Worker
 from coatcheck.worker.disposal import InputDisposal
 from tests.e2e.faults.remote_work import remote_calls, remote_worker
@@ -116,6 +120,23 @@ async def deliver(settings: Settings, stop: asyncio.Event) -> None:
     ):
         say("ready")
         await stop.wait()
+    say("ended")
+
+
+async def meter(settings: Settings, stop: asyncio.Event, stripe_url: str) -> None:
+    """What the upkeep of a server does that has a key of Stripe's; of one that the test runs."""
+    line = Line(
+        settings.database_url,
+        name="upkeep",
+        server_settings={**PINNED_PLANS, **session_that_ends_if_silent()},
+    )
+    client = StripeClient(settings.stripe_api_key, base_url=stripe_url)
+    loop = StripeMeter(line, client, settings.stripe_meters)
+    loop.start()
+    say("ready")
+    await stop.wait()
+    await loop.stop()
+    await line.close()
     say("ended")
 
 
@@ -255,6 +276,8 @@ def main() -> None:
             run_until_told(lambda stop: keep_up(settings, stop))
         case "deliver":
             run_until_told(lambda stop: deliver(settings, stop))
+        case "meter":
+            run_until_told(lambda stop: meter(settings, stop, arguments[0]))
         case "serve":
             run_until_told(lambda stop: serve(settings, stop))
         case "submit":

@@ -92,6 +92,6 @@ added_hours AS (
         cancelled = u.cancelled + excluded.cancelled, attempts = u.attempts + excluded.attempts,
         payload_bytes = u.payload_bytes + excluded.payload_bytes,
         result_bytes = u.result_bytes + excluded.result_bytes,
-        run_seconds = u.run_seconds + excluded.run_seconds
+        run_seconds = u.run_seconds + excluded.run_seconds, metered = false
 )
 SELECT (SELECT count(*) FROM gone) AS deltas, array(SELECT DISTINCT batch_id FROM counted) AS batches

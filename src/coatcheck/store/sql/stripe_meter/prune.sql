@@ -1,0 +1,18 @@
+-- Delete events of hours that are older than they are kept, which is as long as the hours are: what
+-- was sent of an hour must be known while more can be added to it. Walks stripe_meter_events_old.
+--
+-- $1 days that they are kept   $2 rows at most
+WITH old AS MATERIALIZED (
+    SELECT e.org_id, e.hour, e.measure, e.part
+    FROM stripe_meter_events AS e
+    WHERE e.hour < now() - $1::integer * interval '1 day'
+    ORDER BY e.hour
+    LIMIT $2::integer
+    FOR UPDATE SKIP LOCKED
+),
+gone AS (
+    DELETE FROM stripe_meter_events AS e USING old AS o
+    WHERE e.org_id = o.org_id AND e.hour = o.hour AND e.measure = o.measure AND e.part = o.part
+    RETURNING 1
+)
+SELECT count(*) AS rows FROM gone
