@@ -168,7 +168,8 @@ class Dispatcher:
             if isinstance(reply, Reply) and len(reply.body) > SLICE_BYTES_MAX:
                 reply = self._bounded(reply, call)
             if isinstance(reply, StreamReply):
-                if reply.is_compressible and is_compressible(reply.headers):
+                # The head of one says how long it is, which is not known of what is compressed.
+                if reply.is_compressible and method != "HEAD" and is_compressible(reply.headers):
                     reply = compressed_stream(reply, call.headers.get(b"accept-encoding"))
             elif len(reply.body) >= BYTES_MIN and ARRIVING in scope and _may_shrink(reply):
                 reply = await compressed(reply, call.headers.get(b"accept-encoding"))
