@@ -16,7 +16,14 @@ from coatcheck.store import leases
 from coatcheck.store.channels import SERVICES
 from coatcheck.store.limits import list_limits, set_limit
 from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.store.services import find, forget, list_published, put, resolve_published
+from coatcheck.store.services import (
+    find,
+    forget,
+    list_published,
+    lock_published,
+    put,
+    resolve_published,
+)
 from tests.store.edge_guard import Connection
 from tests.store.publishing import fall_silent, publish
 from tests.waiting import eventually_async
@@ -94,6 +101,21 @@ async def test_a_worker_that_falls_silent_counts_no_longer_and_again_when_it_is_
     await connection.execute("DELETE FROM workers WHERE boot = $1", canary)
     assert await resolve_published(line) == ["docs"]
     assert await resolve_published(line) == []
+    assert await in_force(line) == AFTERWARDS
+
+
+async def test_the_look_at_the_catalogue_waits_for_nobody_who_changes_it(
+    line: Line, connection: Connection
+) -> None:
+    """The upkeep of jobs goes through the same connection: a worker that is frozen while it
+    registers must not hold up rescues, retries and delayed jobs."""
+    await publish(line, STABLE)
+    canary = await publish(line, CANARY)
+    await fall_silent(line, canary)
+    async with connection.transaction():
+        await lock_published(connection)
+        assert await resolve_published(line) == []
+    assert await resolve_published(line) == ["docs"]
     assert await in_force(line) == AFTERWARDS
 
 

@@ -123,11 +123,16 @@ async def resolve(connection: Connection, also: Collection[str] = ()) -> list[st
 
 
 async def resolve_published(line: Line) -> list[str]:
-    """The same in a transaction of its own: workers may have come or gone."""
+    """The same in a transaction of its own: workers may have come or gone.
+
+    Waits for nobody: while another changes what is published, nothing is done. That one puts it
+    into force itself; should it be frozen, whoever calls this has other work to do meanwhile.
+    """
 
     async def write(connection: Connection) -> list[str]:
         async with connection.transaction():
-            await lock_published(connection)
+            if not await connection.fetchval(sql("services/try_lock_published"), _PUBLISHED_LOCK):
+                return []
             return await resolve(connection)
 
     return await line.run(write)
