@@ -210,6 +210,40 @@ async def test_forgetting_takes_what_no_live_worker_publishes(line: Line) -> Non
     assert await in_force(line) == BOTH
 
 
+async def test_a_silent_worker_that_comes_back_has_its_endpoints_in_the_catalogue_again(
+    line: Line,
+) -> None:
+    """What it publishes was forgotten meanwhile: it has to register, and so to publish, anew."""
+    boot = await publish(line, STABLE)
+    await fall_silent(line, boot)
+    assert await forget(line, "docs") == (("docs.post__a", "docs.post__b"), ())
+    with pytest.raises(leases.RegistrationGone):
+        await leases.heartbeat(line, boot)
+
+
+async def test_what_a_worker_publishes_that_may_still_hold_jobs_is_not_forgotten(
+    line: Line, connection: Connection
+) -> None:
+    """Silent for longer than its shortest lease, and not for its longest one."""
+    boot = await publish(line, STABLE)
+    await connection.execute(
+        "UPDATE workers SET urgent_seconds = 30, last_seen_at = now() - interval '1 minute'"
+    )
+    await resolve_published(line)
+    assert len(unserved_of(await list_published(line))) == 2
+    assert await forget(line, "docs") == ((), ("docs.post__a", "docs.post__b"))
+    await leases.heartbeat(line, boot)
+    await resolve_published(line)
+    assert await in_force(line) == {"/a": "standard", "/b": "standard"}
+
+
+async def test_what_a_dead_worker_published_is_forgotten_at_once(line: Line) -> None:
+    boot = await publish(line, STABLE)
+    await leases.declare_dead(line, [boot])
+    assert await forget(line, "docs") == (("docs.post__a", "docs.post__b"), ())
+    assert await in_force(line) == {}
+
+
 async def test_forgetting_is_told(line: Line, connection: Connection) -> None:
     told: list[str] = []
     await leases.deregister(line, await publish(line, STABLE))

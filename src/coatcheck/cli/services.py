@@ -67,7 +67,7 @@ def forget(
 
     Calls of them are then answered 404. Jobs that were accepted stay, and wait for a worker; a
     worker that publishes the endpoint brings it back. What a live worker publishes is not
-    forgotten.
+    forgotten, nor that of one that fell silent lately and may come back.
     """
     named = parse_name(name)
     if named is None:
@@ -85,7 +85,7 @@ def forget(
     for each in () if json_wanted else result.forgotten:
         say(f"forgot {each}")
     for each in () if json_wanted else result.served:
-        say(f"kept {each}: a live worker publishes it")
+        say(f"kept {each}: a worker publishes it that lives, or fell silent lately")
     if not result.forgotten:
         raise typer.Exit(EXIT_FAILED)
 

@@ -131,8 +131,8 @@ def parse_name(name: str) -> EndpointSelector | None:
 
 
 class Forgotten(NamedTuple):
-    """The endpoints that were taken out of the catalogue, and those that stay: live workers publish
-    them."""
+    """The endpoints that were taken out of the catalogue, and those that stay: workers publish them
+    that live, or that fell silent so lately that they may come back."""
 
     forgotten: tuple[str, ...]
     served: tuple[str, ...]

@@ -158,12 +158,14 @@ async def forget(
     line: Line, service: str, version: int | None = None, key: str | None = None
 ) -> Forgotten:
     """Take endpoints of code that no live worker publishes out of the catalogue: of a service, of
-    a version of it, or one."""
+    a version of it, or one. What a worker publishes that has fallen silent stays for as long as it
+    may hold jobs; after that it is forgotten, and published again if the worker comes back."""
     named = (service, version, key)
 
     async def write(connection: Connection) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
         async with connection.transaction():
             await lock_published(connection)
+            await connection.execute(sql("services/end_silent"), *named)
             forgotten = await connection.fetch(sql("services/forget"), *named)
             if forgotten:
                 await resolve(connection, [service])

@@ -1,5 +1,8 @@
--- Forget the endpoints of a service that no live worker publishes: of one version or one endpoint, if they
--- are named. What was forgotten; by the primary key.
+-- Forget the endpoints of a service that no registered worker publishes, unless it is known to be dead: of
+-- one version or one endpoint, if they are named. What was forgotten; by the primary key.
+--
+-- Registered, not live: one that was silent for a moment goes on with its registration, and does not
+-- publish again. After end_silent.sql, which ends those of workers that were silent for longer.
 --
 -- $1 service   $2 version, or NULL for all   $3 key of an endpoint, or NULL for all
 DELETE FROM published_endpoints AS p
@@ -8,6 +11,11 @@ WHERE p.org_id = '' AND p.service_id = $1::text
   AND NOT EXISTS (
       SELECT FROM published_endpoints AS l
       WHERE l.org_id = '' AND l.service_id = p.service_id AND l.version = p.version AND l.key = p.key
-        AND l.digest IN (/* include services/served.sql */)
+        AND l.digest IN (
+            SELECT d.digest
+            FROM workers AS w
+            CROSS JOIN LATERAL unnest(w.publishes) AS d (digest)
+            WHERE w.died_at IS NULL
+        )
   )
 RETURNING p.version, p.key
