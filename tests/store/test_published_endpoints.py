@@ -301,6 +301,16 @@ async def test_where_live_workers_disagree_can_be_seen(line: Line) -> None:
     assert conflicts_of(await list_published(line)) == []
 
 
+async def test_definitions_that_say_the_same_are_no_disagreement(
+    line: Line, connection: Connection
+) -> None:
+    """Written otherwise, or by a release that knew fewer options: nothing would be to be done."""
+    await publish(line, docs(replace(endpoint("/a"), timeout_seconds=30)))
+    await publish(line, docs(replace(endpoint("/a"), timeout_seconds=30.0)))
+    assert len(await list_published(line)) == 2
+    assert conflicts_of(await list_published(line)) == []
+
+
 async def test_what_no_live_worker_publishes_can_be_seen(line: Line) -> None:
     await publish(line, STABLE)
     await leases.deregister(line, await publish(line, CANARY))

@@ -95,7 +95,9 @@ def _workers(definitions: list[PublishedDefinition]) -> int:
 
 
 def _live(definitions: list[PublishedDefinition]) -> int:
-    return sum(each.is_live for each in definitions)
+    """How many different ones live workers publish."""
+    live = [each.spec for each in definitions if each.is_live]
+    return sum(spec not in live[:at] for at, spec in enumerate(live))
 
 
 def _gone_at(definitions: list[PublishedDefinition]) -> datetime | None:

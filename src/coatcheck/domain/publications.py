@@ -79,7 +79,11 @@ def by_endpoint(
 
 
 def conflicts_of(definitions: Iterable[PublishedDefinition]) -> list[Conflict]:
-    """The endpoints on which live workers disagree: by their names, or by the calls they answer."""
+    """The endpoints on which live workers disagree: by their names, or by the calls they answer.
+
+    Definitions that are written differently and say the same are no conflict: ``30`` and ``30.0``,
+    or those of a release that knew fewer options.
+    """
     live = by_endpoint(each for each in definitions if each.is_live)
     conflicts = [Conflict(each) for _, each in live if len(each) > 1]
     answering: dict[tuple[str, int, str, str], list[PublishedDefinition]] = {}
@@ -91,7 +95,7 @@ def conflicts_of(definitions: Iterable[PublishedDefinition]) -> list[Conflict]:
         if len(each) > 1:
             each.sort(key=lambda one: one.published_at, reverse=True)
             conflicts.append(Conflict(each))
-    return conflicts
+    return [conflict for conflict in conflicts if conflict.differing]
 
 
 def unserved_of(definitions: Iterable[PublishedDefinition]) -> list[PublishedDefinition]:
