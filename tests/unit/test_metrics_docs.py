@@ -22,7 +22,8 @@ PAGES = [
     REPOSITORY / "docs" / "explanation" / "slos.md",
     REPOSITORY / "examples" / "prometheus" / "alerts.yml",
 ]
-_NAME = re.compile(r"\bcoatcheck_[a-z_]+\b")
+_NAME = re.compile(r"(?<!#)\bcoatcheck_[a-z_]+\b")
+"""Not the anchor of a setting, which a page may link to."""
 _SELECTOR = re.compile(r"\b(coatcheck_[a-z_]+)(?:\{([^}]*)\})?")
 _GROUPED = re.compile(r"by \(([^)]*)\)")
 _HISTOGRAM_SERIES = ("_bucket", "_sum", "_count")
