@@ -335,6 +335,18 @@ def test_several_answers_are_several_turns_under_other_seeds() -> None:
     ]
 
 
+def test_a_seed_among_ollamas_own_options_is_a_number_where_there_is_a_next_one() -> None:
+    for seed in ("x", [1], 1.5):
+        with pytest.raises(InvalidParameter) as refused:
+            order(n=2, options={"seed": seed})
+        assert refused.value.field == "options.seed"
+        # One answer needs no next seed: what it may be is for the target to say.
+        assert native(options={"seed": seed})["options"] == {"seed": seed}
+    assert order(n=2, options={"seed": None}).turns == [{"options": msgspec.Raw(b'{"seed":null}')}]
+    (turn,) = order(n=2, options={"seed": 7}).turns
+    assert json.loads(bytes(turn["options"])) == {"seed": 8}
+
+
 def test_log_probabilities_are_asked_for_as_ollama_has_them() -> None:
     assert native(logprobs=True)["logprobs"] is True
     said = native(logprobs=True, top_logprobs=3)

@@ -149,11 +149,20 @@ def read_choices(given: Fields) -> int:
 
 
 def choice_options(options: Mapping[str, Any], choice: int) -> dict[str, Any]:
-    """The options of an answer after the first: under the same seed it would be the first again."""
+    """The options of an answer after the first: under the same seed it would be the first again.
+
+    Raises InvalidParameter for a seed among Ollama's own options that has no next one.
+    """
     seed = options.get("seed")
-    if seed is None:
+    if choice == 0 or seed is None or bytes(seed) == b"null":
         return dict(options)
-    return dict(options) | {"seed": int(msgspec.json.decode(_encode(seed))) + choice}
+    try:
+        first = msgspec.json.decode(seed, type=int)
+    except msgspec.ValidationError:
+        raise wrong(
+            "options.seed", "must be a whole number: each answer has the next one"
+        ) from None
+    return dict(options) | {"seed": first + choice}
 
 
 def read_logprobs(given: Fields) -> dict[str, msgspec.Raw]:
