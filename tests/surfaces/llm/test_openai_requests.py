@@ -107,7 +107,17 @@ def test_an_image_elsewhere_is_left_to_be_fetched() -> None:
     assert json.loads(bytes(asked.fields["messages"]))[1]["images"] == [url]
 
 
-@pytest.mark.parametrize("url", ["ftp://example.com/cat.png", "cat.png", "file:///etc/passwd", ""])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://example.com/cat.png",
+        "cat.png",
+        "file:///etc/passwd",
+        "",
+        "data:;base64,https://example.com/cat.png",
+        "data:image/png;base64,HTTP://example.com/cat.png",
+    ],
+)
 def test_what_is_no_address_of_an_image_is_refused(url: str) -> None:
     parts = [{"type": "image_url", "image_url": {"url": url}}]
     with pytest.raises(InvalidParameter) as refused:

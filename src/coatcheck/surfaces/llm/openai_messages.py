@@ -67,8 +67,9 @@ class Conversation:
     def image(self, url: str, place: str) -> str:
         """An image for a message: its base64, or the address that a worker fetches it from."""
         found = _DATA_URI.match(url)
-        if found is not None:
+        if found is not None and not is_image_url(url[found.end() :]):
             return url[found.end() :]
+        # An address within a data URI would be fetched, uncounted, beside one that is not.
         if not is_image_url(url):
             raise wrong(
                 place, "must be an http(s) URL, or hold the image: data:image/png;base64,..."
