@@ -212,3 +212,57 @@ async def test_what_cannot_be_completed_is_refused_by_its_name(
     assert refused.status_code == 400
     assert refused.headers["Content-Type"] == "application/json"
     assert refused.json()["error"]["param"] == param
+
+
+HELLO: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
+CLOCK: dict[str, Any] = {"type": "function", "function": {"name": "clock"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/v1/chat/completions", HELLO),
+        ("/v1/completions", {"model": MODEL, "prompt": "Hello"}),
+        ("/v1/responses", {"model": MODEL, "input": "Hello"}),
+    ],
+)
+async def test_the_key_of_an_embedding_leads_to_no_answer_that_says_nothing(
+    http: httpx2.AsyncClient, path: str, asked: dict[str, Any]
+) -> None:
+    headers = {"Idempotency-Key": secrets.token_hex(8)}
+    made = await http.post(
+        "/v1/embeddings", json={"model": EMBEDDER, "input": "x"}, headers=headers
+    )
+    assert made.status_code == 200
+    known = await http.post(path, json=asked, headers=headers)
+    assert (known.status_code, known.json()["code"]) == (502, "target_answer_invalid")
+    assert known.headers["Idempotency-Mismatch"] == "true"
+    streamed = await http.post(path, json=asked | {"stream": True}, headers=headers)
+    assert "target_answer_invalid" in streamed.text
+    assert "[DONE]" not in streamed.text
+
+
+async def test_a_response_ends_once_if_its_key_leads_to_several_answers(
+    http: httpx2.AsyncClient,
+) -> None:
+    headers = {"Idempotency-Key": secrets.token_hex(8)}
+    made = await http.post("/v1/chat/completions", json=HELLO | {"n": 2}, headers=headers)
+    assert len(made.json()["choices"]) == 2
+    asked = {"model": MODEL, "input": "Hello"}
+    whole = (await http.post("/v1/responses", json=asked, headers=headers)).json()
+    streamed = await http.post("/v1/responses", json=asked | {"stream": True}, headers=headers)
+    events = [json.loads(line[6:]) for line in streamed.text.splitlines() if line[:6] == "data: "]
+    ends = [each for each in events if each["type"] == "response.completed"]
+    assert ends == events[-1:]
+    assert ends[0]["response"]["output"] == whole["output"]
+
+
+async def test_who_goes_on_after_what_is_no_call_is_told_so(http: httpx2.AsyncClient) -> None:
+    headers = {"Idempotency-Key": secrets.token_hex(8)}
+    await http.post("/v1/chat/completions", json=HELLO, headers=headers)
+    forced = HELLO | {"stream": True, "tools": [CLOCK], "tool_choice": "required"}
+    known = await http.post(
+        "/v1/chat/completions", json=forced, headers=headers | {"Last-Event-ID": "1000000"}
+    )
+    assert (known.status_code, known.json()["error"]["code"]) == (502, "tool_not_called")
+    assert known.headers["x-should-retry"] == "false"

@@ -91,6 +91,8 @@ class Native(msgspec.Struct):
     prompt_eval_count: int | None = None
     eval_count: int | None = None
     other_choices: list[Native] | None = None
+    embeddings: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """Of what is neither: an idempotency key may lead to any job."""
 
     @property
     def text(self) -> str:
@@ -148,9 +150,12 @@ _decode: Final = msgspec.json.Decoder(Native).decode
 def read_native(data: bytes) -> Native:
     """Raises Untranslatable."""
     try:
-        return _decode(data)
+        native = _decode(data)
     except msgspec.ValidationError as error:
         raise Untranslatable from error
+    if not isinstance(native.embeddings, msgspec.UnsetType):
+        raise Untranslatable
+    return native
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -346,9 +346,12 @@ class ResponseEvents:
         self._reader = self._answering.reader(self._job)
         self._items = _Items(self._job)
         self._begun = False
+        self._ended = False
         self._events = 0
 
     def output(self, seq: int | None, data: bytes) -> bytes:
+        if self._ended:  # a response has one answer, also if an idempotency key leads to several
+            return b""
         native = read_native(data)
         self._model = native.model or self._model
         said = self._reader.read(native)
@@ -376,6 +379,7 @@ class ResponseEvents:
             yield "response.in_progress", {"response": begun}
         yield from self._items.add(said)
         if native.done:
+            self._ended = True
             yield from self._items.end(cut_off=native.is_cut_off)
             whole = self._answering.response(self._job, self._model, self._items.done, native)
             yield f"response.{whole.status}", {"response": whole}

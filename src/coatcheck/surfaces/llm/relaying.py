@@ -125,6 +125,10 @@ class Relay:
             if isinstance(first, Draining):
                 await pieces.aclose()
                 return await self.drained(call, job, headers)
+        except Untranslatable as error:  # what its caller says to have already
+            await pieces.aclose()
+            code, message = untranslatable(job, error)
+            return problem(call, HTTPStatus.BAD_GATEWAY, code, message, headers=headers)
         except BaseException:
             await pieces.aclose()
             raise
