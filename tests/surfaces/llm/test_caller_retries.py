@@ -324,6 +324,41 @@ async def test_callers_of_ollamas_routes_are_joined_as_well(talk: Talking) -> No
     assert (answer.headers["X-Job-Id"], answer.json()["done"]) == (left.id, True)
 
 
+FORCED: list[Any] = [{"type": "function", "function": {"name": name}} for name in ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "calls"),
+    [
+        (COMPLETIONS, CHAT | {"n": 3, "seed": 7}, "/api/chat"),
+        (COMPLETIONS, CHAT | {"tools": FORCED, "tool_choice": "required"}, "/api/chat"),
+        ("/v1/responses", {"model": MODEL, "input": "Tell me"}, "/api/chat"),
+        ("/v1/completions", {"model": MODEL, "prompt": ["Tell", "me"]}, "/api/generate"),
+        ("/v1/embeddings", {"model": "nomic-embed-text", "input": "Tell me"}, "/api/embed"),
+    ],
+    ids=["several answers", "a forced call", "a response", "a completion", "embeddings"],
+)
+async def test_a_retry_joins_on_every_route_of_openais(
+    talk: Talking, path: str, asked: dict[str, Any], calls: str
+) -> None:
+    talk.upstream.plan(Fault("hang", None, path=calls))
+    engine = talk.house.engine
+    asking = asyncio.create_task(talk.house.http.post(path, json=asked))
+
+    async def is_waited_for() -> bool:
+        return bool(await jobs(talk)) and bool(engine._watcher._waiters)
+
+    await eventually_async(is_waited_for, "the job is waited for")
+    asking.cancel()
+    (left,) = await jobs(talk)
+    await known_as_left(talk, left)
+    go_on(talk)
+    answer = await talk.house.http.post(path, json=asked, headers=RETRY)
+    assert (answer.status_code, answer.headers[JOINED]) == (200, "true"), answer.text
+    assert answer.headers["X-Job-Id"] == left.id
+    assert len(await jobs(talk)) == 1
+
+
 async def test_a_server_that_stops_sends_the_package_on_to_the_same_job(talk: Talking) -> None:
     hold(talk)
     second = await talk.house.replica()
