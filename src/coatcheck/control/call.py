@@ -38,6 +38,7 @@ UPLOAD_PAUSE_SECONDS_MAX: Final = 30.0
 UPLOAD_PROGRESS_BYTES_MIN: Final = 64 * 1024
 """one that comes byte by byte would keep others out for as long as uploads may take."""
 _QUERY_FIELDS_MAX: Final = 100
+_IDENTITY: Final = (b"", b"identity")
 _INFLATED_AT_ONCE_BYTES: Final = 16 * 1024
 """Of a gzip body, as it is sent: inflated, that is a megabyte or two, and a few milliseconds."""
 
@@ -205,6 +206,17 @@ class Call:
             self._query = _read_query(self.scope["query_string"])
         return self._query
 
+    @property
+    def length_max(self) -> int | None:
+        """How many bytes the body may amount to at most, as far as its head tells; None if it does
+        not. One that is sent as gzip may be many times as long as it says."""
+        length = self.headers.get(b"content-length")
+        if length is None:
+            return None
+        if self.headers.get(b"content-encoding", b"").strip().lower() in _IDENTITY:
+            return int(length)
+        return max(int(length) * INFLATED_RATIO_MAX, INFLATED_BYTES_FREE)
+
     async def body(self, bytes_max: int) -> bytes:
         """The whole body. Raises before reading it if it says that it is too large, and if there
         is no room for it."""
@@ -270,7 +282,7 @@ class Call:
     def _inflating(self, bytes_max: int) -> InflatedBody | None:
         """What undoes the body's coding, if it has one. Raises CompressedBody."""
         coding = self.headers.get(b"content-encoding")
-        if coding is None or (named := coding.strip().lower()) in (b"", b"identity"):
+        if coding is None or (named := coding.strip().lower()) in _IDENTITY:
             return None
         if named not in (b"gzip", b"x-gzip"):
             raise CompressedBody("The body's Content-Encoding is not taken; send gzip, or none.")
@@ -310,19 +322,14 @@ class Call:
         as it may be."""
         if self._bodies is None or ARRIVING not in self.scope:
             return  # it does not come over a connection of ours
-        length = self.headers.get(b"content-length")
-        is_known = length is not None and self._inflating(bytes_max) is None
-        size = int(length) if length is not None and is_known else bytes_max
+        size = self.length_max
+        if size is None or size > bytes_max:
+            size = bytes_max
         self._reservation = await self._bodies.reserve(self._paying_org(), self.address, size)
 
     async def reserve_beginning(self, bytes_max: int) -> None:
         """Have room for as much of a body as is held before the rest is taken in by pieces."""
-        if self._bodies is None or ARRIVING not in self.scope:
-            return
-        size = bytes_max
-        if self._inflating(bytes_max) is None:
-            size = min(int(self.headers.get(b"content-length", bytes_max)), bytes_max)
-        self._reservation = await self._bodies.reserve(self._paying_org(), self.address, size)
+        await self._reserve(bytes_max)
 
     async def _receive_all(self, bytes_max: int) -> bytes:
         pieces: list[bytes] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 from coatcheck.domain.identity import Scope
-from coatcheck.domain.limits import LLM_PAYLOAD_BYTES_MAX
+from coatcheck.domain.limits import LLM_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX
 from coatcheck.domain.llm import LlmRequest
 from coatcheck.store.line import Line
 from coatcheck.surfaces.llm.scene import LARGE_BODIES_OF_ONE_ORG_MAX
@@ -131,6 +132,20 @@ async def test_a_body_of_unknown_length_is_taken(waiting: House) -> None:
         "/jobs", content=pieces(), headers={"Content-Type": "application/json"}
     )
     assert answer.status_code == 202, answer.text
+
+
+@pytest.mark.parametrize("lines", [10, 70_000])
+async def test_a_gzip_body_may_be_as_long_as_any_once_it_is_inflated(
+    waiting: House, lines: int
+) -> None:
+    padding = " ".join(f"line {number} of what was said before" for number in range(lines))
+    sent = gzip.compress(json.dumps({**CHAT, "padding": padding}).encode())
+    assert len(sent) < PAYLOAD_BYTES_MAX
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    answer = await waiting.http.post("/jobs", content=sent, headers=headers)
+    assert answer.status_code == 202, answer.text
+    kept = await stored(waiting, answer.json()["job_id"])
+    assert json.loads(bytes(kept.body))["padding"] == padding
 
 
 async def test_a_body_over_the_limit_is_refused_before_it_is_read(waiting: House) -> None:

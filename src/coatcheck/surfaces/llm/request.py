@@ -51,8 +51,8 @@ async def fields_of(call: Call, room: UploadRoom) -> AsyncIterator[dict[str, msg
     its place in the room until this is left: do with it what there is to do by then, and keep
     nothing of it.
     """
-    length = call.headers.get(b"content-length")
-    if length is not None and int(length) <= PAYLOAD_BYTES_MAX:
+    length = call.length_max
+    if length is not None and length <= PAYLOAD_BYTES_MAX:
         yield _read(await call.body(PAYLOAD_BYTES_MAX))
         call.forget_body()
         return
