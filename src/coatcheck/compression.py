@@ -3,8 +3,9 @@ gzip made of what is answered."""
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Final, Protocol
 
 ACCEPT_ENCODING: Final = "gzip, deflate"
@@ -14,6 +15,9 @@ GZIP_LEVEL: Final = 1
 """Of what is answered: the higher ones take up to three times as long for a tenth less."""
 
 _PIECE_BYTES: Final = 256 * 1024
+_FED_BYTES: Final = 16 * 1024
+"""What zlib is given at a time. At the end of each member it copies what is left of that, and a
+body may be of nothing but members."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
 
@@ -96,6 +100,10 @@ class Gzip:
         self._over = False
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), _FED_BYTES):
+            yield from self._fed(data[start : start + _FED_BYTES])
+
+    def _fed(self, data: bytes) -> Iterator[bytes]:
         while data and not self._over:
             if self._member.ended:
                 if not data.startswith(b"\x1f"):
@@ -147,9 +155,15 @@ def gzipped(body: bytes) -> bytes:
 
 
 async def gzipped_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same piece by piece: what is given out is never much more than what has come."""
+    """The same piece by piece: what is given out is never much more than what has come. Between two
+    pieces others have their turn, also if nothing here has to be waited for."""
     stream = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, _GZIP)
-    async for piece in pieces:
-        if made := stream.compress(piece):
-            yield made
-    yield stream.flush()
+    try:
+        async for piece in pieces:
+            if made := stream.compress(piece):
+                yield made
+            await asyncio.sleep(0)
+        yield stream.flush()
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()  # its reader may have gone in the middle

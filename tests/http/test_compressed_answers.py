@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from coatcheck.control.call import Call
-from coatcheck.control.compressing import accepts_gzip
+from coatcheck.control.compressing import accepts_gzip, compressed_stream
 from coatcheck.control.reply import JSON, RawHeaders, Reply, StreamReply, json_reply
 from tests.http.conftest import app_of, serving
 
@@ -147,3 +147,9 @@ async def test_what_is_compressed_already_is_left_so(client: httpx2.AsyncClient)
 )
 def test_gzip_is_taken_by_who_says_so(accepted: bytes | None, takes: bool) -> None:
     assert accepts_gzip(accepted) is takes
+
+
+async def test_a_compressed_stream_cannot_end_sooner_without_notice() -> None:
+    """Many clients take a gzip body that was cut off and ended properly for whole."""
+    reply = compressed_stream(StreamReply(200, pieces(), [JSON]), b"gzip")
+    assert reply.is_measured

@@ -267,6 +267,24 @@ async def test_a_form_that_inflates_to_a_hundred_times_its_size_is_refused() -> 
         assert_problem(await wire.answer(), 413, "compression_ratio")
 
 
+async def test_others_have_their_turn_while_a_piece_is_inflated() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    call = arriving([gzip.compress(bytes(MIB))])
+    call.headers = {b"content-encoding": b"gzip"}
+    running = asyncio.create_task(other())
+    inflated = [len(piece) async for piece in call.pieces(MIB)]
+    running.cancel()
+    assert sum(inflated) == MIB
+    assert turns >= len(inflated) > 1
+
+
 async def test_inflated_bytes_count_against_the_bound_of_a_file() -> None:
     content = secrets.token_bytes(40_000)
     body = gzip.compress(form(content))

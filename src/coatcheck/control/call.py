@@ -276,6 +276,8 @@ class Call:
             if inflating is not None:
                 for inflated in inflating.pieces(piece, last=not more):
                     yield inflated
+                    # What came at once may be a hundred times that: others have their turn.
+                    await asyncio.sleep(0)
             elif piece:
                 yield piece
 

@@ -86,8 +86,9 @@ class StreamReply:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the length was told before: the body cannot end sooner."""
-        return any(name == b"content-length" for name, _ in self.headers)
+        """Whether the body cannot end sooner: its length was told before, or its coding has an end
+        of its own, which many clients do not miss."""
+        return any(name in (b"content-length", b"content-encoding") for name, _ in self.headers)
 
     async def send(self, send: Send, extra: RawHeaders, *, head: bool) -> None:
         await send(
