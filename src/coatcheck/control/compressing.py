@@ -21,7 +21,9 @@ _AT_ONCE_BYTES: Final = 64 * 1024
 """A longer one is compressed in a thread."""
 _TYPES: Final = (b"application/json", b"application/problem+json", b"text/csv")
 _NEVER: Final = frozenset({b"content-encoding", b"content-range", b"set-cookie"})
-_GZIP: Final = re.compile(rb"(?:^|[,\s])(?:gzip|x-gzip|\*)\s*(?:;\s*q\s*=\s*([0-9.]+))?\s*(?:,|$)")
+_WEIGHT: Final = rb"\s*(?:;\s*q\s*=\s*([0-9.]+))?\s*(?:,|$)"
+_GZIP: Final = re.compile(rb"(?:^|[,\s])(?:gzip|x-gzip)" + _WEIGHT)
+_ANY: Final = re.compile(rb"(?:^|[,\s])\*" + _WEIGHT)
 _VARY: Final = (b"vary", b"accept-encoding")
 _CODING: Final = (b"content-encoding", b"gzip")
 
@@ -30,7 +32,9 @@ def accepts_gzip(accepted: bytes | None) -> bool:
     """Whether an ``Accept-Encoding`` takes gzip."""
     if accepted is None:
         return False
-    found = _GZIP.search(accepted.lower())
+    accepted = accepted.lower()
+    # What is said of gzip itself counts before what is said of all others.
+    found = _GZIP.search(accepted) or _ANY.search(accepted)
     return found is not None and (found[1] is None or found[1].strip(b"0.") != b"")
 
 
