@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+from pathlib import Path
 
 from examples.tts_remote.callbacks import Caller
+from examples.tts_remote.characters import Character, cloned, described, read_clone
 from examples.tts_remote.failures import SpeechFailed
 from examples.tts_remote.faults import Faults
+from examples.tts_remote.fetching import fetched
 from examples.tts_remote.job_folders import End, JobFolders, Order
 from examples.tts_remote.records import Seen
 from examples.tts_remote.speaking import Speaker
 from examples.tts_remote.tuning import Tuning
 
 CANCELLED = "cancelled"
+_RECORDING_BYTES_MAX = 64 << 20
+_CLONE_BYTES_MAX = 1 << 20
 _log = logging.getLogger(__name__)
 
 
@@ -100,12 +106,27 @@ class Crew:
             await self._last()
             async with self._places:
                 with self._seen.one_speaks():
-                    seconds = await self._speaker.speak(
-                        order.text, order.language, folders.draft(job_id)
-                    )
+                    seconds = await self._done(order, folders.draft(job_id))
         except SpeechFailed as failed:
             return await asyncio.to_thread(folders.fail, job_id, str(failed))
         return await asyncio.to_thread(folders.complete, job_id, seconds)
+
+    async def _done(self, order: Order, draft: Path) -> float | None:
+        """Do what was asked for; says how many seconds of speech there are. Raises
+        ``SpeechFailed``."""
+        match order.type:
+            case "clone":
+                recording = await fetched(order.reference_url, _RECORDING_BYTES_MAX)
+                clone = await asyncio.to_thread(cloned, recording)
+                await asyncio.to_thread(_write, draft, clone)
+                return None
+            case "design_preview":
+                character = described(order.description or "")
+            case "generate" if order.prompt_url is not None:
+                character = read_clone(await fetched(order.prompt_url, _CLONE_BYTES_MAX))
+            case "generate":
+                character = Character()
+        return await self._speaker.speak(order.text, order.language, draft, character)
 
     async def _last(self) -> None:
         """Take as long as a job is to take, and let happen to it what is to happen."""
@@ -121,3 +142,10 @@ class Crew:
                 await cleared.wait()
             case "failed_job":
                 raise SpeechFailed(fault.message)
+
+
+def _write(draft: Path, data: bytes) -> None:
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,6 +1,8 @@
 """Speaks one text into a WAV file: the program that runs as a process of its own for each job.
 
-    python -I -S espeak.py LIBRARY DATA LANGUAGE SPEECH BYTES_MAX <text
+    python -I -S espeak.py LIBRARY DATA LANGUAGE SPEECH BYTES_MAX CHARACTER <text
+
+CHARACTER is the JSON of ``characters.Character``: what the voice is like.
 
 espeak-ng keeps its state in globals and a text can keep it busy for minutes, so it is not let into
 the server. What came of it is one line of JSON: {"duration_seconds": n} or {"error": "..."}. This
@@ -16,6 +18,7 @@ import sys
 import wave
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # From espeak-ng's speak_lib.h.
 _SYNCHRONOUS = 2
@@ -24,6 +27,7 @@ _POSITION_CHARACTER = 1
 _UTF8 = 1
 _END_PAUSE = 0x1000
 _GO_ON, _ABORT = 0, 1
+_PARAMETERS = {"words_per_minute": 1, "volume": 2, "pitch": 3, "pitch_range": 4}
 
 _BUFFER_MILLISECONDS = 500
 _BYTES_PER_SAMPLE = 2
@@ -88,12 +92,18 @@ class Espeak:
             at += 1
         return {language: voice for language, (_, voice) in best.items()}
 
-    def use(self, language: str) -> None:
+    def use(self, language: str, character: dict[str, Any]) -> None:
         voice = voice_for(language, self.voices())
         if voice is None:
             raise CannotSpeak(f"there is no voice for the language {language[:40]!r}")
+        if character.get("variant"):
+            voice += f"+{character['variant']}"
         if self._library.espeak_SetVoiceByName(voice.encode()) != 0:
             raise CannotSpeak(f"the voice {voice!r} could not be loaded")
+        for name, number in _PARAMETERS.items():
+            value = character.get(name)
+            if value is not None and self._library.espeak_SetParameter(number, value, 0) != 0:
+                raise CannotSpeak(f"the voice cannot be given the {name} {value}")
 
     def speak(self, text: str, speech: Path, bytes_max: int) -> float:
         """Write ``text`` as a WAV, a piece at a time; says how many seconds it lasts."""
@@ -163,12 +173,14 @@ def _languages(address: int) -> Iterator[tuple[int, str]]:
         address += 1 + len(language) + 1
 
 
-def main(library: str, data: str, language: str, speech: str, bytes_max: str) -> None:
+def main(
+    library: str, data: str, language: str, speech: str, bytes_max: str, character: str
+) -> None:
     text = sys.stdin.buffer.read().decode()
     said: dict[str, object]
     try:
         espeak = Espeak(library, data)
-        espeak.use(language)
+        espeak.use(language, json.loads(character))
         said = {"duration_seconds": espeak.speak(text, Path(speech), int(bytes_max))}
     except CannotSpeak as error:
         said = {"error": str(error)}

@@ -3,7 +3,7 @@
     <job id>/order.json      what was asked for; the folder appears with it
              callback.due    somebody is still to be called back
              speech.part     being spoken
-             speech.wav
+             speech.wav      or what else there is to fetch, such as a clone
              end.json        how it ended; without it the job runs, or is to be run again
 
 A folder or file appears whole, by a rename or a link, or not at all: a kill at any moment leaves
@@ -30,11 +30,17 @@ _UNFINISHED = "making-"
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was asked for. Fields that nobody knows are passed over."""
 
-    text: str
     language: str
+    text: str = ""
+    """What to say; of a clone, what is said in the recording, which is of no use here."""
+    type: Literal["generate", "design_preview", "clone"] = "generate"
     token: str | None = None
+    description: str | None = None
+    """Of a preview: what the voice is to be like."""
     reference_url: str | None = None
-    """Kept, and of no use to espeak-ng, which imitates nobody."""
+    """Where the recording is fetched from of which a clone is made."""
+    prompt_url: str | None = None
+    """Where the clone is fetched from that a text is spoken with."""
     callback_url: str | None = None
 
 
@@ -124,7 +130,7 @@ class JobFolders:
         """Where its speech is, once it is completed."""
         return self._root / job_id / "speech.wav"
 
-    def complete(self, job_id: str, duration_seconds: float) -> End:
+    def complete(self, job_id: str, duration_seconds: float | None) -> End:
         """The draft is whole. Says how the job ended, which may have been otherwise."""
         self.draft(job_id).rename(self.speech(job_id))
         _sync_folder(self._root / job_id)

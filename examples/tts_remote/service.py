@@ -1,9 +1,11 @@
 """The protocol's routes, and what holds for all of them.
 
-POST  /submit-job   {text, language, token?, reference_url?, callback_url?}  ->  {job_id}
+POST  /submit-job   {text, language, token?, prompt_url?, callback_url?}  ->  {job_id}
+                    {type: "design_preview", description, text, language, ...}
+                    {type: "clone", reference_url, language, ...}
 GET   /job-status?job_id=   ->  {job_id, status: running|completed|failed, error?,
                                  duration_seconds?}
-GET   /job-result?job_id=   ->  the WAV; 409 unless the job is completed
+GET   /job-result?job_id=   ->  the WAV, or the clone; 409 unless the job is completed
 POST  /job-cancel   {job_id}  ->  as job-status; a job that is cancelled has failed as "cancelled"
 """
 
@@ -123,6 +125,8 @@ class Service:
             raise Refused(409, "the job is running")
         if end.status == "failed":
             raise Refused(409, f"the job has failed: {end.error}")
+        if end.duration_seconds is None:
+            return Answer(file=self._folders.speech(job_id), media_type="application/octet-stream")
         return Answer(
             file=self._folders.speech(job_id),
             media_type="audio/wav",
@@ -135,8 +139,12 @@ class Service:
 
     def _order(self, body: bytes) -> Order:
         order = _decoded(body, Order)
-        if not order.text.strip() or "\0" in order.text:
+        if "\0" in order.text or not (order.text.strip() or order.type == "clone"):
             raise Refused(400, "text has to be something to say")
+        if order.type == "design_preview" and not (order.description or "").strip():
+            raise Refused(400, "description has to say what the voice is like")
+        if order.type == "clone" and order.reference_url is None:
+            raise Refused(400, "reference_url has to say where the recording is")
         if len(order.text) > self._tuning.text_chars_max:
             raise Refused(400, f"text is longer than {self._tuning.text_chars_max} characters")
         if len(order.language) > _LANGUAGE_CHARS_MAX or "\0" in order.language:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from examples.tts_remote.characters import Character
 from examples.tts_remote.failures import SpeechFailed
 from examples.tts_remote.tuning import Tuning
 
@@ -37,13 +38,16 @@ class Speaker:
         self._data = espeakng_loader.get_data_path()
         self._tuning = tuning
 
-    async def speak(self, text: str, language: str, speech: Path) -> float:
+    async def speak(
+        self, text: str, language: str, speech: Path, character: Character | None = None
+    ) -> float:
         """Write the speech to a file; says how many seconds it lasts. Raises ``SpeechFailed``."""
         speech.unlink(missing_ok=True)  # a process that was orphaned may still write to it
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", _PROGRAM),
             *(self._library, self._data, language, speech.absolute()),
             str(self._tuning.speech_bytes_max),
+            msgspec.json.encode(character or Character()).decode(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

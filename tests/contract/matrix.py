@@ -396,6 +396,20 @@ ENTRIES: Mapping[str, Entry] = {
         other_user=NOT_FOUND,
         json=lambda estate: {"voice_id": estate.voice.own, "text": "Hello.", "language": "en"},
     ),
+    "preview_voice_design": Entry(
+        scope=Scope.SUBMIT,
+        own=202,
+        other_user=202,
+        json=lambda _: {"description": "Deep.", "text": "Hello.", "language": "en"},
+    ),
+    # No remote could fetch the voice: the server has no address.
+    "clone_voice": Entry(
+        scope=Scope.SUBMIT,
+        own=NOT_FOUND,
+        other_user=NOT_FOUND,
+        params=_voice,
+        json=lambda _: {"language": "en"},
+    ),
     "speech_tasks": Entry(scope=Scope.READ),
     "speech_task": Entry(scope=Scope.READ, params=_task, other_user=NOT_FOUND),
     "explain_speech_task": Entry(scope=Scope.READ, params=_waiting_task, other_user=NOT_FOUND),

@@ -13,7 +13,7 @@ import pytest
 
 from coatcheck import Engine, Submission
 from coatcheck.domain.ids import new_ids
-from coatcheck.domain.speech import Reader
+from coatcheck.domain.speech import SPEECH_TYPES, Reader
 from coatcheck.store import speech
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.migrate import migrate
@@ -103,7 +103,9 @@ async def test_a_users_page_reads_that_page_and_a_task_one_row(
     mine = [each for each, user in zip(ids, users, strict=True) if user == "ann"]
     line = Line(dsn, name="tests", server_settings=PINNED_PLANS)
     reader = Reader("acme", "ann")
-    page = await speech.tasks(line, reader, after=None, states=None, limit=20)
+    page = await speech.tasks(
+        line, reader, after=None, states=None, endpoints=SPEECH_TYPES, limit=20
+    )
     assert [task.view.uuid for task in page] == sorted(mine, reverse=True)[:20]
     await line.close()
 
@@ -111,7 +113,7 @@ async def test_a_users_page_reads_that_page_and_a_task_one_row(
         await connection.fetch(sql("speech/act_for"), "acme", "ann")
         newest = UUID(int=2**128 - 1)
         listing = await explain(
-            connection, sql("speech/tasks"), "acme", "ann", 200, newest, None, 20
+            connection, sql("speech/tasks"), "acme", "ann", 200, newest, None, [*SPEECH_TYPES], 20
         )
         one = await explain(connection, sql("speech/task"), "acme", "ann", 200, mine[0])
     for plan, most in ((listing, 20), (one, 1)):

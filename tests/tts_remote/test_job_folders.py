@@ -8,7 +8,7 @@ import pytest
 
 from examples.tts_remote import End, JobFolders, Order, job_folders
 
-ORDER = Order("One.", "en", token="one")
+ORDER = Order(text="One.", language="en", token="one")
 
 
 def test_the_slower_of_two_with_one_token_finds_the_job_of_the_faster(

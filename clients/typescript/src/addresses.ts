@@ -99,8 +99,8 @@ export class Addresses {
     return `${this.chats()}/${segment("job", jobId)}`;
   }
 
-  speech(kind: "voices" | "generate" | "tasks", name?: string): string {
-    return `${this.baseUrl}/${kind}${name === undefined ? "" : `/${segment(kind, name)}`}`;
+  speech(kind: "voices" | "generate" | "tasks", ...names: string[]): string {
+    return [`${this.baseUrl}/${kind}`, ...names.map((name) => segment(kind, name))].join("/");
   }
 
   /**

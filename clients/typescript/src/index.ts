@@ -55,8 +55,11 @@ export {
 } from "./llm.js";
 export {
   SpeechTask,
+  type CloneResult,
+  type CloneVoice,
   type GenerateSpeech,
   type GenerateSpeechOptions,
+  type PreviewVoiceDesign,
   type Speech,
   type SpeechResult,
 } from "./speech.js";

@@ -17,6 +17,23 @@ export interface GenerateSpeech {
   readonly text: string;
   /** Such as `en` or `pt-BR`. */
   readonly language: string;
+  /** The id of the completed task that cloned the voice, if the text is to be spoken with that. */
+  readonly cloneId?: string | undefined;
+}
+
+export interface PreviewVoiceDesign {
+  /** What the voice is to be like, in words. */
+  readonly description: string;
+  readonly text: string;
+  readonly language: string;
+}
+
+export interface CloneVoice {
+  readonly voiceId: string;
+  /** In which the recording is spoken. */
+  readonly language: string;
+  /** What is said in the recording. */
+  readonly transcript?: string | undefined;
 }
 
 export interface GenerateSpeechOptions extends CallOptions {
@@ -25,7 +42,15 @@ export interface GenerateSpeechOptions extends CallOptions {
   readonly stateWebhookUrl?: string | undefined;
 }
 
-export type SpeechResult = NonNullable<SpeechTaskBody["result"]>;
+type AnyResult = NonNullable<SpeechTaskBody["result"]>;
+/** What was spoken, and where it is fetched. */
+export type SpeechResult = Required<
+  Pick<AnyResult, "audio_object_key" | "audio_url" | "audio_url_expires_at" | "duration_seconds">
+>;
+/** What was made of a voice, and where it is fetched. */
+export type CloneResult = Required<
+  Pick<AnyResult, "prompt_object_key" | "prompt_url" | "prompt_url_expires_at" | "prompt_bytes">
+>;
 
 export class Speech {
   constructor(private readonly tools: Tools) {}
@@ -47,19 +72,46 @@ export class Speech {
 
   /** Hand a text in. When this resolves, the task is durable. */
   async generate(wanted: GenerateSpeech, options: GenerateSpeechOptions = {}): Promise<SpeechTask> {
+    const body = {
+      voice_id: wanted.voiceId,
+      text: wanted.text,
+      language: wanted.language,
+      ...(wanted.cloneId === undefined ? {} : { clone_id: wanted.cloneId }),
+    };
+    return this.#submit<SpeechResult>(this.tools.addresses.speech("generate"), body, options);
+  }
+
+  /** Have a text spoken by a voice that is only described. When this resolves, the task is durable. */
+  async previewDesign(wanted: PreviewVoiceDesign, options: GenerateSpeechOptions = {}): Promise<SpeechTask> {
+    const body = { description: wanted.description, text: wanted.text, language: wanted.language };
+    return this.#submit<SpeechResult>(this.tools.addresses.speech("voices", "design-preview"), body, options);
+  }
+
+  /** Have a remote make of a voice what texts are spoken with. When this resolves, the task is durable. */
+  async clone(wanted: CloneVoice, options: GenerateSpeechOptions = {}): Promise<SpeechTask<CloneResult>> {
+    const body = {
+      language: wanted.language,
+      ...(wanted.transcript === undefined ? {} : { transcript: wanted.transcript }),
+    };
+    return this.#submit<CloneResult>(this.tools.addresses.speech("voices", wanted.voiceId, "clone"), body, options);
+  }
+
+  async #submit<Result extends AnyResult>(
+    url: string,
+    body: object,
+    options: GenerateSpeechOptions,
+  ): Promise<SpeechTask<Result>> {
     const { idempotencyKey, webhookUrl, stateWebhookUrl, signal } = options;
-    const answer = await this.tools.exchange.send("POST", this.tools.addresses.speech("generate"), {
+    const answer = await this.tools.exchange.send("POST", url, {
       headers: submissionHeaders({ idempotencyKey, contentType: "application/json" }),
       body: JSON.stringify({
-        voice_id: wanted.voiceId,
-        text: wanted.text,
-        language: wanted.language,
+        ...body,
         ...(webhookUrl === undefined ? {} : { webhook_url: webhookUrl }),
         ...(stateWebhookUrl === undefined ? {} : { state_webhook_url: stateWebhookUrl }),
       }),
       signal,
     });
-    return SpeechTask.from(this.tools, answer);
+    return SpeechTask.from<Result>(this.tools, answer);
   }
 
   /** The handle of a task whose id is known. Nothing is asked yet. */
@@ -68,8 +120,8 @@ export class Speech {
   }
 }
 
-/** A text that is spoken. `wait` resolves to where its audio is. */
-export class SpeechTask extends JobHandle<SpeechTaskBody, SpeechResult> {
+/** A text that is spoken, or a voice that is cloned. `wait` resolves to where what came of it is. */
+export class SpeechTask<Result extends AnyResult = SpeechResult> extends JobHandle<SpeechTaskBody, Result> {
   readonly #tools: Tools;
 
   /** @internal Use `client.speech.generate`, or `client.speech.task`. */
@@ -79,22 +131,22 @@ export class SpeechTask extends JobHandle<SpeechTaskBody, SpeechResult> {
   }
 
   /** @internal */
-  static from(tools: Tools, answer: Answer): SpeechTask {
+  static from<Result extends AnyResult>(tools: Tools, answer: Answer): SpeechTask<Result> {
     const shown = answer.object<Partial<SpeechTicket> & Partial<SpeechTaskBody>>();
     const id = shown.task_id ?? shown.id;
     if (typeof id !== "string" || shown.urls === undefined) {
       throw new UnexpectedAnswerError("the answer does not show a task");
     }
-    const task = new SpeechTask(tools, id, urlsBelow(tools.addresses.named(shown.urls.poll)), answer);
+    const task = new SpeechTask<Result>(tools, id, urlsBelow(tools.addresses.named(shown.urls.poll)), answer);
     task.learnTicket(shown);
     return task;
   }
 
-  /** Waits for the audio, and fetches it: a WAV file, compared with its checksum. */
+  /** Waits for the audio, or for the file of a clone, and fetches it, compared with its checksum. */
   async audio(options: CallOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
     await this.wait(options);
     const [file] = await this.artifacts(options);
-    if (file === undefined) throw new UnexpectedAnswerError("the task has completed without any audio");
+    if (file === undefined) throw new UnexpectedAnswerError("the task has completed without any file");
     const url = this.#tools.addresses.signed(file.signed_url);
     return fetchWhole(this.#tools.exchange, url, file.bytes, file.sha256, options.signal);
   }
@@ -103,8 +155,8 @@ export class SpeechTask extends JobHandle<SpeechTaskBody, SpeechResult> {
     return body.status;
   }
 
-  protected override outcome(body: SpeechTaskBody): SpeechResult {
-    if (body.status === "completed" && body.result !== null) return body.result;
+  protected override outcome(body: SpeechTaskBody): Result {
+    if (body.status === "completed" && body.result !== null) return body.result as Result;
     const reason = body.error ?? "The server does not say why.";
     throw new JobFailedError(body.id, body.status, body.error_code ?? body.status, reason, body);
   }

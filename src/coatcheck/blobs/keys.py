@@ -18,6 +18,7 @@ _UPLOADS = "uploads"
 _LISTS = "lists"
 _EXPORTS = "exports"
 _GENERATIONS = "generations"
+_CLONES = "clones"
 _REFERENCES = "references"
 _FOLDER_NAME_BYTES_MAX = 200
 
@@ -123,6 +124,11 @@ def export_of(key: str) -> UUID | None:
 def generation_key(user: str, generation: UUID) -> str:
     """Where what was spoken for a user is: in one place, whoever stores it, and however often."""
     return f"{_GENERATIONS}/{_folder_of(user)}/{to_text(generation)}.wav"
+
+
+def clone_key(user: str, clone: UUID) -> str:
+    """Where what was made of a user's voice is."""
+    return f"{_CLONES}/{_folder_of(user)}/{to_text(clone)}.prompt"
 
 
 def reference_key(user: str, voice: UUID) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
@@ -13,18 +14,43 @@ from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.patterns import whole
 
-SPEECH_ENDPOINT: Final = engine_name(SPEECH_SERVICE, 1, endpoint_key("post", "/generate"))
+
+class SpeechType(StrEnum):
+    """What a task does: speak a text with a voice, speak one with a voice that is only described,
+    or make of a voice what texts are spoken with."""
+
+    GENERATE = "generate"
+    DESIGN_PREVIEW = "design_preview"
+    CLONE = "clone"
+
+
+SPEECH_PATHS: Final = {
+    SpeechType.GENERATE: "/generate",
+    SpeechType.DESIGN_PREVIEW: "/design-preview",
+    SpeechType.CLONE: "/clone",
+}
+"""What workers call the work of each type."""
+SPEECH_ENDPOINTS: Final = {
+    each: engine_name(SPEECH_SERVICE, 1, endpoint_key("post", path))
+    for each, path in SPEECH_PATHS.items()
+}
 """What the ``endpoint`` of the surface's jobs holds."""
+SPEECH_TYPES: Final = {endpoint: each for each, endpoint in SPEECH_ENDPOINTS.items()}
+SPEECH_ENDPOINT: Final = SPEECH_ENDPOINTS[SpeechType.GENERATE]
 OPERATOR_TARGET: Final = "speech"
 """What the operator's remote for speech is known by, where one is looked up."""
 
 TEXT_CHARACTERS_MAX: Final = 10_000
+DESCRIPTION_CHARACTERS_MAX: Final = 2_000
 VOICE_BYTES_MAX: Final = 50 * 1024 * 1024
 VOICE_SECONDS_MIN: Final = 1.0
 VOICE_SECONDS_MAX: Final = 600.0
 AUDIO_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
 """Of what a remote has spoken."""
 AUDIO_TYPE: Final = "audio/wav"
+PROMPT_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Of what a remote has made of a voice."""
+PROMPT_TYPE: Final = "application/octet-stream"
 
 LANGUAGE: Final = whole("[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")
 """A language as ``en``, ``en-gb`` or ``pt-BR``."""
@@ -58,14 +84,20 @@ class Voice:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """What a job is to say. ``text`` may be cut short in a list; ``characters`` counts it all."""
+    """What a job is to say, or of which voice it is a clone. ``text`` may be cut short in a list;
+    ``characters`` counts it all.
+
+    A preview has no voice, but a description; ``clone`` is the job that made what it is said with.
+    """
 
     uuid: UUID
-    voice: UUID
+    voice: UUID | None
     language: str
     text: str
     characters: int
     created_at: datetime
+    description: str | None = None
+    clone: UUID | None = None
 
     @property
     def id(self) -> str:
@@ -74,7 +106,7 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """The file that was spoken, while it is there."""
+    """The file that was spoken, or that a clone is, while it is there."""
 
     name: str
     blob_key: str
@@ -90,6 +122,10 @@ class SpeechTask:
     view: JobView
     spoken: Spoken
     audio: Audio | None
+
+    @property
+    def type(self) -> SpeechType:
+        return SPEECH_TYPES[self.view.endpoint]
 
 
 def generation_of(job: UUID) -> UUID:

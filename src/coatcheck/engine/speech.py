@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -12,9 +12,10 @@ from coatcheck.domain.errors import GenerationNotFound, JobNotFound, VoiceNotFou
 from coatcheck.domain.ids import InvalidId, from_text, new_id
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.speech import (
-    SPEECH_ENDPOINT,
+    SPEECH_ENDPOINTS,
     Reader,
     SpeechTask,
+    SpeechType,
     Voice,
     generation_of,
 )
@@ -50,9 +51,12 @@ class SpeechDesk:
         job_id: UUID,
         payload: bytes,
         *,
-        voice: UUID,
+        kind: SpeechType,
+        voice: UUID | None,
         language: str,
         text: str,
+        description: str | None = None,
+        clone: UUID | None = None,
         **options: Any,
     ) -> Ticket:
         """Create the job ``job_id`` together with what it says, or find the one that its key names.
@@ -60,9 +64,11 @@ class SpeechDesk:
 
         Raises VoiceNotFound if the user has no such voice, unless the key is known.
         """
-        submission = Submission(SPEECH_ENDPOINT, payload, org=reader.org, **options)
+        submission = Submission(SPEECH_ENDPOINTS[kind], payload, org=reader.org, **options)
         job = self._preparer.prepare(submission, job_id)
-        speech = NewSpeech(generation_of(job_id), reader.user, voice, language, text)
+        speech = NewSpeech(
+            generation_of(job_id), reader.user, voice, language, text, description, clone
+        )
         looked_for_key = False
 
         async def insert(jobs: Sequence[NewJob]) -> Mapping[UUID, State]:
@@ -77,7 +83,7 @@ class SpeechDesk:
         return await self._submitter.submit_apart(self._write_line, job, insert)
 
     def retrying(
-        self, reader: Reader, job: UUID, voice: UUID, payload: bytes
+        self, reader: Reader, job: UUID, voice: UUID | None, payload: bytes
     ) -> Callable[[NewJob], Awaitable[Retried | None]]:
         """How a task is done again: as a new generation of what ``job`` was to say, with a payload
         of its own. What it gives raises VoiceNotFound if the voice is gone."""
@@ -113,7 +119,7 @@ class SpeechDesk:
         except InvalidId as error:
             raise GenerationNotFound("there is no such generation") from error
         found = await retried(lambda: speech_store.task(self._read_line, reader, uuid))
-        if found is None:
+        if found is None or found.type is SpeechType.CLONE:
             raise GenerationNotFound("there is no such generation")
         return found
 
@@ -123,12 +129,20 @@ class SpeechDesk:
         *,
         after: UUID | None = None,
         states: Sequence[State] | None = None,
+        types: Collection[SpeechType] = tuple(SpeechType),
         limit: int = 50,
     ) -> Sequence[SpeechTask]:
-        """The reader's tasks, newest first, texts cut short. ``after`` is a generation's id."""
+        """The reader's tasks of these types, newest first, texts cut short. ``after`` is a
+        generation's id."""
+        endpoints = [SPEECH_ENDPOINTS[each] for each in types]
         return await retried(
             lambda: speech_store.tasks(
-                self._read_line, reader, after=after, states=states, limit=limit
+                self._read_line,
+                reader,
+                after=after,
+                states=states,
+                endpoints=endpoints,
+                limit=limit,
             )
         )
 

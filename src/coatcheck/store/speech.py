@@ -6,7 +6,7 @@ and ``schema/0017_speech.sql``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -31,7 +31,7 @@ from coatcheck.store.sql import sql
 
 LISTED_CHARACTERS_MAX: Final = 200
 """Of each text in a list."""
-_SPOKEN_COLUMNS: Final = 6
+_SPOKEN_COLUMNS: Final = 8
 _AUDIO_COLUMNS: Final = 5
 
 
@@ -40,9 +40,11 @@ class NewSpeech(NamedTuple):
 
     generation: UUID
     user: str
-    voice: UUID
+    voice: UUID | None
     language: str
     text: str
+    description: str | None = None
+    clone: UUID | None = None
 
 
 class OldVoice(NamedTuple):
@@ -62,10 +64,7 @@ async def submit(line: Line, job: NewJob, speech: NewSpeech) -> dict[UUID, State
 
     async def insert(connection: Connection) -> dict[UUID, State] | None:
         async with connection.transaction():
-            held = await connection.fetch(
-                sql("speech/hold_voice"), job.org, speech.user, speech.voice
-            )
-            if not held:
+            if not await _held(connection, job.org, speech.user, speech.voice):
                 return None
             rows = await connection.fetch(sql("speech/submit"), *job_store.columns([job]), *speech)
         return job_store.created(rows)
@@ -74,7 +73,7 @@ async def submit(line: Line, job: NewJob, speech: NewSpeech) -> dict[UUID, State
 
 
 async def retry(
-    line: Line, old: UUID, new: NewJob, *, user: str, voice: UUID, generation: UUID
+    line: Line, old: UUID, new: NewJob, *, user: str, voice: UUID | None, generation: UUID
 ) -> console_store.Retried | None:
     """Create ``new``, which says again what ``old`` was to say. None if there is no such job.
 
@@ -83,7 +82,7 @@ async def retry(
 
     async def insert(connection: Connection) -> console_store.Retried | None:
         async with connection.transaction():
-            if not await connection.fetch(sql("speech/hold_voice"), new.org, user, voice):
+            if not await _held(connection, new.org, user, voice):
                 raise VoiceNotFound("there is no such voice")
             arguments = console_store.retry_arguments(old, new)
             rows = await connection.fetch(sql("speech/retry"), *arguments, generation)
@@ -104,9 +103,11 @@ async def tasks(
     *,
     after: UUID | None,
     states: Sequence[State] | None,
+    endpoints: Collection[str],
     limit: int,
 ) -> list[SpeechTask]:
-    """The reader's tasks, newest first, those after the generation ``after``; texts are cut."""
+    """The reader's tasks at these endpoints, newest first, those after the generation ``after``;
+    texts are cut."""
     rows = await _reading_for(
         line,
         reader,
@@ -114,6 +115,7 @@ async def tasks(
         LISTED_CHARACTERS_MAX,
         after or newest_possible(),
         None if states is None else [state.value for state in states],
+        list(endpoints),
         limit,
     )
     return [_read_task(row) for row in rows]
@@ -167,6 +169,13 @@ async def forget_voices(line: Line, voices: Sequence[OldVoice]) -> None:
         [each.org for each in voices],
         [each.uuid for each in voices],
     )
+
+
+async def _held(connection: Connection, org: str, user: str, voice: UUID | None) -> bool:
+    """Whether there is such a voice until the transaction ends. What needs none has it."""
+    if voice is None:
+        return True
+    return bool(await connection.fetch(sql("speech/hold_voice"), org, user, voice))
 
 
 async def _reading_for(

@@ -10,6 +10,7 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.domain.endpoint_names import SPEECH_SERVICE
 from coatcheck.domain.remote_work import RemoteWork
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
+from coatcheck.domain.speech import SPEECH_PATHS
 from coatcheck.engine.remote_calls import RemoteCalls
 from coatcheck.job import Job
 from coatcheck.service import Service
@@ -48,9 +49,11 @@ class RemoteExecutor:
         self._closing = AsyncExitStack()
         speech = Service(SPEECH_SERVICE, _builtin=True)
 
-        @speech.post("/generate", timeout=TIMEOUT_SECONDS_MAX)
-        async def generate(job: Job, work: RemoteWork) -> None:
-            await job.hand_over(work)
+        for path in SPEECH_PATHS.values():
+
+            @speech.post(path, timeout=TIMEOUT_SECONDS_MAX)
+            async def hand_over(job: Job, work: RemoteWork) -> None:
+                await job.hand_over(work)
 
         self.services = (speech,)
 

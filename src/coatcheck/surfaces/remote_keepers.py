@@ -9,18 +9,20 @@ from typing import Final
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.remote_work import OperatorRemote
-from coatcheck.domain.speech import SPEECH_ENDPOINT
+from coatcheck.domain.speech import SPEECH_ENDPOINTS, SpeechType
 from coatcheck.engine.remote_keeping import Keeper
 from coatcheck.remotes.definitions import ModalTarget, read_definition
 from coatcheck.remotes.errors import RemoteMisdefined
 from coatcheck.settings import Settings
 from coatcheck.surfaces.gateway.remote_payloads import OPERATORS_PREFIX
 from coatcheck.surfaces.gateway.remote_results import GatewayKeeper
-from coatcheck.surfaces.speech.results import SpeechKeeper
+from coatcheck.surfaces.speech.results import CloneKeeper, SpeechKeeper
 
 KEEPERS: Final[Mapping[str, Keeper]] = {
     UPSTREAM_ENDPOINT: GatewayKeeper(),
-    SPEECH_ENDPOINT: SpeechKeeper(),
+    SPEECH_ENDPOINTS[SpeechType.GENERATE]: SpeechKeeper(),
+    SPEECH_ENDPOINTS[SpeechType.DESIGN_PREVIEW]: SpeechKeeper(),
+    SPEECH_ENDPOINTS[SpeechType.CLONE]: CloneKeeper(),
 }
 _NAMES_SECRETS: Final = ("secret", "token_id_secret", "token_secret_secret")
 """Fields of definitions."""

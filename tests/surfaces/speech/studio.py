@@ -6,6 +6,8 @@ The remote is the example's, in this process's event loop; everything goes over 
 from __future__ import annotations
 
 import io
+import math
+import struct
 import wave
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -105,6 +107,26 @@ def a_wav(seconds: float = 1.5, *, rate: int = 8_000) -> bytes:
         file.setsampwidth(2)
         file.setframerate(rate)
         file.writeframes(bytes(2 * int(seconds * rate)))
+    return made.getvalue()
+
+
+def a_hum(hertz: float, seconds: float = 1.5, *, rate: int = 16_000) -> bytes:
+    """A tone of this pitch with its overtones, as a throat makes it."""
+    made = io.BytesIO()
+    turn = 2 * math.pi * hertz / rate
+    with wave.open(made, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(
+            b"".join(
+                struct.pack(
+                    "<h",
+                    int(sum(6_000 / n * math.sin(n * turn * at) for n in (1, 2, 3))),
+                )
+                for at in range(int(seconds * rate))
+            )
+        )
     return made.getvalue()
 
 

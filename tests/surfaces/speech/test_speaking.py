@@ -39,6 +39,8 @@ async def test_a_text_becomes_a_wav_that_plays(studio: Studio) -> None:
     assert task["metadata"] == {
         "generation_id": ticket["generation_id"],
         "voice_id": voice,
+        "clone_id": None,
+        "description": None,
         "language": "en",
         "text": SENTENCE,
         "text_characters": len(SENTENCE),

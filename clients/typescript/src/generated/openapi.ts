@@ -313,6 +313,20 @@ export interface components {
             message: components["schemas"]["Message"];
         };
         /**
+         * Clone
+         * @description In which language the voice's recording is spoken, and what is said in it; and who is told
+         *         of the clone.
+         */
+        Clone: {
+            language: string;
+            /** @default null */
+            state_webhook_url: string | null;
+            /** @default null */
+            transcript: string | null;
+            /** @default null */
+            webhook_url: string | null;
+        };
+        /**
          * Usage
          * @description An organisation's usage, the oldest day or hour first.
          */
@@ -574,6 +588,20 @@ export interface components {
         DeadLetterUrls: {
             job: string;
             redrive: string;
+        };
+        /**
+         * DesignPreview
+         * @description What a voice is to be like, in words, and what it is to say in which language; and who is
+         *         told of it.
+         */
+        DesignPreview: {
+            description: string;
+            language: string;
+            /** @default null */
+            state_webhook_url: string | null;
+            text: string;
+            /** @default null */
+            webhook_url: string | null;
         };
         /**
          * Detail
@@ -876,9 +904,12 @@ export interface components {
         };
         /**
          * Generate
-         * @description What is to be said, in which language, by which voice; and who is told of it.
+         * @description What is to be said, in which language, by which voice; and who is told of it. ``clone_id`` is
+         *         the task that cloned the voice, if it is to be said with what came of that.
          */
         Generate: {
+            /** @default null */
+            clone_id: string | null;
             language: string;
             /** @default null */
             state_webhook_url: string | null;
@@ -889,7 +920,8 @@ export interface components {
         };
         /**
          * Generation
-         * @description What is, or was, to be said. The audio's fields are null until it is there.
+         * @description What is, or was, to be said. The audio's fields are null until it is there. A preview of a
+         *         voice's design has no voice.
          */
         Generation: {
             audio_object_key: string | null;
@@ -909,8 +941,9 @@ export interface components {
             terminal: boolean;
             text: string;
             text_characters: number;
+            type: components["schemas"]["SpeechType"];
             urls: components["schemas"]["SpeechUrls"];
-            voice_id: string;
+            voice_id: string | null;
         };
         /**
          * GenerationPage
@@ -1939,24 +1972,34 @@ export interface components {
          * SpeechMetadata
          * @description What was asked for. In a list ``text`` is cut after 200 characters; ``text_characters`` is
          *         how many there are.
+         *
+         *         A preview has a ``description`` and no voice. The ``text`` of a clone is the transcript of its
+         *         voice's recording.
          */
         SpeechMetadata: {
-            generation_id: string;
+            clone_id: string | null;
+            description: string | null;
+            generation_id: string | null;
             language: string;
             text: string;
             text_characters: number;
-            voice_id: string;
+            voice_id: string | null;
         };
         /**
          * SpeechResult
-         * @description What was spoken. ``audio_url`` needs no credential, and is good until then; null if the
-         *         audio was deleted. One that begins with a slash is on this server.
+         * @description What was spoken (``audio_``); or, of a clone and only there, what was made of the voice
+         *         (``prompt_``). The URL needs no credential, and is good until then; null if the file was
+         *         deleted. One that begins with a slash is on this server.
          */
         SpeechResult: {
-            audio_object_key: string;
-            audio_url: string | null;
-            audio_url_expires_at: string | null;
-            duration_seconds: number;
+            audio_object_key?: string;
+            audio_url?: string | null;
+            audio_url_expires_at?: string | null;
+            duration_seconds?: number;
+            prompt_bytes?: number;
+            prompt_object_key?: string;
+            prompt_url?: string | null;
+            prompt_url_expires_at?: string | null;
         };
         /**
          * SpeechStatus
@@ -1975,17 +2018,17 @@ export interface components {
             error: string | null;
             error_code: string | null;
             expires_at: string | null;
-            generation_id: string;
+            generation_id: string | null;
             id: string;
             metadata: components["schemas"]["SpeechMetadata"];
             modal_job_id: string | null;
             result: components["schemas"]["SpeechResult"] | null;
             status: components["schemas"]["SpeechStatus"];
             terminal: boolean;
-            /** @enum {unknown} */
-            type: "generate";
+            type: components["schemas"]["SpeechType"];
             updated_at: string;
             urls: components["schemas"]["SpeechUrls"];
+            user_id: string;
         };
         /**
          * SpeechTaskPage
@@ -1997,15 +2040,23 @@ export interface components {
         };
         /**
          * SpeechTicket
-         * @description A task that is safe.
+         * @description A task that is safe. A clone speaks nothing, and has no ``generation_id``.
          */
         SpeechTicket: {
-            generation_id: string;
+            generation_id: string | null;
             status: components["schemas"]["SpeechStatus"];
             task_id: string;
             terminal: boolean;
+            type: components["schemas"]["SpeechType"];
             urls: components["schemas"]["SpeechUrls"];
         };
+        /**
+         * SpeechType
+         * @description What a task does: speak a text with a voice, speak one with a voice that is only described,
+         *         or make of a voice what texts are spoken with.
+         * @enum {unknown}
+         */
+        SpeechType: "clone" | "design_preview" | "generate";
         /**
          * SpeechUrls
          * @description Where the task is read, followed and cancelled, and what it speaks is found.
@@ -2014,7 +2065,7 @@ export interface components {
             artifacts: string;
             cancel: string;
             events: string;
-            generation: string;
+            generation: string | null;
             poll: string;
         };
         /**

@@ -35,3 +35,11 @@ test("a text is spoken by a voice", async () => {
   const audio = await task.audio();
   assert.equal(new TextDecoder().decode(audio.slice(0, 4)), "RIFF");
 });
+
+test("a voice is previewed by its description", async () => {
+  const wanted = { description: "A deep, calm voice.", text: "Your coat is ready.", language: "en" };
+  const task = await client.speech.previewDesign(wanted);
+  const result = await task.wait({ timeoutMs: 60_000 });
+  assert(result.duration_seconds > 0);
+  assert.equal((await task.status()).type, "design_preview");
+});

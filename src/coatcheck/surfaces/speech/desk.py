@@ -16,16 +16,28 @@ from coatcheck.control.job_desks import (
 )
 from coatcheck.domain.console import ConsoleJob
 from coatcheck.domain.endpoint_names import SPEECH_SERVICE
-from coatcheck.domain.errors import InputNotKept, JobNotEnded, NotRetryable, VoiceNotFound
+from coatcheck.domain.errors import (
+    InputNotKept,
+    InvalidInput,
+    JobNotEnded,
+    NotRetryable,
+    SpeechNotConfigured,
+    VoiceNotFound,
+)
 from coatcheck.domain.identity import Principal
 from coatcheck.domain.ids import to_text
-from coatcheck.domain.speech import Reader, SpeechTask, Voice, user_of
+from coatcheck.domain.speech import SPEECH_TYPES, Reader, SpeechTask, SpeechType, user_of
 from coatcheck.engine import Ticket
 from coatcheck.surfaces.speech.scene import Scene, stored_key
 from coatcheck.surfaces.speech.showing import task_urls
-from coatcheck.surfaces.speech.submitting import Submitting
+from coatcheck.surfaces.speech.submitting import Order, Submitting
 
 _encode: Final = msgspec.json.Encoder().encode
+_LABELS: Final = {
+    SpeechType.GENERATE: "speak",
+    SpeechType.DESIGN_PREVIEW: "preview a design",
+    SpeechType.CLONE: "clone a voice",
+}
 
 
 class SpeechDesk(JobDesk):
@@ -37,49 +49,51 @@ class SpeechDesk(JobDesk):
         super().__init__(scene.engine, scene.remote_calls)
         self._submitting = Submitting(scene)
 
-    async def label(self, _: ConsoleJob, /) -> JobLabel:
-        return JobLabel(SPEECH_SERVICE, "speak")
+    async def label(self, job: ConsoleJob, /) -> JobLabel:
+        return JobLabel(SPEECH_SERVICE, _LABELS[SPEECH_TYPES[job.view.endpoint]])
 
     def places(self, job: ConsoleJob) -> JobPlaces:
         return JobPlaces(task_urls(job.id).poll)
 
     async def input(self, job: ConsoleJob) -> bytes:
         await super().input(job)  # it is shown for as long as it is kept
-        spoken = (await self._task(job)).spoken
-        return _encode(
-            {"voice_id": to_text(spoken.voice), "text": spoken.text, "language": spoken.language}
-        )
+        order = _order(await self._task(job))
+        given = {
+            "description": order.description,
+            "voice_id": order.voice_id,
+            "transcript" if order.type is SpeechType.CLONE else "text": order.text or None,
+            "language": order.language,
+            "clone_id": order.clone_id,
+        }
+        return _encode({name: value for name, value in given.items() if value is not None})
 
     async def retry(self, job: ConsoleJob, order: RetryOrder) -> Ticket:
         if not job.view.terminal:
             raise JobNotEnded("The task goes on; it is retried once it has failed.")
         if not job.has_come_to_nothing:
             raise InputNotKept("The text was spoken. To have it spoken again, hand it in again.")
-        reader, spoken = self._reader(job), (await self._task(job)).spoken
-        voice_id = to_text(spoken.voice)
+        reader, task = self._reader(job), await self._task(job)
+        work = _order(task)
         try:
-            voice = await self._voice(reader, voice_id, order.idempotency_key)
+            material = await self._submitting.material(reader, work, order.idempotency_key)
             # URLs are signed for a time: where the voice is heard is said anew.
-            payload = await self._submitting.payload(spoken.text, spoken.language, voice_id, voice)
+            payload = await self._submitting.payload(work, material)
             return await self._engine.console.retry(
                 job,
                 idempotency_key=order.idempotency_key,
                 request_id=order.request_id,
-                send=self._engine.speech.retrying(reader, job.uuid, spoken.voice, payload),
+                send=self._engine.speech.retrying(reader, job.uuid, task.spoken.voice, payload),
             )
         except VoiceNotFound:
             raise NotRetryable(
                 "The voice that was to speak was deleted; hand the text in with another one."
             ) from None
-
-    async def _voice(self, reader: Reader, voice_id: str, key: str | None) -> Voice | None:
-        """The voice. It may be gone by now if the key is known: that retry was made with it."""
-        try:
-            return await self._engine.speech.voice(reader, voice_id)
-        except VoiceNotFound:
-            if key is None or not await self._engine.knows_key(key, org=reader.org):
-                raise
-            return None
+        except InvalidInput:
+            raise NotRetryable(
+                "The clone that was to speak is not kept any more; clone the voice again."
+            ) from None
+        except SpeechNotConfigured as error:
+            raise NotRetryable(str(error)) from None
 
     async def _task(self, job: ConsoleJob) -> SpeechTask:
         return await self._engine.speech.task(self._reader(job), job.id)
@@ -90,3 +104,16 @@ class SpeechDesk(JobDesk):
 
     def stored_keys(self, principal: Principal, key: str, /) -> Sequence[str]:
         return [stored_key(principal, key)]
+
+
+def _order(task: SpeechTask) -> Order:
+    """What a task was to do."""
+    spoken = task.spoken
+    return Order(
+        task.type,
+        spoken.language,
+        spoken.text,
+        voice_id=None if spoken.voice is None else to_text(spoken.voice),
+        description=spoken.description,
+        clone_id=None if spoken.clone is None else to_text(spoken.clone),
+    )

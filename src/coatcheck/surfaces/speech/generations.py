@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Final
 
 from coatcheck.control.call import Call
 from coatcheck.control.operations import ULID, Answer, Operation, Parameter
@@ -10,11 +11,15 @@ from coatcheck.control.queries import read_whole_number
 from coatcheck.control.reply import Reply, json_reply
 from coatcheck.domain.errors import GenerationNotFound
 from coatcheck.domain.identity import Scope
+from coatcheck.domain.speech import SpeechType
 from coatcheck.surfaces.speech import words
 from coatcheck.surfaces.speech.reading import PAGE_PARAMETERS
 from coatcheck.surfaces.speech.scene import PAGE_ROWS, PAGE_ROWS_MAX, Scene, read_cursor
 from coatcheck.surfaces.speech.showing import GENERATIONS, shown_generation
 from coatcheck.surfaces.speech.submitting import TAG
+
+SPOKEN: Final = (SpeechType.GENERATE, SpeechType.DESIGN_PREVIEW)
+"""The types of tasks that speak."""
 
 
 class Generations:
@@ -35,7 +40,7 @@ class Generations:
         scene, query = self._scene, call.query
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
         tasks = await scene.engine.speech.tasks(
-            scene.reader(call), after=read_cursor(query.get("cursor")), limit=limit
+            scene.reader(call), after=read_cursor(query.get("cursor")), types=SPOKEN, limit=limit
         )
         items = [await shown_generation(scene.engine, task) for task in tasks]
         return json_reply(

@@ -26,7 +26,7 @@ from coatcheck.control.queries import read_choice, read_whole_number
 from coatcheck.control.reply import Reply, StreamReply, json_reply
 from coatcheck.domain.errors import JobAlreadyEnded
 from coatcheck.domain.identity import Scope
-from coatcheck.domain.speech import generation_of
+from coatcheck.domain.speech import SpeechType, generation_of
 from coatcheck.surfaces.speech import words
 from coatcheck.surfaces.speech.scene import PAGE_ROWS, PAGE_ROWS_MAX, Scene, read_cursor
 from coatcheck.surfaces.speech.showing import TASKS, shown_task
@@ -86,11 +86,13 @@ class Reading:
         reader = scene.reader(call)
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
         choice = read_choice(query, "status", list(words.SpeechStatus))
+        type_ = read_choice(query, "type", list(SpeechType))
         cursor = read_cursor(query.get("cursor"))
         tasks = await scene.engine.speech.tasks(
             reader,
             after=None if cursor is None else generation_of(cursor),
             states=None if choice is None else words.ENGINE_STATES[words.SpeechStatus(choice)],
+            types=tuple(SpeechType) if type_ is None else [SpeechType(type_)],
             limit=limit,
         )
         items = [await shown_task(scene.engine, task) for task in tasks]
@@ -111,7 +113,7 @@ def operations(scene: Scene) -> list[Operation]:
             handler=reading.page,
             access=Scope.READ,
             tag=TAG,
-            parameters=(*PAGE_PARAMETERS, _STATUS),
+            parameters=(*PAGE_PARAMETERS, _STATUS, _TYPE),
             answers=(Answer(HTTPStatus.OK, "A page of tasks.", words.SpeechTaskPage),),
         ),
         Operation(
@@ -180,6 +182,9 @@ _STATUS: Final = Parameter(
     "query",
     "Only tasks that stand so.",
     {"type": "string", "enum": list(words.SpeechStatus)},
+)
+_TYPE: Final = Parameter(
+    "type", "query", "Only tasks of this type.", {"type": "string", "enum": list(SpeechType)}
 )
 PAGE_PARAMETERS: Final = (
     Parameter("cursor", "query", "The `next` of the page before.", ULID),

@@ -1,4 +1,4 @@
-"""Keeps what a remote has spoken: a WAV file, in the one place that is its own."""
+"""Keeps what a remote has spoken, a WAV file, or made of a voice: in the place that is its own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from typing import Final
 import msgspec
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import generation_key
+from coatcheck.blobs.keys import clone_key, generation_key
 from coatcheck.domain.ids import to_text
-from coatcheck.domain.speech import AUDIO_BYTES_MAX, AUDIO_TYPE, generation_of, user_of
+from coatcheck.domain.speech import (
+    AUDIO_BYTES_MAX,
+    AUDIO_TYPE,
+    PROMPT_BYTES_MAX,
+    PROMPT_TYPE,
+    generation_of,
+    user_of,
+)
 from coatcheck.domain.wave import NotWave, WaveReader, WaveRejected
 from coatcheck.engine.remote_keeping import Kept, KeptArtifact, KeptFor
 from coatcheck.remotes import RemoteFaulty, RemoteRefused
 from coatcheck.remotes.protocol import RemoteResult
-from coatcheck.surfaces.speech.words import StoredResult
+from coatcheck.surfaces.speech.words import StoredClone, StoredResult
 
 _DURATION: Final = "duration_seconds"
 _encode: Final = msgspec.json.Encoder().encode
@@ -48,6 +55,40 @@ class SpeechKeeper:
         spoken = StoredResult(key, seconds, stored.size, stored.sha256.hex())
         return Kept(
             _encode(spoken), KeptArtifact(name, key, AUDIO_TYPE, stored.size, stored.sha256)
+        )
+
+
+class CloneKeeper(SpeechKeeper):
+    """The keeper of what a remote has made of a voice: bytes that only the remote can read."""
+
+    def blob_key(self, of: KeptFor) -> str | None:
+        user = user_of(of.owner)
+        return None if user is None else clone_key(user, of.job)
+
+    async def keep(self, of: KeptFor, result: RemoteResult, blobs: BlobContainer) -> Kept:
+        key = self.blob_key(of)
+        assert key is not None, "every task is a user's"
+        name = f"{to_text(of.job)}.prompt"
+        stored = await blobs.put(key, _bounded(result), media_type=PROMPT_TYPE, file_name=name)
+        return Kept(
+            _encode(StoredClone(key, stored.size, stored.sha256.hex())),
+            KeptArtifact(name, key, PROMPT_TYPE, stored.size, stored.sha256),
+        )
+
+
+async def _bounded(result: RemoteResult) -> AsyncIterator[bytes]:
+    size = 0
+    async for piece in result:
+        size += len(piece)
+        if size > PROMPT_BYTES_MAX:
+            raise RemoteRefused(
+                f"What the remote has made of the voice has more than {PROMPT_BYTES_MAX} bytes.",
+                code="result_too_large",
+            )
+        yield piece
+    if not size:
+        raise RemoteFaulty(
+            "What the remote has made of the voice is empty.", code="remote_result_invalid"
         )
 
 

@@ -20,7 +20,7 @@ from coatcheck.domain.errors import (
 from coatcheck.domain.identity import Principal
 from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.job import JobView
-from coatcheck.domain.speech import SPEECH_ENDPOINT, Reader, SpeechTask
+from coatcheck.domain.speech import SPEECH_TYPES, Reader, SpeechTask, SpeechType
 from coatcheck.egress import Guard
 from coatcheck.engine import Engine
 from coatcheck.engine.remote_calls import RemoteCalls
@@ -67,16 +67,17 @@ class Scene:
             )
         return Reader(principal.org, principal.user)
 
-    def voice(self, call: Call) -> TaskVoice:
-        """What tasks look like to whoever asks."""
-        return TaskVoice(self.engine, self.reader(call))
+    def voice(self, call: Call, kind: SpeechType = SpeechType.GENERATE) -> TaskVoice:
+        """What tasks look like to whoever asks. ``kind`` is that of the task for which a ticket is
+        to be made."""
+        return TaskVoice(self.engine, self.reader(call), kind)
 
     async def task(self, call: Call) -> SpeechTask:
         """The task that the path names, if it is the caller's."""
         task = await self.engine.speech.task(self.reader(call), call.params["id"])
         view, principal = task.view, call.principal
         # The first wall. The read above was behind the second.
-        if view.endpoint != SPEECH_ENDPOINT or view.owner != principal.owner:
+        if view.endpoint not in SPEECH_TYPES or view.owner != principal.owner:
             raise JobNotFound("there is no such task")
         return task
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Final
+from uuid import UUID
 
 import msgspec
 
@@ -11,7 +12,15 @@ from coatcheck.control.artifact_answers import SIGNED_SECONDS, signed_seconds
 from coatcheck.control.job_answers import JobUrls
 from coatcheck.domain.ids import from_text, to_text
 from coatcheck.domain.job import JobView
-from coatcheck.domain.speech import AUDIO_TYPE, Reader, SpeechTask, Voice, generation_of
+from coatcheck.domain.speech import (
+    AUDIO_TYPE,
+    Reader,
+    SpeechTask,
+    SpeechType,
+    Voice,
+    generation_of,
+    user_of,
+)
 from coatcheck.domain.states import WAITING, State
 from coatcheck.engine import Engine
 from coatcheck.surfaces.speech import words
@@ -19,6 +28,7 @@ from coatcheck.surfaces.speech import words
 TASKS: Final = "/tasks"
 GENERATIONS: Final = "/generations"
 
+_decode_clone: Final = msgspec.json.Decoder(words.StoredClone).decode
 _decode_result: Final = msgspec.json.Decoder(words.StoredResult).decode
 
 
@@ -28,17 +38,23 @@ class TaskVoice:
 
     shows_long_results = False
 
-    def __init__(self, engine: Engine, reader: Reader) -> None:
+    def __init__(
+        self, engine: Engine, reader: Reader, kind: SpeechType = SpeechType.GENERATE
+    ) -> None:
         self._engine = engine
         self._reader = reader
+        self._kind = kind
 
     def urls(self, job_id: str) -> JobUrls:
         return task_urls(job_id)
 
     def ticket(self, job_id: str, state: State, urls: JobUrls) -> words.SpeechTicket:
-        generation = to_text(generation_of(from_text(job_id)))
+        generation = None
+        if self._kind is not SpeechType.CLONE:
+            generation = to_text(generation_of(from_text(job_id)))
         return words.SpeechTicket(
             task_id=job_id,
+            type=self._kind,
             generation_id=generation,
             # On its way: whether it waits or runs just now is said where it is read.
             status=words.STATUSES[state] if state.terminal else words.SpeechStatus.PROCESSING,
@@ -58,25 +74,23 @@ def task_urls(job_id: str) -> JobUrls:
 
 async def shown_task(engine: Engine, task: SpeechTask) -> words.SpeechTask:
     view, spoken = task.view, task.spoken
-    result = None
-    stored = _stored(view)
-    if stored is not None:
-        audio = await _signed(engine, task)
-        result = words.SpeechResult(
-            audio_object_key=stored.audio_object_key,
-            audio_url=audio[0],
-            audio_url_expires_at=audio[1],
-            duration_seconds=stored.duration_seconds,
-        )
+    generation = None if task.type is SpeechType.CLONE else spoken.id
     return words.SpeechTask(
         id=view.id,
-        type="generate",
+        user_id=user_of(view.owner) or "",
+        type=task.type,
         status=words.STATUSES[view.state],
         modal_job_id=view.execution_id,
         metadata=words.SpeechMetadata(
-            spoken.id, to_text(spoken.voice), spoken.language, spoken.text, spoken.characters
+            generation_id=generation,
+            voice_id=_id(spoken.voice),
+            clone_id=_id(spoken.clone),
+            description=spoken.description,
+            language=spoken.language,
+            text=spoken.text,
+            text_characters=spoken.characters,
         ),
-        result=result,
+        result=await _result(engine, task),
         error=_error(view),
         error_code=view.error_code if view.state in {State.FAILED, *WAITING} else None,
         created_at=view.created_at,
@@ -85,8 +99,8 @@ async def shown_task(engine: Engine, task: SpeechTask) -> words.SpeechTask:
         expires_at=view.expires_at,
         cancellation_requested=view.state in (State.CANCEL_REQUESTED, State.CANCELLED),
         terminal=view.terminal,
-        generation_id=spoken.id,
-        urls=_urls(task_urls(view.id), spoken.id),
+        generation_id=generation,
+        urls=_urls(task_urls(view.id), generation),
     )
 
 
@@ -97,7 +111,8 @@ async def shown_generation(engine: Engine, task: SpeechTask) -> words.Generation
     return words.Generation(
         id=spoken.id,
         task_id=view.id,
-        voice_id=to_text(spoken.voice),
+        type=task.type,
+        voice_id=_id(spoken.voice),
         language=spoken.language,
         text=spoken.text,
         text_characters=spoken.characters,
@@ -133,13 +148,40 @@ async def shown_voice(engine: Engine, voice: Voice) -> words.Voice:
     )
 
 
-def _urls(urls: JobUrls, generation: str) -> words.SpeechUrls:
+def _urls(urls: JobUrls, generation: str | None) -> words.SpeechUrls:
     return words.SpeechUrls(
         poll=urls.poll,
         events=urls.events,
         cancel=urls.cancel,
-        generation=f"{GENERATIONS}/{generation}",
+        generation=None if generation is None else f"{GENERATIONS}/{generation}",
         artifacts=urls.artifacts,
+    )
+
+
+def _id(uuid: UUID | None) -> str | None:
+    return None if uuid is None else to_text(uuid)
+
+
+async def _result(engine: Engine, task: SpeechTask) -> words.SpeechResult | None:
+    """What came of a task, if it is completed."""
+    view = task.view
+    if view.state is not State.COMPLETED or view.result is None:
+        return None
+    url, expires_at = await _signed(engine, task)
+    if task.type is SpeechType.CLONE:
+        clone = _decode_clone(view.result)
+        return words.SpeechResult(
+            prompt_object_key=clone.prompt_object_key,
+            prompt_url=url,
+            prompt_url_expires_at=expires_at,
+            prompt_bytes=clone.bytes,
+        )
+    spoken = _decode_result(view.result)
+    return words.SpeechResult(
+        audio_object_key=spoken.audio_object_key,
+        audio_url=url,
+        audio_url_expires_at=expires_at,
+        duration_seconds=spoken.duration_seconds,
     )
 
 

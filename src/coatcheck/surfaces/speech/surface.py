@@ -6,7 +6,7 @@ from coatcheck.control.artifact_answers import OwnedJobs, artifact_operations
 from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import ULID, Operation, Parameter
 from coatcheck.control.parts import Parts
-from coatcheck.domain.speech import SPEECH_ENDPOINT
+from coatcheck.domain.speech import SPEECH_TYPES
 from coatcheck.engine.notices import JobRenderer
 from coatcheck.surfaces.speech import generations, reading, submitting, telling, voices
 from coatcheck.surfaces.speech.desk import SpeechDesk
@@ -25,7 +25,7 @@ def operations(parts: Parts) -> list[Operation]:
         *artifact_operations(
             parts,
             OwnedJobs(
-                parts.engine, scene.job, lambda job_id: task_urls(job_id).poll, {SPEECH_ENDPOINT}
+                parts.engine, scene.job, lambda job_id: task_urls(job_id).poll, set(SPEECH_TYPES)
             ),
             path=reading.TASK,
             name="speech_task",

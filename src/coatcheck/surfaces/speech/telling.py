@@ -9,7 +9,7 @@ import msgspec
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
-from coatcheck.domain.speech import Reader, generation_of, user_of
+from coatcheck.domain.speech import SPEECH_ENDPOINTS, Reader, SpeechType, generation_of, user_of
 from coatcheck.domain.states import State
 from coatcheck.domain.webhooks import Notice
 from coatcheck.engine import Engine
@@ -22,7 +22,7 @@ class GoneTask(msgspec.Struct, frozen=True):
     """A task whose retention ended before its webhook was delivered. ``expired`` is true."""
 
     id: str
-    generation_id: str
+    generation_id: str | None
     status: words.SpeechStatus
     error_code: str | None
     terminal: bool
@@ -49,7 +49,9 @@ def _gone(notice: Notice) -> GoneTask:
     state = State(facts["state"])
     return GoneTask(
         id=to_text(notice.subject),
-        generation_id=to_text(generation_of(notice.subject)),
+        generation_id=None
+        if facts.get("endpoint") == SPEECH_ENDPOINTS[SpeechType.CLONE]
+        else to_text(generation_of(notice.subject)),
         status=words.STATUSES[state],
         error_code=facts.get("error_code"),
         terminal=state.terminal,

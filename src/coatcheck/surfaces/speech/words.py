@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 
-from coatcheck.domain.speech import LANGUAGE, TEXT_CHARACTERS_MAX
+from coatcheck.domain.speech import (
+    DESCRIPTION_CHARACTERS_MAX,
+    LANGUAGE,
+    TEXT_CHARACTERS_MAX,
+    SpeechType,
+)
 from coatcheck.domain.states import State
 
 
@@ -42,20 +47,61 @@ ENGINE_STATES: Final[dict[SpeechStatus, list[State]]] = {
 
 _Url = Annotated[str, msgspec.Meta(max_length=2_048)]
 
+_Text = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=TEXT_CHARACTERS_MAX, extra_json_schema={"pattern": r"\S"}
+    ),
+]
+_Language = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": LANGUAGE})]
+
 
 class Generate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be said, in which language, by which voice; and who is told of it."""
+    """What is to be said, in which language, by which voice; and who is told of it. ``clone_id`` is
+    the task that cloned the voice, if it is to be said with what came of that."""
 
     voice_id: str
-    text: Annotated[
-        str,
-        msgspec.Meta(
-            min_length=1, max_length=TEXT_CHARACTERS_MAX, extra_json_schema={"pattern": r"\S"}
-        ),
-    ]
-    language: Annotated[str, msgspec.Meta(extra_json_schema={"pattern": LANGUAGE})]
+    text: _Text
+    language: _Language
+    clone_id: str | None = None
     webhook_url: _Url | None = None
     state_webhook_url: _Url | None = None
+
+
+class DesignPreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a voice is to be like, in words, and what it is to say in which language; and who is
+    told of it."""
+
+    description: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1,
+            max_length=DESCRIPTION_CHARACTERS_MAX,
+            extra_json_schema={"pattern": r"\S"},
+        ),
+    ]
+    text: _Text
+    language: _Language
+    webhook_url: _Url | None = None
+    state_webhook_url: _Url | None = None
+
+
+class Clone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In which language the voice's recording is spoken, and what is said in it; and who is told
+    of the clone."""
+
+    language: _Language
+    transcript: Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX)] | None = None
+    webhook_url: _Url | None = None
+    state_webhook_url: _Url | None = None
+
+
+class StoredClone(msgspec.Struct, frozen=True):
+    """What the row of a completed clone holds."""
+
+    prompt_object_key: str
+    bytes: int
+    sha256: str
 
 
 class StoredResult(msgspec.Struct, frozen=True):
@@ -73,15 +119,16 @@ class SpeechUrls(msgspec.Struct, frozen=True):
     poll: str
     events: str
     cancel: str
-    generation: str
+    generation: str | None
     artifacts: str
 
 
 class SpeechTicket(msgspec.Struct, frozen=True):
-    """A task that is safe."""
+    """A task that is safe. A clone speaks nothing, and has no ``generation_id``."""
 
     task_id: str
-    generation_id: str
+    type: SpeechType
+    generation_id: str | None
     status: SpeechStatus
     terminal: bool
     urls: SpeechUrls
@@ -89,30 +136,41 @@ class SpeechTicket(msgspec.Struct, frozen=True):
 
 class SpeechMetadata(msgspec.Struct, frozen=True):
     """What was asked for. In a list ``text`` is cut after 200 characters; ``text_characters`` is
-    how many there are."""
+    how many there are.
 
-    generation_id: str
-    voice_id: str
+    A preview has a ``description`` and no voice. The ``text`` of a clone is the transcript of its
+    voice's recording."""
+
+    generation_id: str | None
+    voice_id: str | None
+    clone_id: str | None
+    description: str | None
     language: str
     text: str
     text_characters: int
 
 
 class SpeechResult(msgspec.Struct, frozen=True):
-    """What was spoken. ``audio_url`` needs no credential, and is good until then; null if the
-    audio was deleted. One that begins with a slash is on this server."""
+    """What was spoken (``audio_``); or, of a clone and only there, what was made of the voice
+    (``prompt_``). The URL needs no credential, and is good until then; null if the file was
+    deleted. One that begins with a slash is on this server."""
 
-    audio_object_key: str
-    audio_url: str | None
-    audio_url_expires_at: datetime | None
-    duration_seconds: float
+    audio_object_key: str | msgspec.UnsetType = msgspec.UNSET
+    audio_url: str | msgspec.UnsetType | None = msgspec.UNSET
+    audio_url_expires_at: datetime | msgspec.UnsetType | None = msgspec.UNSET
+    duration_seconds: float | msgspec.UnsetType = msgspec.UNSET
+    prompt_object_key: str | msgspec.UnsetType = msgspec.UNSET
+    prompt_url: str | msgspec.UnsetType | None = msgspec.UNSET
+    prompt_url_expires_at: datetime | msgspec.UnsetType | None = msgspec.UNSET
+    prompt_bytes: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class SpeechTask(msgspec.Struct, frozen=True):
     """A task. ``modal_job_id`` is what the remote calls it, once it was spawned there."""
 
     id: str
-    type: Literal["generate"]
+    user_id: str
+    type: SpeechType
     status: SpeechStatus
     modal_job_id: str | None
     metadata: SpeechMetadata
@@ -125,7 +183,7 @@ class SpeechTask(msgspec.Struct, frozen=True):
     expires_at: datetime | None
     cancellation_requested: bool
     terminal: bool
-    generation_id: str
+    generation_id: str | None
     urls: SpeechUrls
 
 
@@ -137,11 +195,13 @@ class SpeechTaskPage(msgspec.Struct, frozen=True):
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """What is, or was, to be said. The audio's fields are null until it is there."""
+    """What is, or was, to be said. The audio's fields are null until it is there. A preview of a
+    voice's design has no voice."""
 
     id: str
     task_id: str
-    voice_id: str
+    type: SpeechType
+    voice_id: str | None
     language: str
     text: str
     text_characters: int

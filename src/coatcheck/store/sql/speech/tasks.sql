@@ -2,10 +2,11 @@
 -- moment of its job's. Read under coatcheck_user.
 --
 -- $1 organisation   $2 user   $3 characters of each text   $4 older than this generation
--- $5 states, or NULL   $6 how many
+-- $5 states, or NULL   $6 endpoints: those of the types that are asked for   $7 how many
 SELECT /* include speech/task_columns.sql */
 FROM /* include speech/task_joins.sql */
 WHERE g.org_id = $1 AND g.user_id = $2 AND g.id < $4::uuid
   AND ($5::text[] IS NULL OR j.state = ANY ($5::text[]::job_state[]))
+  AND j.endpoint = ANY ($6::text[])
 ORDER BY g.id DESC
-LIMIT $6
+LIMIT $7

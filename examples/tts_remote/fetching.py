@@ -1,0 +1,31 @@
+"""Fetches what a job is given the URL of."""
+
+from __future__ import annotations
+
+import httpx2
+
+from examples.tts_remote.failures import SpeechFailed
+
+_TIMEOUT_SECONDS = 30.0
+
+
+async def fetched(url: str | None, bytes_max: int) -> bytes:
+    """The whole file. Raises ``SpeechFailed``; what it says names no URL, which is a secret."""
+    if url is None:
+        raise SpeechFailed("there is no URL to hear the voice at")
+    pieces, size = [], 0
+    try:
+        async with (
+            httpx2.AsyncClient(trust_env=False, timeout=_TIMEOUT_SECONDS) as http,
+            http.stream("GET", url) as answer,
+        ):
+            if not answer.is_success:
+                raise SpeechFailed(f"the voice could not be fetched: {answer.status_code}")
+            async for piece in answer.aiter_bytes():
+                size += len(piece)
+                if size > bytes_max:
+                    raise SpeechFailed(f"the voice has more than {bytes_max} bytes")
+                pieces.append(piece)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise SpeechFailed(f"the voice could not be fetched: {type(error).__name__}") from None
+    return b"".join(pieces)
