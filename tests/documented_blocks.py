@@ -67,7 +67,7 @@ LEDGER = (
     Ran("docs/how-to/scrape.md", "sh", 3, "tests/e2e/test_scrape_guide.py"),
     Ran("docs/how-to/scrape.md", "python", 1, _REFERENCES),
     Ran("docs/how-to/speak.md", "sh", 2, _SETTINGS),
-    Ran("docs/how-to/speak.md", "sh", 7, "tests/surfaces/speech/test_guide.py"),
+    Ran("docs/how-to/speak.md", "sh", 8, "tests/surfaces/speech/test_guide.py"),
     Ran("docs/how-to/trace.md", "sh", 3, _COMMANDS),
     Ran("docs/how-to/use-jwts.md", "sh", 2, _COMMANDS),
     Ran("docs/how-to/use-jwts.md", "python", 1, "tests/http/auth/test_documented_tokens.py"),

@@ -51,6 +51,11 @@ def _org(estate: Estate) -> dict[str, Possession]:
     return {"org": estate.org}
 
 
+def _at_once(estate: Estate) -> dict[str, Possession]:
+    """Of a stream that has no end: what there is."""
+    return {"wait": fixed("0")}
+
+
 def _service(estate: Estate) -> dict[str, Possession]:
     return _org(estate) | {"service": estate.service}
 
@@ -239,6 +244,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     # The colleague of the matrix is an admin, who looks after all jobs.
     "org_jobs": Entry(scope=Scope.READ, params=_org),
+    "org_jobs_events": Entry(scope=Scope.READ, params=_org, query=_at_once),
     "org_job": Entry(scope=Scope.READ, params=_org_job),
     "explain_org_job": Entry(scope=Scope.READ, params=_waiting_org_job),
     "org_job_events": Entry(scope=Scope.READ, params=_org_job),
@@ -411,6 +417,7 @@ ENTRIES: Mapping[str, Entry] = {
         json=lambda _: {"language": "en"},
     ),
     "speech_tasks": Entry(scope=Scope.READ),
+    "speech_tasks_events": Entry(scope=Scope.READ, query=_at_once),
     "speech_task": Entry(scope=Scope.READ, params=_task, other_user=NOT_FOUND),
     "explain_speech_task": Entry(scope=Scope.READ, params=_waiting_task, other_user=NOT_FOUND),
     "speech_task_events": Entry(scope=Scope.READ, params=_task, other_user=NOT_FOUND),

@@ -81,6 +81,23 @@ export async function* follow<Body, Moved = Progress>(
   }
 }
 
+/** How one of many jobs stands. `id` is what to give as `after` in order to go on behind this event. */
+export interface ChangeEvent<Body> {
+  readonly name: string;
+  readonly data: Body;
+  readonly id: string | null;
+}
+
+/** All that changes among many jobs behind the event `after`, without an end. A connection that breaks is made again. */
+export async function* followChanges<Body>(
+  exchange: Exchange,
+  url: string,
+  options: StreamOptions,
+): AsyncGenerator<ChangeEvent<Body>, void, void> {
+  const events = follow<Body>(exchange, url, options, () => undefined);
+  for await (const event of events) yield event as unknown as ChangeEvent<Body>;
+}
+
 async function* connection(
   exchange: Exchange,
   url: string,

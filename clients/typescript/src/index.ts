@@ -38,7 +38,7 @@ export {
   WaitTimeoutError,
   type ErrorDetail,
 } from "./errors.js";
-export type { Alert, JobEvent, LogLine, StreamOptions } from "./events.js";
+export type { Alert, ChangeEvent, JobEvent, LogLine, StreamOptions } from "./events.js";
 export type { Credential, Fetch } from "./exchange.js";
 export type { GraphFile, GraphOptions, GraphProgress } from "./graphs.js";
 export { Job } from "./job.js";

@@ -13,6 +13,7 @@ import type {
 } from "./bodies.js";
 import { given } from "./batchOptions.js";
 import { ConflictError } from "./errors.js";
+import { followChanges, type ChangeEvent, type StreamOptions } from "./events.js";
 import type { CallOptions, Tools } from "./jobHandle.js";
 import { everyItem } from "./pages.js";
 import { submissionHeaders } from "./requestHeaders.js";
@@ -48,6 +49,14 @@ export interface BulkSelection {
 
 export class Jobs {
   constructor(private readonly tools: Tools) {}
+
+  /**
+   * All of them as they change, without an end; it begins with those that have not ended. A broken connection is made again,
+   * without loss or repetition. `after` is the id of the last event that was seen.
+   */
+  changes(options: StreamOptions = {}): AsyncGenerator<ChangeEvent<OrgJob>, void, void> {
+    return followChanges<OrgJob>(this.tools.exchange, `${this.tools.addresses.orgJobs()}/events`, options);
+  }
 
   /** The jobs that the credential may see, newest first and without their results, asked for page by page. */
   async *list(options: ListJobsOptions = {}): AsyncGenerator<OrgJob, void, void> {

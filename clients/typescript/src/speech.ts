@@ -3,6 +3,7 @@
 import { withQuery } from "./addresses.js";
 import type { SpeechTaskBody, SpeechTicket, Voice } from "./bodies.js";
 import { JobFailedError, UnexpectedAnswerError } from "./errors.js";
+import { followChanges, type ChangeEvent, type StreamOptions } from "./events.js";
 import type { Answer } from "./exchange.js";
 import { fetchWhole } from "./files.js";
 import { JobHandle, type CallOptions, type JobUrls, type Tools } from "./jobHandle.js";
@@ -112,6 +113,14 @@ export class Speech {
       signal,
     });
     return SpeechTask.from<Result>(this.tools, answer);
+  }
+
+  /**
+   * All of your tasks as they change, without an end; it begins with those that have not ended. A broken connection is made
+   * again, without loss or repetition. `after` is the id of the last event that was seen.
+   */
+  changes(options: StreamOptions = {}): AsyncGenerator<ChangeEvent<SpeechTaskBody>, void, void> {
+    return followChanges<SpeechTaskBody>(this.tools.exchange, this.tools.addresses.speech("tasks", "events"), options);
   }
 
   /** The handle of a task whose id is known. Nothing is asked yet. */

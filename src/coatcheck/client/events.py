@@ -22,9 +22,10 @@ class Event:
 
     ``name`` is ``state`` or ``end`` (``data`` is the job's JSON), ``progress`` (fraction, note),
     ``log`` (at, level, message, fields), ``chunk`` (``data`` is what the handler emitted: text as
-    str, binary as bytes, else the JSON value), or ``alert`` (at, code, message). A newer server may
-    send others. ``id`` is what to give to ``stream(..., after=id)`` in order to go on behind this
-    event; None if nothing that is kept came yet.
+    str, binary as bytes, else the JSON value), or ``alert`` (at, code, message). Of many jobs it is
+    ``job`` (``data`` is the job's JSON). A newer server may send others. ``id`` is
+    what to give to ``stream(..., after=id)`` in order to go on behind this event; None if
+    nothing that is kept came yet.
     """
 
     name: str

@@ -10,10 +10,11 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from coatcheck.control.call import Call
+from coatcheck.control.change_stream import ChangeStream, LookForChanges, ShowChange
 from coatcheck.control.draining import Draining
 from coatcheck.control.event_stream import RECONNECT, EventStream
 from coatcheck.control.explanations import shown
@@ -23,6 +24,7 @@ from coatcheck.control.operations import Answer, Parameter
 from coatcheck.control.pace import UNKNOWN_SECONDS, Pace, kind_of
 from coatcheck.control.preferences import Preferences, read_preferences
 from coatcheck.control.reply import RawHeaders, Reply, StreamReply, encoded, json_reply
+from coatcheck.domain.changes import CURSOR, ChangeCursor, InvalidCursor
 from coatcheck.domain.errors import (
     IdempotencyMismatch,
     InvalidParameter,
@@ -39,6 +41,7 @@ from coatcheck.domain.states import State
 from coatcheck.engine import Engine, Ticket
 
 _SEQ_DIGITS_MAX: Final = 18
+T = TypeVar("T")
 
 CancelElsewhere = Callable[[str, UUID], Awaitable[None]]
 """Cancels what is done elsewhere for the job of an organisation; nothing if nothing is."""
@@ -118,6 +121,7 @@ class JobAnswers:
         self._draining = draining
         self._gate = gate
         self._streams = EventStream(engine, draining)
+        self._changes = ChangeStream(engine, draining)
 
     async def submitted(
         self,
@@ -270,12 +274,15 @@ class JobAnswers:
     async def events(self, call: Call, view: JobView, voice: JobShow) -> StreamReply:
         """The job's states, progress, log lines and output, as they come."""
         pieces = self._streams.follow(view, voice.job, after=resume_after(call))
-        headers = [
-            (b"content-type", b"text/event-stream"),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),  # a proxy that collects events would hold them back
-        ]
-        return StreamReply(HTTPStatus.OK, pieces, headers, RECONNECT)
+        return StreamReply(HTTPStatus.OK, pieces, _STREAM_HEADERS, RECONNECT)
+
+    def changes(
+        self, call: Call, name: str, look: LookForChanges[T], show: ShowChange[T]
+    ) -> StreamReply:
+        """All that changes among many jobs, as events called ``name``. Raises InvalidParameter."""
+        seconds = read_preferences(call).wait
+        pieces = self._changes.follow(name, look, show, change_cursor(call), seconds=seconds)
+        return StreamReply(HTTPStatus.OK, pieces, _STREAM_HEADERS, RECONNECT)
 
     async def held(self, call: Call, job_id: str, org: str, seconds: float) -> JobView:
         """The job once it has ended, or the time is up; with its result.
@@ -359,13 +366,27 @@ def _matches(known: bytes, view: JobView) -> bool:
     return known.strip() == b"*" or etag(view).removeprefix(b"W/") in known
 
 
-def resume_after(call: Call) -> int:
-    """The header goes first: a browser that reconnects sends it along with the query as it was."""
-    name, place = "Last-Event-ID", "header"
+def _last_event(call: Call) -> tuple[str | None, str, str]:
+    """The event to go on behind, and the field that names it, and where that is. The header goes
+    first: a browser that reconnects sends it along with the query as it was."""
     given = call.header(b"last-event-id")
-    if not given:
-        name, place = "after", "query"
-        given = call.query.get("after")
+    if given:
+        return given, "Last-Event-ID", "header"
+    return call.query.get("after"), "after", "query"
+
+
+def change_cursor(call: Call) -> ChangeCursor:
+    """Where a stream of changes is to go on. Raises InvalidParameter."""
+    given, name, place = _last_event(call)
+    try:
+        return ChangeCursor.read(given or "")
+    except InvalidCursor as error:
+        raise InvalidParameter(name, "must be the id of an event of this stream", place) from error
+
+
+def resume_after(call: Call) -> int:
+    """The number of the event that a job's stream goes on behind."""
+    given, name, place = _last_event(call)
     if not given:
         return 0
     if not given.isascii() or not given.isdigit() or len(given) > _SEQ_DIGITS_MAX:
@@ -415,6 +436,46 @@ EVENTS: Final = Answer(
         },
     },
 )
+_CURSOR: Final = {"type": "string", "pattern": CURSOR}
+CHANGES_PARAMETERS: Final = (
+    Parameter("Last-Event-ID", "header", "Go on behind this event.", _CURSOR),
+    Parameter("after", "query", "The same, for those who cannot set headers.", _CURSOR),
+    Parameter(
+        "wait",
+        "query",
+        "End the stream after so many seconds (60 are the most): for those who poll. With 0 it has "
+        "what there is.",
+        {"type": "number", "minimum": 0},
+    ),
+)
+_STREAM_HEADERS: Final[RawHeaders] = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # a proxy that collects events would hold them back
+]
+
+
+def changes_answer(name: str, what: str) -> Answer:
+    """How a stream of changes is declared."""
+    return Answer(
+        HTTPStatus.OK,
+        f"Events `{name}`, each with {what} as it stands, and an `id`: name the last one to go on "
+        "behind it. `reconnect` says that this server cannot go on, and another can; or that the "
+        "credential does not count any more; or that the time to wait is over.",
+        media_type="text/event-stream",
+        schema={
+            "description": "One event of the stream.",
+            "type": "object",
+            "properties": {
+                "event": {"enum": [name, "reconnect"]},
+                "id": _CURSOR,
+                "data": {"type": "string", "contentMediaType": "application/json"},
+                "retry": {"type": "integer"},
+            },
+        },
+    )
+
+
 RETRY_AFTER_HEADER: Final = {"Retry-After": "Seconds after which asking again is worth while."}
 TICKET_HEADERS: Final = RETRY_AFTER_HEADER | {
     "Location": "Where to ask for the job.",

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.console import (
     LIVE,
     UNSUCCESSFUL,
@@ -59,10 +60,12 @@ class Console:
     def __init__(self, dsn: str, submitter: Submitter) -> None:
         self._line = Line(dsn, name="console", server_settings=PINNED_PLANS)
         self._list_line = Line(dsn, name="console lists", server_settings=LISTING)
+        self._changes_line = Line(dsn, name="console changes", server_settings=LISTING)
         self._submitter = submitter
 
     async def close(self) -> None:
         await self._line.close()
+        await self._changes_line.close()
         await self._list_line.close()
 
     async def get(self, org: str, job_id: UUID) -> ConsoleJob:
@@ -109,6 +112,20 @@ class Console:
             assert step.last is not None, "it walked over something"
             below = step.last
         return ConsolePage(found, below)
+
+    async def changes(
+        self, org: str, reader: str | None, cursor: ChangeCursor, *, rows_max: int, limit: int
+    ) -> Changes[ConsoleJob]:
+        """What changed among the organisation's newest ``rows_max`` jobs: of ``reader``, and what
+        is anyone's; or all."""
+        try:
+            return await retried(
+                lambda: console_store.changes(
+                    self._changes_line, org, reader, cursor, rows_max=rows_max, limit=limit
+                )
+            )
+        except TookTooLong as error:
+            raise DatabaseUnavailable("the look for changes took too long") from error
 
     async def attempts(self, org: str, job_id: UUID) -> tuple[Sequence[Attempt], datetime | None]:
         """A job's attempts that did not complete, and when a remote last began to work for it."""

@@ -328,6 +328,10 @@ class Engine:
         """
         return self._watcher.watch(_uuid(job_id))
 
+    def watch_all(self) -> Watch:
+        """As ``watch``, for whatever job may have changed."""
+        return self._watcher.watch_all()
+
     async def wait(
         self,
         job_id: str,

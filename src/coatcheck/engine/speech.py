@@ -8,7 +8,13 @@ from typing import Any
 from uuid import UUID
 
 from coatcheck.blobs.keys import reference_key
-from coatcheck.domain.errors import GenerationNotFound, JobNotFound, VoiceNotFound
+from coatcheck.domain.changes import ChangeCursor, Changes
+from coatcheck.domain.errors import (
+    DatabaseUnavailable,
+    GenerationNotFound,
+    JobNotFound,
+    VoiceNotFound,
+)
 from coatcheck.domain.ids import InvalidId, from_text, new_id
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.speech import (
@@ -25,6 +31,7 @@ from coatcheck.engine.submitter import Submitter
 from coatcheck.store import speech as speech_store
 from coatcheck.store.console import Retried
 from coatcheck.store.faults import retried
+from coatcheck.store.jobs import LISTING, TookTooLong
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.speech import NewSpeech
 
@@ -38,8 +45,10 @@ class SpeechDesk:
         self._submitter = submitter
         self._read_line = Line(dsn, name="read speech", server_settings=PINNED_PLANS)
         self._write_line = Line(dsn, name="speech", server_settings=PINNED_PLANS)
+        self._changes_line = Line(dsn, name="speech changes", server_settings=LISTING)
 
     async def close(self) -> None:
+        await self._changes_line.close()
         await self._read_line.close()
         await self._write_line.close()
 
@@ -145,6 +154,19 @@ class SpeechDesk:
                 limit=limit,
             )
         )
+
+    async def changes(
+        self, reader: Reader, cursor: ChangeCursor, *, rows_max: int, limit: int
+    ) -> Changes[SpeechTask]:
+        """What changed among the reader's newest ``rows_max`` tasks, texts cut short."""
+        try:
+            return await retried(
+                lambda: speech_store.changes(
+                    self._changes_line, reader, cursor, rows_max=rows_max, limit=limit
+                )
+            )
+        except TookTooLong as error:
+            raise DatabaseUnavailable("the look for changes took too long") from error
 
     # Voices
 

@@ -7,6 +7,8 @@ from collections import defaultdict
 from uuid import UUID
 
 _LOOK_AGAIN_SECONDS = 1.0
+_ANY = "any"
+"""In place of the id of a job."""
 
 
 class Watcher:
@@ -20,6 +22,8 @@ class Watcher:
         if not payload:
             self.wake_all()
             return
+        for event in self._waiters.get(_ANY, ()):
+            event.set()
         for word in payload.split(","):
             for event in self._waiters.get(word, ()):
                 event.set()
@@ -32,6 +36,10 @@ class Watcher:
     def watch(self, job_id: UUID) -> Watch:
         """Begin to watch a job; looking at it after this misses nothing."""
         return Watch(self._waiters, job_id.hex)
+
+    def watch_all(self) -> Watch:
+        """Begin to watch all jobs, whosever they are."""
+        return Watch(self._waiters, _ANY)
 
 
 class Watch:

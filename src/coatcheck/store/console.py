@@ -11,6 +11,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.console import (
     RESULT_SHOWN_BYTES_MAX,
     Attempt,
@@ -95,6 +96,25 @@ async def walk(
     )
     found = [_job(tuple(row)[2:]) for row in rows if row["id"] is not None]
     return Walked(found, rows[0]["walked_rows"], rows[0]["walked_to"])
+
+
+async def changes(
+    line: Line, org: str, reader: str | None, cursor: ChangeCursor, *, rows_max: int, limit: int
+) -> Changes[ConsoleJob]:
+    """What changed behind the cursor among the newest ``rows_max`` jobs. Raises TookTooLong."""
+    rows = await job_store.fetch_in_time(
+        line,
+        "console/changes",
+        org,
+        reader,
+        rows_max,
+        cursor.since,
+        cursor.until,
+        cursor.after,
+        limit,
+    )
+    found = [_job(tuple(row)[1:]) for row in rows if row["id"] is not None]
+    return Changes(rows[0]["seen"], [(job.uuid, job) for job in found])
 
 
 async def attempts(line: Line, org: str, job_id: UUID) -> tuple[Sequence[Attempt], datetime | None]:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import asyncpg
 
+from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import VoiceNotFound
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import NewJob
@@ -121,6 +122,29 @@ async def tasks(
     return [_read_task(row) for row in rows]
 
 
+async def changes(
+    line: Line, reader: Reader, cursor: ChangeCursor, *, rows_max: int, limit: int
+) -> Changes[SpeechTask]:
+    """What changed behind the cursor among the reader's newest ``rows_max`` tasks; texts are cut.
+    Raises TookTooLong."""
+    try:
+        rows = await _reading_for(
+            line,
+            reader,
+            "speech/changes",
+            LISTED_CHARACTERS_MAX,
+            cursor.since,
+            cursor.until,
+            cursor.after,
+            limit,
+            rows_max,
+        )
+    except asyncpg.QueryCanceledError as error:
+        raise job_store.TookTooLong from error
+    found = [_read_task(tuple(row)[1:]) for row in rows if row["generation_id"] is not None]
+    return Changes(rows[0]["seen"], [(task.spoken.uuid, task) for task in found])
+
+
 async def voice(line: Line, reader: Reader, uuid: UUID) -> Voice | None:
     """A voice of the reader's."""
     rows = await _reading_for(line, reader, "speech/voice", uuid)
@@ -192,7 +216,7 @@ async def _reading_for(
     return await line.run(read)
 
 
-def _read_task(row: asyncpg.Record) -> SpeechTask:
+def _read_task(row: asyncpg.Record | Sequence[Any]) -> SpeechTask:
     values = tuple(row)
     spoken, rest = values[:_SPOKEN_COLUMNS], values[_SPOKEN_COLUMNS:]
     audio, job = rest[:_AUDIO_COLUMNS], rest[_AUDIO_COLUMNS:]

@@ -55,13 +55,14 @@ async def test_every_command_of_the_guide_works_and_so_does_the_example(
         # What is meant by no folder depends on who runs the tests.
         command = f"{Path(sys.executable).with_name('coatcheck')} token --data .coatcheck"
         output = await printed(folder, script.replace(".venv/bin/coatcheck token", command))
-    _, _, _, polled, fetched, previewed, said, rest = output.split("----\n")
+    _, _, _, polled, fetched, previewed, followed, said, rest = output.split("----\n")
     status, seconds = polled.split()
     assert status == "completed"
     audio = (folder / "ready.wav").read_bytes()
     assert float(seconds) == pytest.approx(seconds_of(audio), abs=0.01)
     assert float(fetched.split()[0]) == seconds_of(audio)
     assert previewed.split() == ["design_preview", "completed"]
+    assert followed.startswith("retry: ")
     assert "said.wav plays for" in said
     assert (folder / "said.wav").read_bytes() == audio  # the same text, by the same voice
     assert rest.count('"status":"completed"') == 4

@@ -43,3 +43,12 @@ test("a voice is previewed by its description", async () => {
   assert(result.duration_seconds > 0);
   assert.equal((await task.status()).type, "design_preview");
 });
+
+test("all tasks are followed as they change", async () => {
+  const task = await client.speech.previewDesign({ description: "Bright.", text: "Follow me.", language: "en" });
+  const beforeAll = "3:3:"; // so that an end that came meanwhile is told, too
+  for await (const event of client.speech.changes({ after: beforeAll })) {
+    assert.equal(event.name, "task");
+    if (event.data.id === task.id && event.data.terminal) break;
+  }
+});

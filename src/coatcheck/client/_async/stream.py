@@ -1,4 +1,4 @@
-"""A job's events as they come, over as many connections as it takes."""
+"""The events of a job, or of many, as they come, over as many connections as it takes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ async def follow(
     after: str | None,
     learn: Callable[[Mapping[str, Any]], None],
 ) -> AsyncEvents:
-    """Every event after the one with the id ``after``, until the job has ended.
+    """Every event after the one with the id ``after``, until the job has ended; of many jobs,
+    without an end.
 
     A connection that breaks is made again, and the server goes on behind the last event that was
     seen. ``learn`` is told of the job's state before the event that shows it.

@@ -188,6 +188,14 @@ class Jobs:
         """
         return follow(self._exchange, self._url(job, "events"), after, lambda _: None)
 
+    def changes(self, after: str | None = None) -> Events:
+        """All jobs as they change, without an end: events ``job``, whose ``data`` is a job's JSON.
+
+        Begins with the jobs that have not ended. A broken connection is made again, without loss or
+        repetition. ``after`` is the ``id`` of the last event seen, to go on behind it.
+        """
+        return follow(self._exchange, f"{self._addresses.org_jobs()}/events", after, lambda _: None)
+
     def cancel(self, job: JobDetails | str) -> JobDetails:
         """Ask for the job's end, and return it as it is then.
 

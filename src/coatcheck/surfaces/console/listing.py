@@ -7,9 +7,12 @@ from typing import Final
 from uuid import UUID
 
 from coatcheck.control.call import Call
+from coatcheck.control.change_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
+from coatcheck.control.job_answers import CHANGES_PARAMETERS, changes_answer
 from coatcheck.control.operations import ULID, Answer, Operation, Parameter
 from coatcheck.control.queries import read_whole_number
-from coatcheck.control.reply import Reply, json_reply
+from coatcheck.control.reply import Reply, StreamReply, json_reply
+from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.console import ConsoleJob, Wanted
 from coatcheck.domain.errors import InvalidParameter, JobNotFound
 from coatcheck.domain.identity import Scope
@@ -45,6 +48,21 @@ class Listing:
         items = [await scene.voice.item(job) for job in page.items]
         following = None if page.following is None else to_text(page.following)
         return json_reply(words.OrgJobPage(items, following))
+
+    async def events(self, call: Call) -> StreamReply:
+        """The jobs of ``page``, as they change."""
+        scene, principal = self._scene, call.principal
+
+        async def look(cursor: ChangeCursor) -> Changes[ConsoleJob]:
+            return await scene.engine.console.changes(
+                principal.org,
+                reader_of_lists(principal),
+                cursor,
+                rows_max=CHANGES_WALKED_MAX,
+                limit=CHANGES_PAGE,
+            )
+
+        return scene.answers.changes(call, "job", look, scene.voice.item)
 
     async def _named(self, call: Call, said: str) -> list[ConsoleJob]:
         """The jobs that a word names: by their id, their idempotency key, or the id of the request
@@ -129,5 +147,20 @@ def operations(scene: Scene) -> list[Operation]:
                 ),
             ),
             answers=(Answer(HTTPStatus.OK, "A page of jobs.", words.OrgJobPage),),
-        )
+        ),
+        Operation(
+            methods=("GET",),
+            path=f"{JOBS}/events",
+            name="org_jobs_events",
+            summary="An organisation's jobs, as they change.",
+            description="An admin sees all of them, others their own and those that are anyone's; "
+            "nobody tasks of batches. Begins with jobs that have not ended, unless it goes on "
+            "behind an event. Follows the newest 10,000 jobs.",
+            handler=listing.events,
+            access=Scope.READ,
+            operable=True,
+            tag=TAG,
+            parameters=CHANGES_PARAMETERS,
+            answers=(changes_answer("job", "a job"),),
+        ),
     ]

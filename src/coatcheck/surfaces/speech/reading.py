@@ -6,27 +6,32 @@ finalizes it.
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
 from coatcheck.control.call import Call
+from coatcheck.control.change_stream import CHANGES_PAGE, CHANGES_WALKED_MAX
 from coatcheck.control.explanations import explain_operation
 from coatcheck.control.job_answers import (
+    CHANGES_PARAMETERS,
     CONDITION_PARAMETERS,
     EVENTS,
     NOT_MODIFIED,
     RESUME_PARAMETERS,
     RETRY_AFTER_HEADER,
     WAIT_PARAMETERS,
+    changes_answer,
     etag,
 )
 from coatcheck.control.operations import ULID, Answer, Operation, Parameter
 from coatcheck.control.preferences import read_preferences
 from coatcheck.control.queries import read_choice, read_whole_number
 from coatcheck.control.reply import Reply, StreamReply, json_reply
+from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import JobAlreadyEnded
 from coatcheck.domain.identity import Scope
-from coatcheck.domain.speech import SpeechType, generation_of
+from coatcheck.domain.speech import SpeechTask, SpeechType, generation_of
 from coatcheck.surfaces.speech import words
 from coatcheck.surfaces.speech.scene import PAGE_ROWS, PAGE_ROWS_MAX, Scene, read_cursor
 from coatcheck.surfaces.speech.showing import TASKS, shown_task
@@ -55,6 +60,17 @@ class Reading:
         scene = self._scene
         task = await scene.task(call)
         return await scene.answers.events(call, task.view, scene.voice(call))
+
+    async def all_events(self, call: Call) -> StreamReply:
+        """All of the caller's tasks, as they change."""
+        scene, reader = self._scene, self._scene.reader(call)
+
+        async def look(cursor: ChangeCursor) -> Changes[SpeechTask]:
+            return await scene.engine.speech.changes(
+                reader, cursor, rows_max=CHANGES_WALKED_MAX, limit=CHANGES_PAGE
+            )
+
+        return scene.answers.changes(call, "task", look, partial(shown_task, scene.engine))
 
     async def explain(self, call: Call) -> Reply:
         task = await self._scene.task(call)
@@ -115,6 +131,19 @@ def operations(scene: Scene) -> list[Operation]:
             tag=TAG,
             parameters=(*PAGE_PARAMETERS, _STATUS, _TYPE),
             answers=(Answer(HTTPStatus.OK, "A page of tasks.", words.SpeechTaskPage),),
+        ),
+        Operation(
+            methods=("GET",),
+            path=f"{TASKS}/events",
+            name="speech_tasks_events",
+            summary="All of the caller's tasks, as they change.",
+            description="Begins with those that have not ended, unless it goes on behind an event. "
+            "Follows the newest 10,000 tasks.",
+            handler=reading.all_events,
+            access=Scope.READ,
+            tag=TAG,
+            parameters=CHANGES_PARAMETERS,
+            answers=(changes_answer("task", "a task"),),
         ),
         Operation(
             methods=("GET",),

@@ -9,3 +9,7 @@ ALTER TABLE generations
     ADD COLUMN clone_id uuid,
     ADD CONSTRAINT spoken_by_a_voice_or_a_description
         CHECK ((voice_id IS NULL) = (description IS NOT NULL));
+
+-- Which transaction wrote a job's row as it is: by that the stream of a user's tasks knows what has
+-- changed (speech/changes.sql).
+GRANT SELECT (xmin) ON jobs TO coatcheck_user;
