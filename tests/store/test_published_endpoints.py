@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import asyncpg
 import pytest
 
 from coatcheck.domain.catalogue import EndpointSpec, Method, VersionSpec
@@ -26,6 +27,7 @@ from coatcheck.store.services import (
 )
 from tests.store.edge_guard import Connection
 from tests.store.publishing import fall_silent, publish
+from tests.store.rows import connected
 from tests.waiting import eventually_async
 
 
@@ -317,3 +319,18 @@ async def test_what_no_live_worker_publishes_can_be_seen(line: Line) -> None:
     (gone,) = unserved_of(await list_published(line))
     assert gone.spec.engine_endpoint == "docs.post__new"
     assert gone.unserved_since is not None
+
+
+@pytest.mark.slow
+async def test_a_process_that_is_frozen_as_it_publishes_keeps_no_other_from_it(
+    line: Line, dsn: str
+) -> None:
+    async with connected(dsn) as frozen:
+        transaction = frozen.transaction()
+        await transaction.start()
+        await lock_published(frozen)
+        # Between two messages of one statement: to the server it is neither idle nor running.
+        preparing = await frozen.prepare("SELECT 1")
+        await publish(line, STABLE)  # until the frozen one is cut off
+        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError)):
+            await preparing.fetchval()
