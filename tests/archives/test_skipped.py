@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from coatcheck.archives import TAIL_BYTES_MAX, ArchiveLimits, ArchiveReader, Reason
 from coatcheck.archives.directory import DirectoryScan, check_directory, directory_in, read_end
+from coatcheck.archives.names import NameCheck, differing_in_case
 from coatcheck.domain.errors import ArchiveRejected
 from tests.archives.forge import STORED, UTF8, Part, archive
 
@@ -53,6 +55,7 @@ def test_a_symbolic_link_is_skipped(tmp_path: Path, link: Part) -> None:
         (["BUILD", "build/rules.py"], {"build/rules.py"}),
         (["a/b/c.py", "A"], {"a/b/c.py"}),
         (["A/x.py", "a/y.py"], {"A/x.py", "a/y.py"}),
+        (["A", "a-b.py", "a.py", "a/b.py"], {"a-b.py", "a.py", "a/b.py"}),
     ],
 )
 def test_of_names_that_differ_only_in_case_one_is_kept_whatever_their_order(
@@ -142,3 +145,30 @@ def test_a_long_directory_that_ends_too_soon_is_refused(many: bytes) -> None:
         with pytest.raises(ArchiveRejected) as refusal:
             check_directory(changed, size, end, limits)
         assert refusal.value.reason == Reason.DIRECTORY_MISMATCH
+
+
+def test_a_file_is_found_to_be_a_directory_whatever_sorts_between() -> None:
+    names = NameCheck()
+    for number, name in enumerate(["a", "a!/x.py", "a-b.py", "a.py", "a/b/c.py"], 1):
+        names.add(number, name)
+    with pytest.raises(ArchiveRejected) as refusal:
+        names.finish()
+    assert refusal.value.reason == Reason.FILE_AND_DIRECTORY
+
+
+def test_names_take_as_much_memory_whether_or_not_each_is_deep_in_folders_of_its_own() -> None:
+    count = 2000
+    deep = [f"{number}{'/x' * 31}" for number in range(count)]
+
+    tracemalloc.start()
+    try:
+        names = NameCheck()
+        for number, name in enumerate(deep, 1):
+            names.add(number, name)
+        names.finish()
+        assert differing_in_case(deep) == set()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 1000 * count

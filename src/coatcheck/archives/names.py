@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import pairwise
 from typing import Final
 
 from coatcheck.archives.limits import ArchiveLimits
@@ -80,7 +81,6 @@ class NameCheck:
     def __init__(self) -> None:
         self._files: set[str] = set()
         self._folders: set[str] = set()
-        self._inside: set[str] = set()
 
     def add(self, number: int, name: str) -> None:
         key = name.removesuffix("/")
@@ -92,13 +92,28 @@ class NameCheck:
         if key in other:
             raise _both(number)
         same.add(key)
-        while (cut := key.rfind("/")) > 0 and (key := key[:cut]) not in self._inside:
-            self._inside.add(key)
 
     def finish(self) -> None:
         """To be called when all names are there."""
-        if not self._files.isdisjoint(self._inside):
+        if not self._files.isdisjoint(_around_others(self._files | self._folders)):
             raise _both()
+
+
+def _around_others(names: Collection[str]) -> Iterator[str]:
+    """The names that others have as a folder around them.
+
+    Not by the folders of each name, of which there may be thirty times as many as names: in this
+    order, whatever is inside of a name comes right after it.
+    """
+    ordered = sorted(names, key=_with_lowest_slash)
+    for name, following in pairwise(ordered):
+        if following.startswith(name) and following.startswith("/", len(name)):
+            yield name
+
+
+def _with_lowest_slash(name: str) -> str:
+    # No name has a control character.
+    return name.replace("/", "\0")
 
 
 def _both(number: int | None = None) -> ArchiveRejected:
@@ -115,20 +130,19 @@ def differing_in_case(names: Iterable[str]) -> set[str]:
     have BUILD and build/.
     """
     kept: dict[str, str] = {}
-    inside: set[str] = set()
+    folders: set[str] = set()
     left_out: set[str] = set()
     for name in names:
         key = _caseless(name.removesuffix("/"))
         if name.endswith("/"):
-            inside.add(key)
+            folders.add(key)
         else:
             other = kept.setdefault(key, name)
             if other != name:
                 kept[key] = min(name, other)
                 left_out.add(max(name, other))
-        while (cut := key.rfind("/")) > 0 and (key := key[:cut]) not in inside:
-            inside.add(key)
-    left_out.update(kept[key] for key in kept.keys() & inside)
+    left_out.update(kept[key] for key in kept.keys() & folders)
+    left_out.update(kept[key] for key in _around_others(kept.keys() | folders) if key in kept)
     return left_out
 
 
