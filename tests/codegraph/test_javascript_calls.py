@@ -79,6 +79,31 @@ def test_deep_and_long_code_is_followed_as_far_as_it_goes() -> None:
     assert ("closures.js", "closures.js:f") in seen.callees
 
 
+def test_a_member_may_have_any_name() -> None:
+    exported = "function f() {}\nexport { f as 'x..', f as '..', f as '7..', f as '*' };\n"
+    imported = "import { 'x..' as a, '..' as b } from './b.js';\na();\nb();\n"
+    seen = analysed({"a.js": imported, "b.js": exported})
+
+    assert seen.callees == {("a.js", "b.js:f")}
+
+
+def test_a_constructor_that_is_inherited_in_very_many_ways_is_found_once() -> None:
+    def lattice(levels: int) -> str:
+        classes = "".join(
+            f"class A{at} extends (c ? A{at - 1} : B{at - 1}) {{}}\n"
+            f"class B{at} extends (c ? B{at - 1} : A{at - 1}) {{}}\n"
+            for at in range(1, levels)
+        )
+        return (
+            "class A0 { constructor() {} }\nclass B0 { constructor() {} }\n"
+            f"{classes}new A{levels - 1}();\n"
+        )
+
+    seen = analysed({"a.js": lattice(36)})
+
+    assert seen.callees == {("a.js", "a.js:A0.constructor"), ("a.js", "a.js:B0.constructor")}
+
+
 def test_an_analysis_gives_the_same_every_time() -> None:
     first, second = (analysed_folder(package("express")) for _ in range(2))
     assert first.resolution.calls.keys() == second.resolution.calls.keys()

@@ -65,6 +65,8 @@ _OBJECTS_MAX: Final = 8
 """That one node may have, and that one call may run; of what may be more, nothing is said."""
 _STARS_MAX: Final = 50
 """Modules whose exports others export as a whole that are looked into for one name."""
+_BASES_MAX: Final = 100
+"""Classes that are looked at for the constructors that one class inherits."""
 _STEPS_PER_CONSTRAINT: Final = 60
 _STEPS_MIN: Final = 100_000
 """The budget: how often objects are handed on."""
@@ -334,10 +336,10 @@ class _Solver:
         if kind == _GENERATED and (name in ("value", ANY) or name[:1].isdecimal()):
             self._copy(self._yields(of), node)
             return node
-        if name == ANY or name.endswith(REST):
+        least = _least_of(name)
+        if least is not None:
             if kind in (_FUNCTION, _CLASS):
                 return node
-            least = -1 if name == ANY else int(name.removesuffix(REST))
             for known, held in list(self._fields.get(of, {}).items()):
                 if _is_among(known, least):
                     self._copy(abs(held), node)
@@ -1003,7 +1005,7 @@ class _Solver:
                 continue
             targets: dict[Target, None] = {}
             for one in sorted(site.targets):
-                for target in self._targets(one, 0):
+                for target in self._targets(one):
                     targets[target] = None
             if 0 < len(targets) <= _OBJECTS_MAX:
                 yield FlowingCall(
@@ -1015,27 +1017,43 @@ class _Solver:
                     tuple(targets),
                 )
 
-    def _targets(self, one: int, depth: int) -> Iterator[Target]:
-        path, number = self._source(one)
-        file = self._files[path]
-        if self._kinds[one] == _FUNCTION:
-            yield Target(path, file.functions[number][0], number)
-            return
-        said = file.flows.classes[number]
-        if said.constructor >= 0:
-            yield Target(path, file.functions[said.constructor][0], said.constructor)
-            return
-        found = False
-        if said.base and depth < 40:
-            for base in sorted(self._has[self._files[path].start + said.base]):
-                if base != _TOO_MANY and self._kinds[base] in (_CLASS, _FUNCTION):
-                    for target in self._targets(base, depth + 1):
-                        kind = self._kinds[base]
-                        if kind == _FUNCTION or target.function >= 0:
-                            found = True
-                            yield target
-        if not found and said.index != FILE:
-            yield Target(path, said.index, -1)
+    def _targets(self, one: int) -> list[Target]:
+        """What calling a function or making an object of a class runs: of a class without a
+        constructor, those that it inherits; the class itself, if it inherits none."""
+        found: list[Target] = []
+        seen = {one}
+        ahead = [one]
+        while ahead:
+            at = ahead.pop()
+            path, number = self._source(at)
+            file = self._files[path]
+            if self._kinds[at] == _CLASS:
+                said = file.flows.classes[number]
+                number = said.constructor
+                if number < 0:
+                    bases = self._has[file.start + said.base] if said.base else ()
+                    for base in sorted(bases, reverse=True):
+                        # Each once: there may be very many ways to a class.
+                        is_new = base != _TOO_MANY and base not in seen and len(seen) < _BASES_MAX
+                        if is_new and self._kinds[base] in (_CLASS, _FUNCTION):
+                            seen.add(base)
+                            ahead.append(base)
+                    continue
+            found.append(Target(path, file.functions[number][0], number))
+        if not found:
+            path, number = self._source(one)
+            index = self._files[path].flows.classes[number].index
+            found = [] if index == FILE else [Target(path, index, -1)]
+        return found
+
+
+def _least_of(name: str) -> int | None:
+    """The index from which on elements are meant by a name, -1 for all members; None if it is that
+    of one member. Code may have a member of any name, one that ends as these do among them."""
+    if name == ANY:
+        return -1
+    first = name.removesuffix(REST)
+    return int(first) if first != name and first.isdecimal() else None
 
 
 def _is_among(name: str, least: int) -> bool:
