@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import coatcheck.codegraph
-from coatcheck.codegraph import domains, evaluation, lineages
+from coatcheck.codegraph import domains, evaluation, lineages, value_flow
 from coatcheck.codegraph.project import Project
 from coatcheck.codegraph.resolve import CallCounts, resolve
 from tests.codegraph.graphs import analysed, parsed
@@ -37,6 +37,7 @@ _WITHIN = str(Path(coatcheck.codegraph.__file__).parent)
 def low_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineages, "_CLASSES_MAX", BOUND)
     monkeypatch.setattr(evaluation, "_STARS_FOLLOWED_MAX", BOUND)
+    monkeypatch.setattr(value_flow, "_ELEMENTS_MAX", BOUND)
 
 
 def lines_run(work: Callable[[], object]) -> int:
@@ -256,9 +257,42 @@ def python_classes_that_override_and_pass_themselves(n: int) -> Sources:
     }
 
 
+def python_function_of_many_parameters_that_is_called_with_a_dict(n: int) -> Sources:
+    parameters = ", ".join(f"p{i}" for i in range(n))
+    return {"a.py": f"def f({parameters}): return p{n - 1}\nd = {{}}\n" + "f(**d)\n" * n}
+
+
+def python_dicts_that_are_updated_with_a_large_one(n: int) -> Sources:
+    table = ", ".join(f"'k{i}': f" for i in range(n))
+    return {
+        "a.py": f"def f(): pass\nd = {{{table}}}\nf()\n"
+        + "".join(f"a{i} = {{}}\na{i}.update(d)\n" for i in range(n))
+    }
+
+
+def python_partial_function_of_many_arguments(n: int) -> Sources:
+    given = ", ".join(["f"] * n)
+    return {
+        "a.py": "from functools import partial\ndef f(*given): pass\n"
+        f"g = partial(f, {given})\n" + "g()\n" * n
+    }
+
+
+def python_objects_that_are_called_by_objects(n: int) -> Sources:
+    classes = "".join(
+        f"class C{i}:\n  __call__ = C{(i + 1) % n}() if here else C{(i + 7) % n}()\n"
+        for i in range(n)
+    )
+    return {"a.py": f"{classes}def f(): pass\nf()\n" + "".join(f"C{i}()()\n" for i in range(n))}
+
+
 CASES: dict[Callable[[int], Sources], Callable[[int], int]] = {
     python_functions_that_all_reach_all: lambda n: 2 * n + 1,
     python_classes_that_override_and_pass_themselves: lambda n: 2 * n + 4,
+    python_function_of_many_parameters_that_is_called_with_a_dict: lambda n: n,
+    python_dicts_that_are_updated_with_a_large_one: lambda _: 1,
+    python_partial_function_of_many_arguments: lambda n: n,
+    python_objects_that_are_called_by_objects: lambda n: 3 * n + 1,
     csharp_classes_that_inherit_in_a_ring: lambda n: n,
     typescript_classes_that_inherit_in_a_ring_of_files: lambda n: n,
     python_classes_in_diamonds: lambda n: n,

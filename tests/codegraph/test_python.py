@@ -543,3 +543,26 @@ def test_a_variable_that_a_function_gives_another_value_is_not_known() -> None:
     seen = analysed({"a.py": source + change})
     assert seen.calls == set()
     assert seen.possible == {("a.py:run", "a.py:one", 7), ("a.py:run", "a.py:two", 7)}
+
+
+def test_what_is_called_by_itself_is_followed_once() -> None:
+    seen = analysed(
+        {
+            "a.py": """\
+def make(): return Odd()
+def kind(): return Odder
+class Odd:
+    __call__ = make()
+    __iter__ = make()
+    __enter__ = make()
+class Odder:
+    __init__ = kind()
+Odd()()
+Odder()
+for each in Odd(): each()
+with Odd() as odd: odd()
+"""
+        }
+    )
+    assert ("a.py", "a.py:Odd") in seen.callees
+    assert ("a.py:kind", "a.py:Odder") not in seen.callees

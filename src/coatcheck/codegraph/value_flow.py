@@ -50,6 +50,15 @@ _ORIGINS_MAX: Final = 100
 _ANCESTORS_MAX: Final = 40
 """Of a class, that are asked for an attribute."""
 
+_ELEMENTS_MAX: Final = 500
+"""Of a container, that are told apart by their keys."""
+
+_GIVEN_MAX: Final = 100
+"""Arguments of a partial function, before and after, that are followed."""
+
+_DERIVED_MAX: Final = 8
+"""Calls that are made of calls: of an object whose ``__call__`` is an object, and so on."""
+
 _LISTED_MAX: Final = 8
 """Up to that, a list is searched as quickly as anything else."""
 
@@ -166,6 +175,7 @@ class ValueFlow:
         self._decorations: dict[int, tuple[int, int]] = {}
         self._keys: dict[int, int] = {}
         self._by_key: list[_ByKey] = []
+        self._derived: set[tuple[object, ...]] = set()
         # Taken from the object anew, each would be an object of its own.
         self._on_load_item, self._on_store_item = self._load_item, self._store_item
         self._on_call, self._on_bind = self._call, self._bind
@@ -175,7 +185,7 @@ class ValueFlow:
         with collector_paused():
             self._run()
         self._values, self._onward, self._watching = [], {}, {}
-        self._static = Reactions()
+        self._static, self._derived = Reactions(), set()
 
     def _run(self) -> None:
         flows: list[tuple[FileNames, int]] = []
@@ -550,6 +560,8 @@ class ValueFlow:
             return container.unknown
         value = container.elements.get(key)
         if value is None:
+            if len(container.elements) >= _ELEMENTS_MAX:
+                return container.unknown
             value = container.elements[key] = self._new()
             self._copy(container.all, value)
         return value
@@ -659,6 +671,8 @@ class ValueFlow:
     def _construct(self, at: _At, of: Declared) -> None:
         made = of.instance
         self._add(at.call.result, made)
+        if self._was_made(at, of):
+            return
         function = self._new()
         lineage = self._lineage(of)
         if any("__init__" in self._names.get((one.path, one.index), ()) for one in lineage):
@@ -669,9 +683,23 @@ class ValueFlow:
 
     def _call_method(self, at: _At, thing: Instance, name: str, result: int = UNKNOWN) -> None:
         """Call a method of an object that the code does not name."""
+        result = result or at.call.result
+        if self._was_made(at, thing, name, result):
+            return
         function = self._new()
         self._load_from_class(function, self._lineage(thing.of), thing, name)
-        self._watch(function, self._on_call, at.only_calling(function, result or at.call.result))
+        self._watch(function, self._on_call, at.only_calling(function, result))
+
+    def _was_made(self, at: _At, *about: object) -> bool:
+        """Whether a call that is made of another one was made before, or is one too many: what
+        an object is called by may be an object again, and in the end the same."""
+        if not at.depth:
+            return False
+        key = (at.root, at.call.positional, at.call.named, *about)
+        if at.depth > _DERIVED_MAX or key in self._derived:
+            return True
+        self._derived.add(key)
+        return False
 
     def _pass(self, at: _At, callee: Declared, before: tuple[Thing, ...]) -> None:
         """Arguments to parameters, and the result back."""
@@ -856,10 +884,10 @@ class ValueFlow:
             call.ordinal,
             call.function,
             call.result,
-            (*before.positional[1:], *call.positional),
-            (*before.named, *call.named),
+            (*before.positional[1:], *call.positional)[:_GIVEN_MAX],
+            (*before.named, *call.named)[:_GIVEN_MAX],
         )
-        self._call(_At(at.path, joined), partial.function)
+        self._call(_At(at.path, joined, at.depth, at.root), partial.function)
 
     # Protocols
 
@@ -917,15 +945,21 @@ class ValueFlow:
 
 @dataclass(frozen=True, slots=True)
 class _At:
-    """A call, and the path of the file that it is in. Its values have the project's numbers."""
+    """A call, and the path of the file that it is in. Its values have the project's numbers.
+
+    One that is made of another call has a ``depth``, and its ``root`` is what the code calls there.
+    """
 
     path: str
     call: CallFlow
+    depth: int = 0
+    root: int = UNKNOWN
 
     def with_arguments(self, function: int, result: int, positional: tuple[int, ...]) -> _At:
         """A call in the same place that the code does not spell, of other values."""
         call = self.call
-        return _At(self.path, CallFlow(call.line, call.caller, -1, function, result, positional))
+        other = CallFlow(call.line, call.caller, -1, function, result, positional)
+        return _At(self.path, other, self.depth, self.root)
 
     def implicit(self) -> _At:
         return self.with_arguments(self.call.function, self.call.result, ())
@@ -933,20 +967,18 @@ class _At:
     def only_calling(self, function: int, result: int) -> _At:
         """The same call, with the same arguments, of something else."""
         call = self.call
-        return _At(
-            self.path,
-            CallFlow(
-                call.line,
-                call.caller,
-                call.ordinal,
-                function,
-                result,
-                call.positional,
-                call.named,
-                call.rest,
-                call.keywords,
-            ),
+        other = CallFlow(
+            call.line,
+            call.caller,
+            call.ordinal,
+            function,
+            result,
+            call.positional,
+            call.named,
+            call.rest,
+            call.keywords,
         )
+        return _At(self.path, other, self.depth + 1, self.root or call.function)
 
 
 def _moved_function(function: FunctionFlow, base: int) -> FunctionFlow:

@@ -32,6 +32,9 @@ from coatcheck.codegraph.flow import (
 _DEPTH_MAX: Final = 60
 """Expressions inside of each other; what lies deeper is unknown."""
 
+_PARAMETERS_MAX: Final = 100
+"""Of a function, each kind, that get what callers give: every call looks at all of them."""
+
 _ATTRIBUTE_CHARACTERS_MAX: Final = 100
 """Of a name that ``getattr`` is given."""
 
@@ -543,6 +546,9 @@ class _FlowWalk:
             self._statements(body)
         self._scope, self._shadows = outer, shadows
         is_generator = _YIELDS in scope.elsewhere
+        positional = positional[:_PARAMETERS_MAX]
+        keyword_only = keyword_only[:_PARAMETERS_MAX]
+        followed = {name for name, _ in (*positional, *keyword_only)}
         self.flow.functions.append(
             FunctionFlow(
                 index,
@@ -555,7 +561,7 @@ class _FlowWalk:
                 scope.yields if is_generator else UNKNOWN,
                 access,
                 decorated,
-                tuple(scope.passes),
+                tuple(name for name in scope.passes if name in followed),
             )
         )
 
