@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import coatcheck.codegraph
-from coatcheck.codegraph import domains, evaluation, lineages, value_flow
+from coatcheck.codegraph import domains, evaluation, lineages, points_to, value_flow
 from coatcheck.codegraph.project import Project
 from coatcheck.codegraph.resolve import CallCounts, resolve
 from tests.codegraph.graphs import analysed, parsed
@@ -134,6 +134,17 @@ def javascript_objects_that_are_made_of_each_other(n: int) -> Sources:
     objects = "".join(f"const o{i} = {{ ...o{i - 1}, m{i}() {{}} }};\n" for i in range(1, n))
     return {
         "a.js": f"const o0 = {{ m() {{}} }};\n{objects}" + "".join(f"o{i}.m();\n" for i in range(n))
+    }
+
+
+def javascript_objects_that_inherit_in_a_long_chain(n: int) -> Sources:
+    return {
+        "a.js": "const o0 = { f() {} };\n"
+        + "".join(
+            f"const o{i} = {{ __proto__: o{i - 1}, get x{i}() {{ return this.x{i - 1}; }} }};\n"
+            f"o{i}.f();\no{i}.x{i};\n"
+            for i in range(1, n)
+        )
     }
 
 
@@ -328,6 +339,18 @@ def test_four_times_the_code_takes_about_four_times_the_work(
 
     assert counts.resolved == CASES[made](SMALL)
     assert more_counts.resolved == CASES[made](SMALL * TIMES)
+    assert more_lines < GROWTH_MAX * lines
+
+
+def test_members_that_are_looked_for_along_a_chain_count_against_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(points_to, "_STEPS_MIN", 0)
+    monkeypatch.setattr(points_to, "_STEPS_PER_CONSTRAINT", 5)
+
+    lines, _ = resolving(javascript_objects_that_inherit_in_a_long_chain(SMALL))
+    more_lines, _ = resolving(javascript_objects_that_inherit_in_a_long_chain(SMALL * TIMES))
+
     assert more_lines < GROWTH_MAX * lines
 
 

@@ -69,7 +69,7 @@ _BASES_MAX: Final = 100
 """Classes that are looked at for the constructors that one class inherits."""
 _STEPS_PER_CONSTRAINT: Final = 60
 _STEPS_MIN: Final = 100_000
-"""The budget: how often objects are handed on."""
+"""The budget: how often objects are handed on, and members are looked for."""
 _DERIVED_MAX: Final = 4
 """Calls that are made of calls: of a bound function that is bound again, and so on."""
 
@@ -332,6 +332,7 @@ class _Solver:
         if node is not None:
             return node
         node = self._found_members[key] = self._node()
+        self._steps -= 1  # along a chain of parents there is one for each
         kind = self._kinds[of]
         if kind == _GENERATED and (name in ("value", ANY) or name[:1].isdecimal()):
             self._copy(self._yields(of), node)
