@@ -16,6 +16,7 @@ import pytest
 
 import coatcheck.codegraph
 from coatcheck.codegraph import domains, evaluation, lineages, points_to, value_flow
+from coatcheck.codegraph.domain_document import assign
 from coatcheck.codegraph.project import Project
 from coatcheck.codegraph.resolve import CallCounts, resolve
 from tests.codegraph.graphs import analysed, parsed
@@ -396,6 +397,17 @@ def test_of_too_many_ties_between_files_the_strongest_make_the_domains(
 
     found = domains.find_domains(files, [*weak, *strong])
     assert [domain.files for domain in found] == [(0, 1), (2, 3)]
+
+
+def test_files_that_are_each_a_domain_of_their_own_are_assigned_one_by_one() -> None:
+    def work(n: int) -> int:
+        sources = {f"d{i}/f.py": "def f(): pass\n" for i in range(n)}
+        resolution = resolve(Project([parsed(path, source) for path, source in sources.items()]))
+        assert len(assign(resolution, "supermodel").domains) == n
+        return lines_run(lambda: assign(resolution, "supermodel"))
+
+    small = 4 * SMALL
+    assert work(small * TIMES) < GROWTH_MAX * work(small)
 
 
 def test_all_functions_show_their_names_in_their_signatures() -> None:

@@ -193,6 +193,9 @@ class _Assignment:
                 members.functions.append(node.id)
             elif label == "Class":
                 members.classes.append(node.id)
+        self._in_domain: dict[int, list[_Members]] = {}
+        for (domain, _), members in self._members.items():
+            self._in_domain.setdefault(domain, []).append(members)
 
     def _placed(self) -> Iterator[tuple[Label, Node, _Home, str]]:
         """Files, classes and functions, with where they belong and the path of their file."""
@@ -209,7 +212,7 @@ class _Assignment:
             self._part(at, place, [paths[number] for number in part.files])
             for place, part in enumerate(domain.subdomains)
         ]
-        everywhere = [members for (home, _), members in self._members.items() if home == at]
+        everywhere = self._in_domain.get(at, [])
         return DomainEntry(
             id=_id(at),
             name=domain.name,
