@@ -103,14 +103,17 @@ class Bar:
         self._task: TaskID = progress.add_task("", total=None, figures="")
         self._pace = Pace()
         self._state = ""
+        self._attempt = 0
         self._note: str | None = None
         self._fraction: float | None = None
         self._why = ""
 
     def state(self, state: str, attempt: int) -> None:
-        if state != self._state:
+        # That it is processing may be told after how far it has come.
+        goes_on = state == "processing" and attempt == self._attempt
+        if state != self._state and not goes_on:
             self._pace, self._why, self._fraction = Pace(), "", None
-        self._state = state if attempt <= 1 else f"{state} (attempt {attempt})"
+        self._state, self._attempt = state, attempt
         self._draw()
 
     def progress(self, fraction: float | None, note: str | None) -> None:
@@ -133,11 +136,16 @@ class Bar:
         note = plain(self._note) if self._note else ""
         self._progress.update(
             self._task,
-            description="  ".join(filter(None, (self._state, note))),
+            description="  ".join(filter(None, (shown_state(self._state, self._attempt), note))),
             total=None if self._fraction is None else 1.0,
             completed=self._fraction or 0.0,
             figures=self._why or figures(self._fraction, self._pace),
         )
+
+
+def shown_state(state: str, attempt: int) -> str:
+    """A state, and the attempt that it is of from the second one on."""
+    return state if attempt <= 1 else f"{state} (attempt {attempt})"
 
 
 class Lines:
@@ -150,7 +158,7 @@ class Lines:
 
     def state(self, state: str, attempt: int) -> None:
         self._why = ""
-        err.print(state if attempt <= 1 else f"{state} (attempt {attempt})", markup=False)
+        err.print(shown_state(state, attempt), markup=False)
 
     def progress(self, fraction: float | None, note: str | None) -> None:
         now = time.monotonic()
