@@ -80,6 +80,8 @@ class ChangeStream:
         with self._engine.watch_all() as watch:
             while True:
                 looked_at = time.monotonic()
+                # The rest of a look that was cut off tells nothing of what has changed since.
+                is_up_to_now = cursor.until is None
                 changes = await look(cursor)
                 rest = max(_REST_SECONDS_MIN, _REST_FACTOR * (time.monotonic() - looked_at))
                 is_whole = len(changes.items) < CHANGES_PAGE
@@ -92,7 +94,7 @@ class ChangeStream:
                 if is_whole:
                     cursor = ChangeCursor(changes.until)
                 is_over = seconds is not None and time.monotonic() - began_at >= seconds
-                ends = is_whole and (is_over or self._draining.begun)
+                ends = is_whole and is_up_to_now and (is_over or self._draining.begun)
                 is_silent = time.monotonic() - said_at >= KEEP_ALIVE_SECONDS
                 if not pieces and (is_first or is_silent or ends):
                     # An id alone is no event: it moves on where the reader goes on.
@@ -105,7 +107,7 @@ class ChangeStream:
                     said_at = time.monotonic()
                 if ends:
                     return
-                if is_whole:
+                if is_whole and is_up_to_now:
                     async with self._draining.cut_short():
                         ends_at = math.inf if seconds is None else began_at + seconds
                         await asyncio.sleep(max(0.0, min(rest, ends_at - time.monotonic())))

@@ -56,6 +56,21 @@ async def test_another_organisation_is_told_nothing(
     assert (job, "completed") in told(await polled(operator, start))
 
 
+async def test_a_reader_cut_off_within_a_look_is_told_of_what_changed_after_it(
+    shared: House, admin: Caller
+) -> None:
+    start = (await polled(admin))[-1].id or ""
+    first, second = [
+        await shared.engine.submit("say.post__nothing", {}, org=admin.org, delay=3_600)
+        for _ in range(2)
+    ]
+    within = next(sent for sent in await polled(admin, start) if sent.data["id"] == first.id)
+    for ticket in (first, second):
+        await shared.engine.cancel(ticket.id, org=admin.org)
+    changed = told(await polled(admin, within.id or ""))
+    assert changed == [(first.id, "cancelled"), (second.id, "cancelled")]
+
+
 async def test_the_stream_tells_states_as_they_come_and_goes_on_behind_any(
     shared: House, admin: Caller, org: str
 ) -> None:
