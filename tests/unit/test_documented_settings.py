@@ -56,7 +56,7 @@ def test_the_models_are_looked_for_where_the_guide_says() -> None:
         {"COATCHECK_DATABASE_URL": "postgresql://nowhere", "COATCHECK_LLM_TARGETS": several}
     )
     assert [(each.name, each.concurrency) for each in listed.llm_targets] == [
-        ("desk", 2),
+        ("workstation", 2),
         ("rack", 4),
     ]
 
