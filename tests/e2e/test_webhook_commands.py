@@ -255,7 +255,7 @@ def test_every_command_of_the_guide_works(post: Post, tmp_path: Path) -> None:
     noted = until.format(
         f'curl -s "{log}?job_id=$JOB" -H "X-Api-Key: $COATCHECK_API_KEY" | grep -q delivered'
     )
-    again = until.format('[ $(grep -c "$JOB" told.txt) -ge 2 ]')
+    again = until.format('[ $(grep -c "$JOB" received.txt) -ge 2 ]')
     steps = ["trap 'kill $(jobs -p)' EXIT\n" + named, made, started + answering, tried]
     steps += [handed_in + noted, shown, replayed + again, paused, rotated, taken, alone]
     *_, test, _, log, sent, steered, new, gone, single = answers(post.up, tmp_path, steps)
@@ -267,8 +267,8 @@ def test_every_command_of_the_guide_works(post: Post, tmp_path: Path) -> None:
     assert new.startswith("whsec_")
     assert gone.endswith(" is deleted\n")
     assert "job_id" in json.loads(single)
-    told = (tmp_path / "told.txt").read_text().splitlines()
-    assert [line.split()[0] for line in told[:2]] == ["webhook.test", "job.completed"]
+    received = (tmp_path / "received.txt").read_text().splitlines()
+    assert [line.split()[0] for line in received[:2]] == ["webhook.test", "job.completed"]
 
 
 def test_what_cannot_work_is_said_in_a_line(post: Post) -> None:
