@@ -10,7 +10,8 @@ import pytest
 from coatcheck.control.call import Call
 from coatcheck.control.dispatch import Dispatcher
 from coatcheck.control.reply import Reply, StreamReply
-from coatcheck.domain import errors
+from coatcheck.domain import batch_errors, errors, speech_errors
+from coatcheck.surfaces.llm import errors as llm_errors
 from coatcheck.telemetry import context
 from tests.http.conftest import app_of, serving
 from tests.waiting import eventually_async
@@ -38,7 +39,7 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "scope": (errors.MissingScope("lacks 'admin'"), 403, "missing_scope"),
     "nothing": (errors.NotFound("row 17 of /srv/x"), 404, "not_found"),
     "endpoint": (errors.EndpointNotFound("no such path"), 404, "not_found"),
-    "models": (errors.LlmNotConfigured("no target"), 404, "llm_not_configured"),
+    "models": (llm_errors.LlmNotConfigured("no target"), 404, "llm_not_configured"),
     "absent": (errors.JobNotFound("row 17 of /srv/x"), 404, "job_not_found"),
     "slow": (errors.BodyTooSlow(30), 408, "body_too_slow"),
     "ended": (errors.JobAlreadyEnded("completed"), 409, "job_already_ended"),
@@ -79,21 +80,21 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "expired": (errors.SignedUrlExpired("Ask for another."), 410, "url_expired"),
     "used": (errors.UploadAlreadyUsed("It was taken."), 409, "upload_already_used"),
     "changed": (errors.BlobChanged("It is another."), 409, "blob_changed"),
-    "batch": (errors.BatchConflict("Not as it is."), 409, "batch_conflict"),
-    "not open": (errors.BatchNotOpen("It takes no more."), 409, "batch_not_open"),
-    "batch ended": (errors.BatchAlreadyEnded("It has."), 409, "batch_already_ended"),
-    "too many runs": (errors.TooManyRuns("It has."), 409, "too_many_runs"),
-    "still runs": (errors.BatchStillRuns("It does."), 409, "batch_still_runs"),
-    "no task": (errors.NothingToRerun("None is."), 409, "nothing_to_rerun"),
+    "batch": (batch_errors.BatchConflict("Not as it is."), 409, "batch_conflict"),
+    "not open": (batch_errors.BatchNotOpen("It takes no more."), 409, "batch_not_open"),
+    "batch ended": (batch_errors.BatchAlreadyEnded("It has."), 409, "batch_already_ended"),
+    "too many runs": (batch_errors.TooManyRuns("It has."), 409, "too_many_runs"),
+    "still runs": (batch_errors.BatchStillRuns("It does."), 409, "batch_still_runs"),
+    "no task": (batch_errors.NothingToRerun("None is."), 409, "nothing_to_rerun"),
     "not put": (errors.UploadMissing("PUT it first."), 409, "upload_missing"),
     "input gone": (errors.InputNotKept("It is gone."), 409, "input_not_kept"),
     "not retried": (errors.NotRetryable("Rerun it."), 409, "not_retryable"),
     "blobs": (errors.BlobStoreUnavailable("10.0.0.7 refused"), 503, "blob_store_unavailable"),
-    "audio": (errors.AudioRejected("not_wave", "It is no WAV."), 422, "audio_rejected"),
+    "audio": (speech_errors.AudioRejected("not_wave", "It is no WAV."), 422, "audio_rejected"),
     "user": (errors.UserRequired("Call as a user."), 403, "user_required"),
-    "no remote": (errors.SpeechNotConfigured("Set one."), 404, "speech_not_configured"),
-    "voice": (errors.VoiceNotFound("01ABC"), 404, "voice_not_found"),
-    "generation": (errors.GenerationNotFound("01ABC"), 404, "generation_not_found"),
+    "no remote": (speech_errors.SpeechNotConfigured("Set one."), 404, "speech_not_configured"),
+    "voice": (speech_errors.VoiceNotFound("01ABC"), 404, "voice_not_found"),
+    "generation": (speech_errors.GenerationNotFound("01ABC"), 404, "generation_not_found"),
     "not ended": (errors.JobNotEnded("It runs."), 409, "job_not_ended"),
     "schema": (errors.SchemaMismatch("lacks 2 steps"), 503, "schema_mismatch"),
     "no key": (errors.SealingKeyMissing("the key 0123 is not set"), 503, "sealing_key_missing"),
@@ -104,6 +105,8 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
 NEVER_ANSWERED = {
     errors.BadRequest,  # what others are kinds of
     errors.ClientGone,
+    errors.Conflict,  # what others are kinds of
+    errors.FileRejected,  # what others are kinds of
     errors.LookUpRefused,  # what two others are kinds of
     errors.SessionsNotKept,
     errors.SettingsInvalid,
@@ -150,18 +153,19 @@ async def test_every_error_is_a_problem_that_tells_nothing_of_the_inside(name: s
     # What these say was written for their caller.
     for_callers = (
         errors.EndpointNotFound,
-        errors.LlmNotConfigured,
+        llm_errors.LlmNotConfigured,
         errors.ServerBusy,
-        errors.SpeechNotConfigured,
+        speech_errors.SpeechNotConfigured,
     )
     if status in INSIDE and not isinstance(error, for_callers):
         assert str(error) not in answer.text
 
 
-def test_every_error_of_the_product_is_in_the_table() -> None:
+def test_every_error_of_the_core_and_of_the_products_is_in_the_table() -> None:
     kinds = {
         kind
-        for kind in vars(errors).values()
+        for module in (errors, batch_errors, llm_errors, speech_errors)
+        for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, errors.CoatcheckError)
     }
     assert kinds - NEVER_ANSWERED == {type(error) for error, *_ in ERRORS.values()} & kinds

@@ -14,6 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from coatcheck.blobs.keys import list_key
+from coatcheck.domain.batch_errors import (
+    BatchAlreadyEnded,
+    BatchNotOpen,
+    BatchStillRuns,
+    NothingToRerun,
+)
 from coatcheck.domain.batches import (
     INGEST_ENDPOINT,
     NewBatch,
@@ -24,14 +30,10 @@ from coatcheck.domain.batches import (
     TaskStatus,
 )
 from coatcheck.domain.errors import (
-    BatchAlreadyEnded,
-    BatchNotOpen,
-    BatchStillRuns,
     FailJob,
     JobAlreadyEnded,
     JobNotFound,
     NotFound,
-    NothingToRerun,
     TargetUnreachable,
 )
 from coatcheck.domain.ids import to_text

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from coatcheck.domain.batch_errors import BatchStillRuns
 from coatcheck.domain.batches import BatchStatus, NewPart, Selection, TaskStatus
-from coatcheck.domain.errors import BatchStillRuns
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.states import Event
 from coatcheck.engine.ingest_jobs import ingest_job

@@ -9,6 +9,12 @@ from uuid import UUID
 
 import pytest
 
+from coatcheck.domain.batch_errors import (
+    BatchAlreadyEnded,
+    BatchNotOpen,
+    BatchStillRuns,
+    NothingToRerun,
+)
 from coatcheck.domain.batches import (
     BatchStatus,
     BatchView,
@@ -21,7 +27,6 @@ from coatcheck.domain.batches import (
     run_flow,
     task_id,
 )
-from coatcheck.domain.errors import BatchAlreadyEnded, BatchNotOpen, BatchStillRuns, NothingToRerun
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import Event

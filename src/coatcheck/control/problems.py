@@ -16,32 +16,21 @@ import msgspec
 from coatcheck.control.call import Call, ProblemStyle
 from coatcheck.control.reply import RawHeaders, Reply
 from coatcheck.domain.errors import (
-    ArchiveRejected,
-    AudioRejected,
     BadRequest,
-    BatchConflict,
-    BlobChanged,
     BlobStoreUnavailable,
     BodyInflatesTooMuch,
     BodyTooLarge,
     BodyTooSlow,
     CoatcheckError,
     CompressedBody,
+    Conflict,
     DatabaseUnavailable,
-    EndpointNotFound,
-    GenerationNotFound,
-    IdempotencyKeyInUse,
+    FileRejected,
     IdempotencyMismatch,
-    InputNotKept,
     InvalidInput,
     InvalidParameter,
-    JobAlreadyEnded,
-    JobNotEnded,
-    JobNotFound,
-    LlmNotConfigured,
     MissingScope,
     NotFound,
-    NotRetryable,
     NotServedAsCode,
     OutcomeUnknown,
     QueueFull,
@@ -49,23 +38,16 @@ from coatcheck.domain.errors import (
     ResolverBusy,
     SchemaMismatch,
     SealingKeyMissing,
-    SecretsLost,
     ServerBusy,
-    ServiceNameTaken,
     SignedUrlExpired,
-    SpeechNotConfigured,
     SubscriptionInactive,
     TimeoutNotAllowed,
     TooManyBytesInFlight,
     TooManyHeldAnswers,
     TooManyLookUps,
-    TooManyServices,
     Unauthenticated,
-    UploadAlreadyUsed,
     UrlForbidden,
     UserRequired,
-    VoiceNotFound,
-    WebhookConflict,
     WrongMediaType,
 )
 
@@ -84,8 +66,7 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     CompressedBody: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     BodyInflatesTooMuch: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     WrongMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-    ArchiveRejected: HTTPStatus.UNPROCESSABLE_ENTITY,
-    AudioRejected: HTTPStatus.UNPROCESSABLE_ENTITY,
+    FileRejected: HTTPStatus.UNPROCESSABLE_ENTITY,
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
     IdempotencyMismatch: HTTPStatus.UNPROCESSABLE_ENTITY,
     UrlForbidden: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -97,24 +78,7 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     TimeoutNotAllowed: HTTPStatus.FORBIDDEN,
     UserRequired: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
-    EndpointNotFound: HTTPStatus.NOT_FOUND,
-    LlmNotConfigured: HTTPStatus.NOT_FOUND,
-    SpeechNotConfigured: HTTPStatus.NOT_FOUND,
-    VoiceNotFound: HTTPStatus.NOT_FOUND,
-    GenerationNotFound: HTTPStatus.NOT_FOUND,
-    JobNotFound: HTTPStatus.NOT_FOUND,
-    JobAlreadyEnded: HTTPStatus.CONFLICT,
-    JobNotEnded: HTTPStatus.CONFLICT,
-    InputNotKept: HTTPStatus.CONFLICT,
-    NotRetryable: HTTPStatus.CONFLICT,
-    BatchConflict: HTTPStatus.CONFLICT,
-    WebhookConflict: HTTPStatus.CONFLICT,
-    ServiceNameTaken: HTTPStatus.CONFLICT,
-    TooManyServices: HTTPStatus.CONFLICT,
-    IdempotencyKeyInUse: HTTPStatus.CONFLICT,
-    SecretsLost: HTTPStatus.CONFLICT,
-    UploadAlreadyUsed: HTTPStatus.CONFLICT,
-    BlobChanged: HTTPStatus.CONFLICT,
+    Conflict: HTTPStatus.CONFLICT,
     SignedUrlExpired: HTTPStatus.GONE,
     RateLimited: HTTPStatus.TOO_MANY_REQUESTS,
     QueueFull: HTTPStatus.TOO_MANY_REQUESTS,
@@ -128,24 +92,6 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
     BlobStoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     SchemaMismatch: HTTPStatus.SERVICE_UNAVAILABLE,
     SealingKeyMissing: HTTPStatus.SERVICE_UNAVAILABLE,
-}
-
-# What an error's own text would say of the inside is said in other words.
-_DETAILS: Final[Mapping[type[CoatcheckError], str]] = {
-    Unauthenticated: "A valid credential is needed: an API key or a token, as "
-    "`Authorization: Bearer ...` or `X-Api-Key: ...`.",
-    JobNotFound: "There is no such job.",
-    VoiceNotFound: "There is no such voice.",
-    GenerationNotFound: "There is no such generation.",
-    NotFound: "There is nothing of that name.",
-    DatabaseUnavailable: "The database cannot be reached. Nothing was done; try again.",
-    OutcomeUnknown: "The connection to the database broke. The request may have taken effect: "
-    "send it again under the same idempotency key to find out.",
-    BlobStoreUnavailable: "The blob store cannot be reached. Nothing was kept; try again.",
-    ResolverBusy: "Too many host names are being looked up. Nothing was done; try again.",
-    SchemaMismatch: "The database's schema is of another version than this server.",
-    SealingKeyMissing: "The secrets of the service cannot be sealed or opened: the operator has to "
-    "set a key that this deployment lacks. Nothing was done.",
 }
 
 
@@ -268,7 +214,7 @@ def problem_of(call: Call, error: CoatcheckError) -> Reply:
         call,
         status,
         error.code,
-        _DETAILS.get(kind, str(error)),
+        said_of(error),
         details=_details(error),
         headers=_headers(error, status),
     )
@@ -276,8 +222,7 @@ def problem_of(call: Call, error: CoatcheckError) -> Reply:
 
 def said_of(error: CoatcheckError) -> str:
     """What a caller is told of an error: nothing of the inside."""
-    kind = next((kind for kind in type(error).__mro__ if kind in _STATUSES), None)
-    return str(error) if kind is None else _DETAILS.get(kind, str(error))
+    return error.public_text or str(error)
 
 
 def method_not_allowed(call: Call, methods: Collection[str]) -> Reply:
@@ -340,7 +285,7 @@ def _retry_after(seconds: int) -> tuple[bytes, bytes]:
 def _details(error: CoatcheckError) -> list[Detail]:
     if isinstance(error, InvalidInput):
         return [Detail(issue.field, issue.issue, "body") for issue in error.issues]
-    if isinstance(error, (ArchiveRejected, AudioRejected)):
+    if isinstance(error, FileRejected):
         return [Detail("file", error.reason, "body")]
     if isinstance(error, InvalidParameter):
         return [Detail(error.field, error.issue, error.location)]

@@ -1,4 +1,4 @@
-"""Every error that Coatcheck raises on purpose.
+"""Every error that the core raises on purpose; products derive theirs from these.
 
 CoatcheckError
 ├── BadRequest                the caller can mend it
@@ -10,7 +10,8 @@ CoatcheckError
 │   ├── NotAsyncEligible      the endpoint only takes synchronous calls
 │   ├── IdempotencyMismatch   a known key came with another payload, and the caller was strict
 │   ├── UrlForbidden          the egress guard does not let us call that address
-│   ├── AudioRejected         a reference recording that is of no use, and why
+│   ├── FileRejected          a file that cannot be used, and why
+│   │   └── ArchiveRejected   an archive that is not read
 │   ├── BodyTooLarge          more bytes than the route takes
 │   ├── BodyTooSlow           the body did not arrive in time
 │   ├── CompressedBody        a content coding that is not taken
@@ -31,24 +32,22 @@ CoatcheckError
 ├── ClientGone                the caller left before its request was whole
 ├── NotFound                  nothing of that name, or nothing the caller may see
 │   ├── EndpointNotFound      no such service, version or path, and which of the three
-│   ├── LlmNotConfigured      no target of the llm surface is set; says what to set
-│   ├── SpeechNotConfigured   no remote of the speech surface is set; says what to set
-│   ├── VoiceNotFound         no such voice of the caller's
-│   ├── GenerationNotFound    no such generation of the caller's
 │   └── JobNotFound           no such job in this organisation
-├── JobAlreadyEnded           a terminal job cannot be cancelled
-├── JobNotEnded               what is done with jobs that have ended was asked of one that goes on
-├── InputNotKept              what a job was handed in with is gone
-├── NotRetryable              a job of a kind that is not retried; says what to do instead
-├── WebhookConflict           what is there of webhooks does not allow that
-├── ServiceNameTaken          another service of that name is there already
-├── TooManyServices           the organisation has registered as many as it may have
-├── IdempotencyKeyInUse       the key names a job that the caller may not see
+├── Conflict                  what is there does not allow that
+│   ├── JobAlreadyEnded       a terminal job cannot be cancelled
+│   ├── JobNotEnded           what is done with jobs that have ended was asked of one that goes on
+│   ├── InputNotKept          what a job was handed in with is gone
+│   ├── NotRetryable          a job of a kind that is not retried; says what to do instead
+│   ├── WebhookConflict       what is there of webhooks does not allow that
+│   ├── ServiceNameTaken      another service of that name is there already
+│   ├── TooManyServices       the organisation has registered as many as it may have
+│   ├── IdempotencyKeyInUse   the key names a job that the caller may not see
+│   ├── SecretsLost           a registered secret is gone, or what is stored is not what was sealed
+│   ├── UploadMissing         nothing was put to the upload's URL yet, or it is gone
+│   ├── UploadAlreadyUsed     an upload that was used is not written again
+│   └── BlobChanged           another blob has taken the place of the one that was being read
 ├── SealingKeyMissing         no key is set that seals, or opens, a registered secret
-├── SecretsLost               a registered secret is gone, or what is stored is not what was sealed
 ├── SignedUrlExpired          a URL that was signed for a time, and the time is up
-├── UploadAlreadyUsed         a staged list that a batch has taken is not written again
-├── BlobChanged               another blob has taken the place of the one that was being read
 ├── DatabaseUnavailable       PostgreSQL is away; nothing was done
 ├── OutcomeUnknown            the connection broke during COMMIT; the same key finds out
 ├── SchemaMismatch            the database was migrated by another version
@@ -69,12 +68,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 class CoatcheckError(Exception):
     """The root of them all. ``code`` is stable and machine-readable."""
 
     code = "internal"
+    public_text: ClassVar[str | None] = None
+    """What a caller reads in place of the error's own text, where that tells of the inside."""
 
 
 class BadRequest(CoatcheckError):
@@ -169,30 +171,30 @@ class IdempotencyKeyRequired(BadRequest):
     code = "idempotency_key_required"
 
 
-class ArchiveRejected(BadRequest):
-    """An archive that is not read. ``reason`` is short and stable, for programs."""
+class FileRejected(BadRequest):
+    """A file that cannot be used. ``reason`` is short and stable, for programs."""
+
+    code = "file_rejected"
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ArchiveRejected(FileRejected):
+    """An archive that is not read."""
 
     code = "archive_rejected"
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-class AudioRejected(BadRequest):
-    """A recording that is not taken. ``reason`` is short and stable, for programs."""
-
-    code = "audio_rejected"
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 class Unauthenticated(CoatcheckError):
     """No credential, or one that is unknown, revoked or expired: which, is not said."""
 
     code = "unauthenticated"
+    public_text = (
+        "A valid credential is needed: an API key or a token, as `Authorization: Bearer ...` or "
+        "`X-Api-Key: ...`."
+    )
 
 
 class MissingScope(CoatcheckError):
@@ -299,6 +301,7 @@ class ResolverBusy(LookUpRefused):
     """Too many names of all organisations are being looked up."""
 
     code = "resolver_busy"
+    public_text = "Too many host names are being looked up. Nothing was done; try again."
 
     def __init__(self) -> None:
         super().__init__("too many look-ups of host names are under way")
@@ -327,109 +330,59 @@ class NotFound(CoatcheckError):
     """Nothing of that name, or nothing that the caller may see: answered the same."""
 
     code = "not_found"
+    public_text: ClassVar[str | None] = "There is nothing of that name."
 
 
 class EndpointNotFound(NotFound):
     """There is no such service, version or path. Its text says which, and what there is."""
 
-
-class LlmNotConfigured(NotFound):
-    """The llm surface has no target to call. Its text says what to set."""
-
-    code = "llm_not_configured"
-
-
-class SpeechNotConfigured(NotFound):
-    """The speech surface has no remote to call. Its text says what to set."""
-
-    code = "speech_not_configured"
-
-
-class VoiceNotFound(NotFound):
-    """There is no such voice of this user's; a foreign id is answered the same."""
-
-    code = "voice_not_found"
-
-
-class GenerationNotFound(NotFound):
-    """There is no such generation of this user's; a foreign id is answered the same."""
-
-    code = "generation_not_found"
+    public_text = None
 
 
 class JobNotFound(NotFound):
     """There is no such job in this organisation; a foreign id is answered the same."""
 
     code = "job_not_found"
+    public_text = "There is no such job."
 
 
-class JobAlreadyEnded(CoatcheckError):
+class Conflict(CoatcheckError):
+    """What is there does not allow that."""
+
+    code = "conflict"
+
+
+class JobAlreadyEnded(Conflict):
     """A job that has ended cannot be cancelled."""
 
     code = "job_already_ended"
 
 
-class JobNotEnded(CoatcheckError):
+class JobNotEnded(Conflict):
     """Of a job that goes on no artifact is deleted, as it may yet replace it; nor is it retried."""
 
     code = "job_not_ended"
 
 
-class InputNotKept(CoatcheckError):
+class InputNotKept(Conflict):
     """What a job was handed in with is gone."""
 
     code = "input_not_kept"
 
 
-class NotRetryable(CoatcheckError):
+class NotRetryable(Conflict):
     """A job of a kind that is not retried. Its text says what to do instead."""
 
     code = "not_retryable"
 
 
-class BatchConflict(CoatcheckError):
-    """The batch is not in a state in which that can be done."""
-
-    code = "batch_conflict"
-
-
-class BatchNotOpen(BatchConflict):
-    """Tasks are added to an open batch only, and before it is closed."""
-
-    code = "batch_not_open"
-
-
-class BatchAlreadyEnded(BatchConflict):
-    """A batch that has ended cannot be cancelled."""
-
-    code = "batch_already_ended"
-
-
-class BatchStillRuns(BatchConflict):
-    """A batch is run again once its run has ended."""
-
-    code = "batch_still_runs"
-
-
-class TooManyRuns(BatchConflict):
-    """A batch is run again only so often."""
-
-    code = "too_many_runs"
-
-
-class NothingToRerun(BatchConflict):
-    """No task of the run is of the kind that was asked for."""
-
-    code = "nothing_to_rerun"
-
-
-class UploadMissing(BatchConflict):
+class UploadMissing(Conflict):
     """Nothing was put to the upload's URL yet, or it is gone."""
 
     code = "upload_missing"
 
 
-class WebhookConflict(CoatcheckError):
+class WebhookConflict(Conflict):
     """What is there of an organisation's webhooks does not allow that."""
 
     code = "webhook_conflict"
@@ -447,7 +400,7 @@ class WebhookEndpointDeleted(WebhookConflict):
     code = "endpoint_deleted"
 
 
-class TooManyServices(CoatcheckError):
+class TooManyServices(Conflict):
     """The organisation has registered as many services as it may have."""
 
     code = "too_many_services"
@@ -458,7 +411,7 @@ class TooManyServices(CoatcheckError):
         )
 
 
-class IdempotencyKeyInUse(CoatcheckError):
+class IdempotencyKeyInUse(Conflict):
     """The key names a job of the organisation that the caller may not see.
 
     It says nothing of that job, and is the same whatever was sent: else whoever guesses a key
@@ -471,7 +424,7 @@ class IdempotencyKeyInUse(CoatcheckError):
         super().__init__("Another caller of the organisation uses this idempotency key.")
 
 
-class ServiceNameTaken(CoatcheckError):
+class ServiceNameTaken(Conflict):
     """Code declares a service of that name, or another workspace has registered one."""
 
     code = "service_name_taken"
@@ -482,9 +435,13 @@ class SealingKeyMissing(CoatcheckError):
     whoever meets this waits."""
 
     code = "sealing_key_missing"
+    public_text = (
+        "The secrets of the service cannot be sealed or opened: the operator has to set a key that "
+        "this deployment lacks. Nothing was done."
+    )
 
 
-class SecretsLost(CoatcheckError):
+class SecretsLost(Conflict):
     """The secrets of a target are no longer stored, or what is stored is not what was sealed for
     them. They have to be registered again."""
 
@@ -497,13 +454,13 @@ class SignedUrlExpired(CoatcheckError):
     code = "url_expired"
 
 
-class UploadAlreadyUsed(CoatcheckError):
-    """A batch has taken the staged list: what it was made of is not changed under it."""
+class UploadAlreadyUsed(Conflict):
+    """The staged list is somebody's input by now: it is not changed under them."""
 
     code = "upload_already_used"
 
 
-class BlobChanged(CoatcheckError):
+class BlobChanged(Conflict):
     """Another blob has taken the place of the one that was being read."""
 
     code = "blob_changed"
@@ -511,18 +468,25 @@ class BlobChanged(CoatcheckError):
 
 class DatabaseUnavailable(CoatcheckError):
     code = "database_unavailable"
+    public_text = "The database cannot be reached. Nothing was done; try again."
 
 
 class OutcomeUnknown(CoatcheckError):
     code = "outcome_unknown"
+    public_text = (
+        "The connection to the database broke. The request may have taken effect: send it again "
+        "under the same idempotency key to find out."
+    )
 
 
 class BlobStoreUnavailable(CoatcheckError):
     code = "blob_store_unavailable"
+    public_text = "The blob store cannot be reached. Nothing was kept; try again."
 
 
 class SchemaMismatch(CoatcheckError):
     code = "schema_mismatch"
+    public_text = "The database's schema is of another version than this server."
 
 
 class SettingsInvalid(CoatcheckError):

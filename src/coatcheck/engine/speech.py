@@ -9,12 +9,7 @@ from uuid import UUID
 
 from coatcheck.blobs.keys import reference_key
 from coatcheck.domain.changes import ChangeCursor, Changes
-from coatcheck.domain.errors import (
-    DatabaseUnavailable,
-    GenerationNotFound,
-    JobNotFound,
-    VoiceNotFound,
-)
+from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound
 from coatcheck.domain.ids import InvalidId, from_text, new_id
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.speech import (
@@ -25,6 +20,7 @@ from coatcheck.domain.speech import (
     Voice,
     generation_of,
 )
+from coatcheck.domain.speech_errors import GenerationNotFound, VoiceNotFound
 from coatcheck.domain.states import State
 from coatcheck.engine.submission import Preparer, Submission, Ticket
 from coatcheck.engine.submitter import Submitter

@@ -10,6 +10,13 @@ from uuid import UUID
 import asyncpg
 
 from coatcheck.crash import crash_point
+from coatcheck.domain.batch_errors import (
+    BatchAlreadyEnded,
+    BatchNotOpen,
+    BatchStillRuns,
+    NothingToRerun,
+    TooManyRuns,
+)
 from coatcheck.domain.batches import (
     UNNAMED_SOURCE,
     BatchStatus,
@@ -28,14 +35,7 @@ from coatcheck.domain.batches import (
     run_flow,
     task_id,
 )
-from coatcheck.domain.errors import (
-    BatchAlreadyEnded,
-    BatchNotOpen,
-    BatchStillRuns,
-    NothingToRerun,
-    TooManyRuns,
-    UploadMissing,
-)
+from coatcheck.domain.errors import UploadMissing
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.limits import RUN_TASKS_MAX, RUNS_MAX

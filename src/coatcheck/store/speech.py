@@ -13,7 +13,6 @@ from uuid import UUID
 import asyncpg
 
 from coatcheck.domain.changes import ChangeCursor, Changes
-from coatcheck.domain.errors import VoiceNotFound
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.speech import (
@@ -24,6 +23,7 @@ from coatcheck.domain.speech import (
     Spoken,
     Voice,
 )
+from coatcheck.domain.speech_errors import VoiceNotFound
 from coatcheck.domain.states import State
 from coatcheck.store import console as console_store
 from coatcheck.store import jobs as job_store

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from coatcheck.domain.batch_errors import NothingToRerun
 from coatcheck.domain.batches import (
     BatchStatus,
     BatchView,
@@ -20,7 +21,7 @@ from coatcheck.domain.batches import (
     TaskStatus,
     task_id,
 )
-from coatcheck.domain.errors import NothingToRerun, TargetUnreachable
+from coatcheck.domain.errors import TargetUnreachable
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.store import batch_ingest
 from coatcheck.store.batch_ingest import Repeated

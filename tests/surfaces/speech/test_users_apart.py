@@ -10,9 +10,10 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from coatcheck.domain.errors import GenerationNotFound, JobNotFound, VoiceNotFound
+from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.speech import Reader
+from coatcheck.domain.speech_errors import GenerationNotFound, VoiceNotFound
 from coatcheck.store.sql import sql
 from tests.surfaces.speech.studio import Headers, Studio
 

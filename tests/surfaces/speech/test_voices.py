@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.domain.errors import VoiceNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.speech import VOICE_BYTES_MAX, Reader
+from coatcheck.domain.speech_errors import VoiceNotFound
 from coatcheck.store.line import Line
 from coatcheck.upkeep.voice_keeper import VoiceKeeper
 from tests.contract import raw

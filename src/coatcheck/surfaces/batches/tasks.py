@@ -19,8 +19,9 @@ from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.queries import read_choice
 from coatcheck.control.reply import JSON, Reply, StreamReply, encoded, json_reply
 from coatcheck.control.struct_bodies import read_as_written
+from coatcheck.domain.batch_errors import BatchNotOpen
 from coatcheck.domain.batches import BatchView, Created, TaskStatus, TaskView
-from coatcheck.domain.errors import BatchNotOpen, CoatcheckError, JobNotFound, OutcomeUnknown
+from coatcheck.domain.errors import CoatcheckError, JobNotFound, OutcomeUnknown
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX

@@ -11,7 +11,7 @@ from coatcheck.control.draining import Draining
 from coatcheck.control.gate import Gate
 from coatcheck.control.job_answers import JobAnswers, may_see
 from coatcheck.control.upload_room import UploadRoom
-from coatcheck.domain.errors import JobNotFound, LlmNotConfigured
+from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.identity import Principal
 from coatcheck.domain.job import JobView
 from coatcheck.domain.llm import LLM_KINDS
@@ -19,6 +19,7 @@ from coatcheck.egress import Guard
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
 from coatcheck.surfaces.llm.caller_retries import SynchronousCallers
+from coatcheck.surfaces.llm.errors import LlmNotConfigured
 from coatcheck.surfaces.llm.voice import LlmVoice
 
 _MARK: Final = "\x1ellm:"

@@ -9,9 +9,9 @@ from coatcheck.control.call import Call
 from coatcheck.control.operations import ULID, Answer, Operation, Parameter
 from coatcheck.control.queries import read_whole_number
 from coatcheck.control.reply import Reply, json_reply
-from coatcheck.domain.errors import GenerationNotFound
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.speech import SpeechType
+from coatcheck.domain.speech_errors import GenerationNotFound
 from coatcheck.surfaces.speech import words
 from coatcheck.surfaces.speech.reading import PAGE_PARAMETERS
 from coatcheck.surfaces.speech.scene import PAGE_ROWS, PAGE_ROWS_MAX, Scene, read_cursor

@@ -11,16 +11,12 @@ from coatcheck.control.call import Call
 from coatcheck.control.gate import Gate
 from coatcheck.control.job_answers import JobAnswers
 from coatcheck.control.upload_room import UploadRoom
-from coatcheck.domain.errors import (
-    InvalidParameter,
-    JobNotFound,
-    SpeechNotConfigured,
-    UserRequired,
-)
+from coatcheck.domain.errors import InvalidParameter, JobNotFound, UserRequired
 from coatcheck.domain.identity import Principal
 from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.speech import SPEECH_TYPES, Reader, SpeechTask, SpeechType
+from coatcheck.domain.speech_errors import SpeechNotConfigured
 from coatcheck.egress import Guard
 from coatcheck.engine import Engine
 from coatcheck.engine.remote_calls import RemoteCalls

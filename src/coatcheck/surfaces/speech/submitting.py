@@ -34,13 +34,7 @@ from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.control.struct_bodies import read_body
 from coatcheck.control.webhook_urls import check_webhook_url
-from coatcheck.domain.errors import (
-    FieldIssue,
-    InvalidInput,
-    JobNotFound,
-    SpeechNotConfigured,
-    VoiceNotFound,
-)
+from coatcheck.domain.errors import FieldIssue, InvalidInput, JobNotFound
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.lanes import Lane
@@ -56,6 +50,7 @@ from coatcheck.domain.speech import (
     SpeechType,
     Voice,
 )
+from coatcheck.domain.speech_errors import SpeechNotConfigured, VoiceNotFound
 from coatcheck.engine import Ticket
 from coatcheck.surfaces.speech import words
 from coatcheck.surfaces.speech.scene import Scene, stored_key

@@ -14,13 +14,7 @@ from coatcheck.control.operations import ULID, Answer, Operation, Parameter, Req
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.queries import read_whole_number
 from coatcheck.control.reply import Reply, json_reply, raw_header
-from coatcheck.domain.errors import (
-    AudioRejected,
-    BodyTooSlow,
-    CoatcheckError,
-    OutcomeUnknown,
-    WrongMediaType,
-)
+from coatcheck.domain.errors import BodyTooSlow, CoatcheckError, OutcomeUnknown, WrongMediaType
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.speech import (
     AUDIO_TYPE,
@@ -30,6 +24,7 @@ from coatcheck.domain.speech import (
     Reader,
     Voice,
 )
+from coatcheck.domain.speech_errors import AudioRejected
 from coatcheck.domain.wave import NotWave, WaveReader, WaveRejected
 from coatcheck.surfaces.speech import words
 from coatcheck.surfaces.speech.reading import PAGE_PARAMETERS
