@@ -115,7 +115,7 @@ async def test_a_credential_that_does_not_count_is_answered_alike_everywhere(
                 tally.expect(f"{target} with {kind}", answer, target.entry.own)
                 continue
             tally.expect(f"{target} with {kind}", answer, 401)
-            style = target.operation.problem_style
+            style = target.operation.problem_format
             refused.append((style, f"{target} with {kind}", answer))
             for name in target.names:
                 elsewhere = await target.ask(headers, **{name: "foreign"})

@@ -79,3 +79,24 @@ async def test_nothing_is_opened_unless_it_is_set(client: httpx2.AsyncClient) ->
     asked = await client.options(JOBS, headers=preflight())
     assert asked.status_code == 405
     assert ALLOW not in asked.headers
+
+
+async def test_a_page_may_send_and_read_the_headers_of_every_product(
+    opened: httpx2.AsyncClient,
+) -> None:
+    """The lists as browsers have been given them; the products' headers stand in their places."""
+    asked = await opened.options(
+        JOBS, headers={"Origin": APP, "Access-Control-Request-Method": "POST"}
+    )
+    assert asked.headers["access-control-allow-headers"] == (
+        "Accept, Authorization, Content-Encoding, Content-Type, Idempotency-Key, If-None-Match, "
+        "Last-Event-ID, OpenAI-Organization, OpenAI-Project, Prefer, Range, Traceparent, "
+        "X-Api-Key, X-Coatcheck-Delay, X-HSL-Lane, X-HSL-Target-Method, X-Idempotency-Key, "
+        "X-Request-Id, X-State-Webhook-Url, X-Webhook-Url"
+    )
+    assert asked.headers["access-control-expose-headers"] == (
+        "Accept-Ranges, Content-Disposition, Content-Range, ETag, Idempotency-Mismatch, "
+        "Idempotent-Replayed, Link, Location, Preference-Applied, RateLimit, RateLimit-Limit, "
+        "RateLimit-Policy, RateLimit-Remaining, RateLimit-Reset, Retry-After, Warning, "
+        "X-Api-Version, X-Job-Id, X-Request-Id, X-Usage-Units"
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 
 from coatcheck.control.asgi import ASGIApp
 from coatcheck.control.cross_origin import CrossOrigin
 from coatcheck.control.dispatch import Dispatcher
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
+from coatcheck.control.problem_formats import ProblemFormat
 from coatcheck.control.routes import (
     api_keys,
     blobs,
@@ -26,8 +29,20 @@ from coatcheck.control.routes import (
 )
 from coatcheck.version import __version__
 
-Surface = Callable[[Parts], Sequence[Operation]]
-"""Makes a surface's routes on the control plane's parts."""
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """What a product adds to the HTTP API."""
+
+    operations: Callable[[Parts], Sequence[Operation]]
+    """Makes its routes on the control plane's parts."""
+    unrouted_formats: Mapping[str, ProblemFormat] = field(default_factory=dict)
+    """How errors are written where no route is found, by path prefix."""
+    request_headers: Sequence[str] = ()
+    """What its routes read, and pages of other origins may send."""
+    response_headers: Sequence[str] = ()
+    """What its routes answer, and pages of other origins may read."""
+
 
 Pages = Callable[[Parts, ASGIApp], Sequence[Operation]]
 """Makes pages for people, which ask the application that it is given: the public API."""
@@ -56,16 +71,21 @@ def create_app(
         *remote_callbacks.operations(parts.remote_calls),
     ]
     for surface in surfaces:
-        operations += surface(parts)
+        operations += surface.operations(parts)
     operations += docs.operations()
     operations.append(openapi.operation(operations, version=__version__))
-    api = _dispatcher(operations, parts)
+    api = _dispatcher(operations, parts, surfaces)
     if pages is None:
         return api
-    return _dispatcher([*operations, *pages(parts, api)], parts)
+    return _dispatcher([*operations, *pages(parts, api)], parts, surfaces)
 
 
-def _dispatcher(operations: list[Operation], parts: Parts) -> Dispatcher:
+def _dispatcher(
+    operations: list[Operation], parts: Parts, surfaces: Sequence[Surface]
+) -> Dispatcher:
+    formats: dict[str, ProblemFormat] = {}
+    for surface in surfaces:
+        formats |= surface.unrouted_formats
     return Dispatcher(
         operations,
         parts.gate.admit,
@@ -74,5 +94,10 @@ def _dispatcher(operations: list[Operation], parts: Parts) -> Dispatcher:
         parts.held_answers,
         bodies=parts.bodies,
         large_answers=parts.large_answers,
-        cross_origin=CrossOrigin(parts.settings.cors_origins),
+        cross_origin=CrossOrigin(
+            parts.settings.cors_origins,
+            request_headers=chain.from_iterable(each.request_headers for each in surfaces),
+            response_headers=chain.from_iterable(each.response_headers for each in surfaces),
+        ),
+        unrouted_formats=formats,
     )

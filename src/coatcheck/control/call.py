@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import parse_qsl
 
 from coatcheck.compression import BodyCorrupt, Gzip
 from coatcheck.control.asgi import Receive, Scope
+from coatcheck.control.problem_formats import PROBLEM_DOCUMENT, ProblemFormat
 from coatcheck.control.reply import RawHeaders
 from coatcheck.domain.errors import (
     BodyInflatesTooMuch,
@@ -41,10 +42,6 @@ _QUERY_FIELDS_MAX: Final = 100
 _IDENTITY: Final = (b"", b"identity")
 _INFLATED_AT_ONCE_BYTES: Final = 16 * 1024
 """Of a gzip body, as it is sent: inflated, that is a megabyte or two, and a few milliseconds."""
-
-ProblemStyle = Literal["plain", "ollama", "openai"]
-"""Who shall find their way in a problem: besides the members that every problem has, some clients
-look for an ``error`` in a shape of their own."""
 
 ARRIVING: Final = "coatcheck.arriving"
 """Where in the scope our server says how far the request has come."""
@@ -122,7 +119,7 @@ class Call:
         "path",
         "payer",
         "place",
-        "problem_style",
+        "problem_format",
         "reply_headers",
         "request_id",
         "scope",
@@ -148,7 +145,7 @@ class Call:
         self.params: Mapping[str, str] = {}
         self.reply_headers: RawHeaders = ()
         self.cross_origin_headers: RawHeaders = ()
-        self.problem_style: ProblemStyle = "plain"
+        self.problem_format: ProblemFormat = PROBLEM_DOCUMENT
         self.place: HeldPlace | None = scope.get(PLACE)
         """Where its answer is held, if it is (``held_answers.py``)."""
         self._query: dict[str, str] | None = None

@@ -25,8 +25,8 @@ from typing import Any, Final, Protocol
 
 from coatcheck.control.asgi import ASGIApp, Receive, Scope, Send
 from coatcheck.control.call import Call
-from coatcheck.control.error_styles import error_style
 from coatcheck.control.gate import Gate
+from coatcheck.control.problem_formats import unrouted_format
 from coatcheck.control.problems import problem
 from coatcheck.domain import ids
 from coatcheck.domain.errors import CoatcheckError
@@ -171,7 +171,7 @@ class WhenFull:
         if call.path in ANSWERED_WHEN_FULL or await self._is_by_operator(call):
             await self._app(scope, receive, send)
             return
-        call.problem_style = error_style(self._app, call.raw_path)
+        call.problem_format = unrouted_format(self._app, call.raw_path)
         reply = problem(
             call,
             HTTPStatus.SERVICE_UNAVAILABLE,

@@ -20,6 +20,7 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterator,
+    Mapping,
     Sequence,
 )
 from functools import partial
@@ -36,10 +37,10 @@ from coatcheck.control.compressing import (
     is_compressible,
 )
 from coatcheck.control.cross_origin import CrossOrigin
-from coatcheck.control.error_styles import ErrorStyles
 from coatcheck.control.held_answers import HeldAnswers, asks_to_be_held
 from coatcheck.control.memory_budget import BodyBudget, ByteBudget
 from coatcheck.control.operations import Access, Held, Operation
+from coatcheck.control.problem_formats import ProblemFormat, UnroutedFormats
 from coatcheck.control.problems import (
     internal_error,
     method_not_allowed,
@@ -113,11 +114,13 @@ class Dispatcher:
         bodies: BodyBudget | None = None,
         large_answers: ByteBudget | None = None,
         cross_origin: CrossOrigin | None = None,
+        unrouted_formats: Mapping[str, ProblemFormat] | None = None,
     ) -> None:
-        """``bodies`` and ``large_answers`` bound what all requests hold; None: nothing does."""
+        """``bodies`` and ``large_answers`` bound what all requests hold; None: nothing does.
+        ``unrouted_formats``: how errors are written where no route is found, by path prefix."""
         self.operations = tuple(operations)
         self._router = Router(operations)
-        self.error_styles = ErrorStyles(operations)
+        self.unrouted_formats = UnroutedFormats(operations, unrouted_formats or {})
         self._admit = admit
         self._watch = watch
         self._drains = drains
@@ -155,7 +158,7 @@ class Dispatcher:
                 reply = self._cross_origin.preflight(asked, call.cross_origin_headers)
             elif isinstance(found, Match):
                 route = found.operation.path
-                call.problem_style = found.operation.problem_style
+                call.problem_format = found.operation.problem_format
                 if destination in CODE_DESTINATIONS and not found.operation.serves_code:
                     reply = _not_code(call, destination)
                 elif traceparent is None and not tracing.is_on():
@@ -163,7 +166,7 @@ class Dispatcher:
                 else:
                     reply = await self._run_traced(call, found, traceparent)
             else:
-                call.problem_style = self.error_styles.of(call.raw_path)
+                call.problem_format = self.unrouted_formats.of(call.raw_path)
                 reply = _not_served(call, found)
             if isinstance(reply, Reply) and len(reply.body) > SLICE_BYTES_MAX:
                 reply = self._bounded(reply, call)

@@ -10,12 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from coatcheck.control.operations import Access, Answer, Operation, Parameter
-from coatcheck.control.problems import (
-    MEDIA_TYPE,
-    PROBLEM_MEDIA_TYPES,
-    PROBLEM_TYPES,
-    Problem,
-)
+from coatcheck.control.problem_formats import MEDIA_TYPE, Problem
 from coatcheck.control.router import VERSION_DIGITS_MAX
 from coatcheck.domain.identity import Scope
 
@@ -53,7 +48,7 @@ def build_document(operations: Sequence[Operation], *, version: str) -> dict[str
 
 def _types(operations: Iterable[Operation]) -> Iterable[type[msgspec.Struct]]:
     for operation in operations:
-        yield PROBLEM_TYPES[operation.problem_style]
+        yield operation.problem_format.body
         if operation.body is not None and operation.body.body is not None:
             yield operation.body.body
         for answer in operation.answers:
@@ -73,7 +68,7 @@ def _describe(
         "parameters": [*_path_parameters(operation), *_parameters(operation)],
         "responses": {
             str(int(status)): _describe_answer(
-                _in_style(answers[status], operation),
+                _in_format(answers[status], operation),
                 schema_of,
                 is_counted=operation.access is not Access.OPEN and status not in _UNCOUNTED,
             )
@@ -145,12 +140,12 @@ def _common_answers(operation: Operation) -> list[Answer]:
     return answers
 
 
-def _in_style(answer: Answer, operation: Operation) -> Answer:
+def _in_format(answer: Answer, operation: Operation) -> Answer:
     """Problems are declared once, and look as their operation's do."""
     if answer.body is not Problem:
         return answer
-    style = operation.problem_style
-    return replace(answer, body=PROBLEM_TYPES[style], media_type=PROBLEM_MEDIA_TYPES[style])
+    written = operation.problem_format
+    return replace(answer, body=written.body, media_type=written.media_type)
 
 
 def _problem(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> Answer:

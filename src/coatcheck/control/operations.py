@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from coatcheck.control.call import Call, ProblemStyle
+from coatcheck.control.call import Call
+from coatcheck.control.problem_formats import PROBLEM_DOCUMENT, ProblemFormat
 from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.domain.identity import Scope
 
@@ -111,8 +112,8 @@ class Operation:
     ignores_query: bool = False
     """Whether such fields are ignored, and named in a ``Warning`` header, instead of refused: for
     routes that other people's clients call, which may say more than is understood here."""
-    problem_style: ProblemStyle = "plain"
-    """What its problems hold besides what all of them do, whoever raises them."""
+    problem_format: ProblemFormat = PROBLEM_DOCUMENT
+    """How its errors are written, whoever raises them."""
     operable: bool = False
     """Whether the operators of the deployment may name any organisation in its path."""
     operators_only: bool = False

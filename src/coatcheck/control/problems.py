@@ -1,4 +1,7 @@
-"""Errors as HTTP answers (RFC 9457 problem details): the only place that knows their statuses.
+"""Errors as HTTP answers: the only place that knows their statuses.
+
+An error has the status of the nearest of its base classes that is listed here, so that a product
+adds an error by deriving it from a kind that is.
 
 A problem says what the caller can use and nothing of the inside: no SQL, no path, no trace.
 """
@@ -9,11 +12,12 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from coatcheck.control.call import Call, ProblemStyle
+from coatcheck.control.call import Call
+from coatcheck.control.problem_formats import MEDIA_TYPE, Detail, Problem
 from coatcheck.control.reply import RawHeaders, Reply
 from coatcheck.domain.errors import (
     BadRequest,
@@ -51,13 +55,23 @@ from coatcheck.domain.errors import (
     WrongMediaType,
 )
 
+__all__ = [
+    "MEDIA_TYPE",
+    "Detail",
+    "Problem",
+    "internal_error",
+    "method_not_allowed",
+    "problem",
+    "problem_of",
+    "said_of",
+    "stopped",
+]
+
 _log = logging.getLogger(__name__)
 
-MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 2
 """When a database that is away is worth asking again."""
 
-_JSON: Final = "application/json"
 _CLOSE: Final = (b"connection", b"close")
 
 _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
@@ -95,77 +109,6 @@ _STATUSES: Final[Mapping[type[CoatcheckError], HTTPStatus]] = {
 }
 
 
-class Detail(msgspec.Struct, frozen=True):
-    """One thing that is wrong with a request."""
-
-    field: str
-    issue: str
-    location: str
-
-
-class Problem(msgspec.Struct, frozen=True, rename="camel"):
-    """What went wrong. ``code`` is stable and machine-readable; ``message`` repeats ``detail``."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    instance: str
-    code: str
-    message: str
-    timestamp: datetime
-    request_id: str | None
-    details: list[Detail]
-
-
-class OllamaProblem(Problem, frozen=True, rename="camel"):
-    """A problem in which Ollama's clients find their message: ``error`` repeats ``detail``."""
-
-    error: str
-
-
-class OpenAIError(msgspec.Struct, frozen=True):
-    """What went wrong, as OpenAI's clients expect it."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str
-
-
-class OpenAIProblem(Problem, frozen=True, rename="camel"):
-    """A problem in which OpenAI's clients find their error."""
-
-    error: OpenAIError
-
-
-PROBLEM_TYPES: Final[Mapping[ProblemStyle, type[Problem]]] = {
-    "plain": Problem,
-    "ollama": OllamaProblem,
-    "openai": OpenAIProblem,
-}
-
-PROBLEM_MEDIA_TYPES: Final[Mapping[ProblemStyle, str]] = {
-    "plain": MEDIA_TYPE,
-    "ollama": _JSON,
-    "openai": _JSON,
-}
-"""Other people's clients read errors as the JSON that they know; some parse nothing else."""
-
-_OPENAI_TYPES: Final[Mapping[int, str]] = {
-    HTTPStatus.UNAUTHORIZED: "authentication_error",
-    HTTPStatus.FORBIDDEN: "permission_error",
-    HTTPStatus.NOT_FOUND: "not_found_error",
-    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
-}
-
-
-def openai_error(status: int, code: str, message: str, param: str | None = None) -> OpenAIError:
-    """An error for OpenAI's clients, of the type that goes with ``status``."""
-    otherwise = "invalid_request_error" if status < 500 else "api_error"
-    return OpenAIError(message, _OPENAI_TYPES.get(status, otherwise), param, code)
-
-
 def problem(
     call: Call,
     status: HTTPStatus,
@@ -175,14 +118,8 @@ def problem(
     details: Sequence[Detail] = (),
     headers: RawHeaders = (),
 ) -> Reply:
-    """A problem as an answer to ``call``, in the style of its operation."""
-    more: dict[str, Any] = {}
-    if call.problem_style == "ollama":
-        more["error"] = detail
-    elif call.problem_style == "openai":
-        param = details[0].field if details else None
-        more["error"] = openai_error(status, code, detail, param)
-    body = PROBLEM_TYPES[call.problem_style](
+    """A problem as an answer to ``call``, in the format of its route."""
+    body = Problem(
         type=f"urn:coatcheck:problem:{code}",
         title=status.phrase,
         status=status,
@@ -195,10 +132,10 @@ def problem(
         timestamp=datetime.now(UTC),
         request_id=call.request_id,
         details=list(details),
-        **more,
     )
-    content_type = (b"content-type", PROBLEM_MEDIA_TYPES[call.problem_style].encode())
-    return Reply(status, msgspec.json.encode(body), [content_type, *headers])
+    written = call.problem_format
+    content_type = (b"content-type", written.media_type.encode())
+    return Reply(status, msgspec.json.encode(written.convert(body)), [content_type, *headers])
 
 
 def problem_of(call: Call, error: CoatcheckError) -> Reply:

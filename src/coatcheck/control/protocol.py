@@ -44,7 +44,7 @@ from coatcheck.control.connections import (
     Arrival,
     Connections,
 )
-from coatcheck.control.error_styles import error_style
+from coatcheck.control.problem_formats import unrouted_format
 from coatcheck.control.problems import problem
 from coatcheck.control.reply import RawHeaders
 from coatcheck.domain import ids
@@ -578,7 +578,7 @@ class BoundedProtocol(HttpToolsProtocol):
         # Of what is no HTTP, the path is no path.
         if self._has_url and status is not HTTPStatus.BAD_REQUEST:
             path = self.url.partition(b"?")[0].decode("latin-1")
-            call.problem_style = error_style(self.config.loaded_app, path)
+            call.problem_format = unrouted_format(self.config.loaded_app, path)
         reply = problem(call, status, code, detail, headers=headers)
         fields = [
             *self.server_state.default_headers,

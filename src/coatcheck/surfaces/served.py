@@ -17,6 +17,7 @@ from coatcheck.surfaces.console import surface as console
 from coatcheck.surfaces.gateway import surface as gateway
 from coatcheck.surfaces.graphs import surface as graphs
 from coatcheck.surfaces.llm import surface as llm
+from coatcheck.surfaces.llm.problem_formats import UNROUTED_FORMATS
 from coatcheck.surfaces.speech import surface as speech
 
 
@@ -32,13 +33,17 @@ def _console(parts: Parts) -> list[Operation]:
 
 
 SURFACES: Final[Sequence[Surface]] = (
-    gateway.operations,
-    graphs.operations,
-    batches.operations,
-    llm.operations,
-    speech.operations,
-    _webhook_messages,
-    _console,
+    Surface(gateway.operations, request_headers=gateway.REQUEST_HEADERS),
+    Surface(graphs.operations, response_headers=graphs.RESPONSE_HEADERS),
+    Surface(batches.operations),
+    Surface(
+        llm.operations,
+        unrouted_formats=UNROUTED_FORMATS,
+        request_headers=llm.REQUEST_HEADERS,
+    ),
+    Surface(speech.operations),
+    Surface(_webhook_messages),
+    Surface(_console),
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
@@ -9,6 +11,9 @@ from coatcheck.engine.notices import JobRenderer
 from coatcheck.surfaces.gateway import artifacts, reading, registering, submitting, telling
 from coatcheck.surfaces.gateway.desk import GatewayDesk
 from coatcheck.surfaces.gateway.scene import Scene
+
+REQUEST_HEADERS: Final = ("X-HSL-Lane", "X-HSL-Target-Method")
+"""What its routes read besides the common headers."""
 
 
 def operations(parts: Parts) -> list[Operation]:

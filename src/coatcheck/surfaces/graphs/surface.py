@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
@@ -12,6 +13,9 @@ from coatcheck.surfaces.graphs import artifacts, reading, submitting, telling
 from coatcheck.surfaces.graphs.desk import GraphsDesk
 from coatcheck.surfaces.graphs.scene import Scene
 from coatcheck.surfaces.graphs.voice import GraphsVoice
+
+RESPONSE_HEADERS: Final = ("X-Api-Version", "X-Usage-Units")
+"""What its routes answer besides the common headers."""
 
 
 def operations(parts: Parts) -> list[Operation]:

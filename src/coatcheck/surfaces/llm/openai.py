@@ -45,6 +45,7 @@ from coatcheck.surfaces.llm.passthrough import (
     no_answer,
     ticket,
 )
+from coatcheck.surfaces.llm.problem_formats import OPENAI
 from coatcheck.surfaces.llm.relaying import LEAVE_IT, Relay, untranslatable
 from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.straight import TAGS, NoAnswer, Straight, spelled
@@ -196,7 +197,7 @@ def operations(scene: Scene) -> list[Operation]:
             handler=models.all,
             access=Scope.READ,
             tag="llm",
-            problem_style="openai",
+            problem_format=OPENAI,
             answers=(Answer(HTTPStatus.OK, "The models.", ModelList), NOT_CONFIGURED, BROKEN),
         ),
         Operation(
@@ -207,7 +208,7 @@ def operations(scene: Scene) -> list[Operation]:
             handler=models.one,
             access=Scope.READ,
             tag="llm",
-            problem_style="openai",
+            problem_format=OPENAI,
             parameters=(Parameter("model", "path", "The model's name."),),
             answers=(Answer(HTTPStatus.OK, "The model.", Model), NOT_CONFIGURED, BROKEN),
         ),
@@ -239,7 +240,7 @@ def _job_operation(
         parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER, RETRY_COUNT),
         body=RequestBody("What OpenAI takes.", schema=schema),
         held=Held.UNLESS_ASYNC,
-        problem_style="openai",
+        problem_format=OPENAI,
         answers=(
             Answer(
                 HTTPStatus.OK,

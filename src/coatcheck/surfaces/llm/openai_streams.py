@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from coatcheck.control.problems import openai_error
+from coatcheck.surfaces.llm.problem_formats import openai_error
 
 STILL_HERE: Final = b": still here\n"
 """A comment without an empty line after it: the openai package takes that for the end of an event,

@@ -31,6 +31,7 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.llm import LLM_ENDPOINTS, LlmKind
 from coatcheck.domain.states import State
 from coatcheck.surfaces.llm import request, words
+from coatcheck.surfaces.llm.problem_formats import OLLAMA
 from coatcheck.surfaces.llm.relaying import FAILURES, RETRY_AFTER_SECONDS, Relay, job_id_header
 from coatcheck.surfaces.llm.scene import LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX, Scene
 from coatcheck.surfaces.llm.straight import TAGS, NoAnswer, Straight
@@ -254,7 +255,7 @@ def _making(path: str, name: str, summary: str, handler: Any, body: Mapping[str,
         tag="llm",
         parameters=(*IDEMPOTENCY_PARAMETERS, *RESUME_PARAMETERS, PREFER, RETRY_COUNT),
         body=RequestBody("What Ollama takes.", schema=body),
-        problem_style="ollama",
+        problem_format=OLLAMA,
         answers=(
             Answer(
                 HTTPStatus.OK,
@@ -282,7 +283,7 @@ def _looking(
         handler=handler,
         access=Scope.READ,
         tag="llm",
-        problem_style="ollama",
+        problem_format=OLLAMA,
         answers=(
             Answer(HTTPStatus.OK, "As Ollama says it.", schema=schema),
             NOT_CONFIGURED,
@@ -302,7 +303,7 @@ def _asking(path: str, name: str, summary: str, handler: Any, access: Scope) -> 
         tag="llm",
         body=RequestBody("What Ollama takes.", schema=_WITH_MODEL),
         held=Held.ALWAYS,
-        problem_style="ollama",
+        problem_format=OLLAMA,
         answers=(
             Answer(HTTPStatus.OK, "As Ollama says it.", schema=_ANY),
             PAYMENT,

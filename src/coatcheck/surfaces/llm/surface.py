@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
@@ -19,6 +21,9 @@ from coatcheck.surfaces.llm.desk import LlmDesk
 from coatcheck.surfaces.llm.fetched_images import image_guard
 from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.voice import LlmVoice
+
+REQUEST_HEADERS: Final = ("OpenAI-Organization", "OpenAI-Project")
+"""What OpenAI's clients send besides the common headers."""
 
 
 def operations(parts: Parts) -> list[Operation]:

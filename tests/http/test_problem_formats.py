@@ -8,13 +8,15 @@ from typing import Any
 import openai
 import pytest
 
-from coatcheck.control.call import Call, ProblemStyle
+from coatcheck.control.call import Call
 from coatcheck.control.dispatch import Dispatcher
 from coatcheck.control.openapi import build_document
 from coatcheck.control.operations import Operation
+from coatcheck.control.problem_formats import PROBLEM_DOCUMENT, ProblemFormat
 from coatcheck.control.reply import RawHeaders, Reply
 from coatcheck.domain import errors
 from coatcheck.domain.identity import Scope
+from coatcheck.surfaces.llm.problem_formats import OLLAMA, OPENAI, UNROUTED_FORMATS
 from tests.contract.raw import exchange
 from tests.http.conftest import serving
 
@@ -39,7 +41,7 @@ async def refuse(call: Call, operation: Operation) -> RawHeaders:
     return ()
 
 
-def failing_app(style: ProblemStyle) -> Dispatcher:
+def failing_app(written: ProblemFormat) -> Dispatcher:
     operation = Operation(
         methods=["POST"],
         path="/v1/{name}",
@@ -49,14 +51,14 @@ def failing_app(style: ProblemStyle) -> Dispatcher:
         answers=[],
         tag="tests",
         access=Scope.SUBMIT,
-        problem_style=style,
+        problem_format=written,
     )
     return Dispatcher([operation], refuse)
 
 
 @pytest.mark.parametrize("name", ERRORS)
 async def test_ollamas_clients_find_the_text_of_a_problem(name: str) -> None:
-    async with serving(failing_app("ollama")) as client:
+    async with serving(failing_app(OLLAMA)) as client:
         answer = await client.post(f"/v1/{name}", headers={"Authorization": "Bearer x"})
     problem = answer.json()
     assert answer.headers["Content-Type"] == "application/json"
@@ -65,13 +67,13 @@ async def test_ollamas_clients_find_the_text_of_a_problem(name: str) -> None:
 
 
 def several_products() -> Dispatcher:
-    """Routes of several products, each in its own style."""
-    styles: Mapping[str, ProblemStyle] = {
-        "/api/chat": "ollama",
-        "/api/v1/orgs/{name}": "plain",
-        "/jobs/{name}": "plain",
-        "/v1/chat/completions": "openai",
-        "/v1/graphs/{name}": "plain",
+    """Routes of several products, each in its own format."""
+    formats: Mapping[str, ProblemFormat] = {
+        "/api/chat": OLLAMA,
+        "/api/v1/orgs/{name}": PROBLEM_DOCUMENT,
+        "/jobs/{name}": PROBLEM_DOCUMENT,
+        "/v1/chat/completions": OPENAI,
+        "/v1/graphs/{name}": PROBLEM_DOCUMENT,
     }
     operations = [
         Operation(
@@ -83,11 +85,11 @@ def several_products() -> Dispatcher:
             answers=[],
             tag="tests",
             access=Scope.SUBMIT,
-            problem_style=style,
+            problem_format=written,
         )
-        for number, (path, style) in enumerate(styles.items())
+        for number, (path, written) in enumerate(formats.items())
     ]
-    return Dispatcher(operations, refuse)
+    return Dispatcher(operations, refuse, unrouted_formats=UNROUTED_FORMATS)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ async def test_a_path_below_another_products_prefix_stays_a_problem_document(
         ("/jobs/1", "application/problem+json"),
     ],
 )
-async def test_a_page_that_would_run_an_answer_is_refused_in_the_routes_style(
+async def test_a_page_that_would_run_an_answer_is_refused_in_the_routes_format(
     path: str, media_type: str
 ) -> None:
     async with serving(several_products()) as client:
@@ -178,7 +180,7 @@ async def test_a_page_that_would_run_an_answer_is_refused_in_the_routes_style(
         ("", "application/problem+json"),
     ],
 )
-async def test_what_the_server_refuses_by_itself_has_the_style_of_the_path_that_was_asked_for(
+async def test_what_the_server_refuses_by_itself_has_the_format_of_the_path_that_was_asked_for(
     path: str, media_type: str
 ) -> None:
     """Before any route is looked for: the request is refused while its head is read."""
@@ -207,7 +209,7 @@ async def test_what_the_server_refuses_by_itself_has_the_style_of_the_path_that_
 async def test_openais_clients_find_an_error_of_their_own_shape(
     name: str, status: int, kind: str, code: str, param: str | None
 ) -> None:
-    async with serving(failing_app("openai")) as client:
+    async with serving(failing_app(OPENAI)) as client:
         answer = await client.post(f"/v1/{name}", headers={"Authorization": "Bearer x"})
     problem = answer.json()
     assert answer.headers["Content-Type"] == "application/json"
@@ -234,7 +236,7 @@ async def test_the_openai_package_raises_what_a_status_means_to_it(
     name: str, raised: type[openai.APIStatusError]
 ) -> None:
     async with (
-        serving(failing_app("openai")) as client,
+        serving(failing_app(OPENAI)) as client,
         openai.AsyncOpenAI(base_url=f"{client.base_url}/v1", api_key="x", max_retries=0) as package,
     ):
         with pytest.raises(raised) as error:
@@ -243,12 +245,14 @@ async def test_the_openai_package_raises_what_a_status_means_to_it(
     assert error.value.type
 
 
-@pytest.mark.parametrize("style", ["ollama", "openai"])
-async def test_who_is_not_let_in_is_told_so_in_the_same_style(style: ProblemStyle) -> None:
-    async with serving(failing_app(style)) as client:
+@pytest.mark.parametrize("written", [OLLAMA, OPENAI])
+async def test_an_unauthenticated_caller_is_answered_in_the_same_format(
+    written: ProblemFormat,
+) -> None:
+    async with serving(failing_app(written)) as client:
         problem = (await client.post("/v1/body")).json()
     assert problem["status"] == 401
-    said = problem["error"] if style == "ollama" else problem["error"]["message"]
+    said = problem["error"] if written is OLLAMA else problem["error"]["message"]
     assert said == problem["detail"]
 
 
@@ -259,10 +263,18 @@ def _schema_of_401(document: Mapping[str, Any], media_type: str) -> str:
 
 
 def test_the_document_shows_each_operations_problems_as_they_are() -> None:
-    shown = {}
-    for style in ("plain", "ollama", "openai"):
-        document = build_document(failing_app(style).operations, version="1")
-        media_type = "application/problem+json" if style == "plain" else "application/json"
-        name = _schema_of_401(document, media_type)
-        shown[style] = "error" in document["components"]["schemas"][name]["properties"]
-    assert shown == {"plain": False, "ollama": True, "openai": True}
+    for written in (PROBLEM_DOCUMENT, OLLAMA, OPENAI):
+        document = build_document(failing_app(written).operations, version="1")
+        name = _schema_of_401(document, written.media_type)
+        assert name == written.body.__name__
+        shown = document["components"]["schemas"][name]["properties"]
+        assert ("error" in shown) == (written is not PROBLEM_DOCUMENT)
+
+
+async def test_without_a_registered_format_every_path_answers_with_problem_documents() -> None:
+    async with serving(Dispatcher([], refuse)) as client:
+        for path in ("/", "/v1/models", "/api/tags", "/nothing"):
+            answer = await client.get(path)
+            assert answer.status_code == 404
+            assert answer.headers["Content-Type"] == "application/problem+json"
+            assert "error" not in answer.json()
