@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from coatcheck.domain.batches import BatchView, run_flow, task_id
+from coatcheck.domain.batches import BatchView, task_id
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.runs import run_flow
 from coatcheck.domain.states import State
 from coatcheck.store import batches
 from coatcheck.store.line import Line

@@ -24,11 +24,11 @@ from coatcheck.domain.batches import (
     NewTask,
     Selection,
     TaskStatus,
-    run_flow,
     task_id,
 )
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.runs import run_flow
 from coatcheck.domain.states import Event
 from coatcheck.engine.ingest_jobs import ingest_job
 from coatcheck.store import batch_ingest, batch_removal, batches, usage

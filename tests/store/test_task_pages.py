@@ -9,10 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from coatcheck.domain.batches import TaskStatus, TaskView, run_flow
+from coatcheck.domain.batches import TaskStatus, TaskView
 from coatcheck.domain.errors import InvalidParameter, InvalidSubmission, JobNotFound
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.limits import PAGE_RESULTS_BYTES_MAX, RESULT_INLINE_BYTES_MAX
+from coatcheck.domain.runs import run_flow
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
 from coatcheck.engine.batch_tasks import BatchTasks

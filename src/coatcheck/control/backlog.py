@@ -1,8 +1,7 @@
 """Keeps an organisation from queueing without bound: over its limit, new jobs are refused.
 
-A task of a batch is a job: a list of so many tasks needs room for all of them. One whose number of
-tasks is not known when it is handed in is taken in as far as there is room
-(``surfaces/batches/ingesting.py``).
+Jobs that are submitted together need room for all of them. Where their number is not known before
+they are stored, they are stored as far as there is room.
 
 The backlog is counted by the database, at most once a second for each organisation; in between,
 what this replica let in is added to it. So the limit is met to within what the other replicas let
@@ -62,7 +61,7 @@ class Backlog:
             raise QueueFull(
                 _RETRY_AFTER_SECONDS,
                 f"The organisation may have {jobs_max} jobs waiting, and {jobs} more are too many "
-                "for now; see Retry-After, or hand in fewer tasks at a time.",
+                "for now; see Retry-After, or submit fewer tasks at a time.",
             )
         known.jobs += jobs
 

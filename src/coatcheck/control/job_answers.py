@@ -1,7 +1,7 @@
 """How jobs are answered on every surface: handed in, waited for, read, followed, cancelled.
 
-A surface says what its jobs look like and where they are found (``JobVoice``); when to answer, with
-which status and headers, is decided here, so that every surface keeps the same contract.
+A surface says what its jobs look like and where they are found (``JobPresenter``). This module
+decides when to answer, and with which status and headers, so that all keep the same contract.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class JobShow(Protocol):
         """The body that shows a job."""
 
 
-class JobVoice(JobShow, Protocol):
+class JobPresenter(JobShow, Protocol):
     """What a surface's jobs look like, and the tickets for them."""
 
     def urls(self, job_id: str) -> JobUrls: ...
@@ -126,7 +126,7 @@ class JobAnswers:
     async def submitted(
         self,
         ticket: Ticket,
-        voice: JobVoice,
+        presenter: JobPresenter,
         *,
         kind: str,
         lane: Lane,
@@ -141,11 +141,11 @@ class JobAnswers:
         """
         headers = [*preferences.headers, *replay_headers(ticket)]
         job_id = ticket.id
-        urls = voice.urls(job_id)
+        urls = presenter.urls(job_id)
         if view is not None and view.terminal:
             headers += [*urls.headers(), (b"etag", etag(view))]
             try:
-                return await self.shown(view, voice, HTTPStatus.OK, headers)
+                return await self.shown(view, presenter, HTTPStatus.OK, headers)
             except (TooManyBytesInFlight, ServerBusy):
                 headers = [*preferences.headers, *replay_headers(ticket)]  # it is done: not a 429
         state = ticket.state if view is None else view.state
@@ -157,30 +157,30 @@ class JobAnswers:
         else:
             seconds = self._pace.retry_after(kind, lane, view)
         headers += [*urls.headers(), (b"retry-after", b"%d" % seconds)]
-        body = voice.ticket(job_id, state, urls)
+        body = presenter.ticket(job_id, state, urls)
         return json_reply(body, HTTPStatus.ACCEPTED, headers)
 
-    async def status(self, call: Call, view: JobView, voice: JobShow) -> Reply | StreamReply:
+    async def status(self, call: Call, view: JobView, presenter: JobShow) -> Reply | StreamReply:
         """The job as it is, or as it is once the caller's conditions are met."""
         look = await self._look(call, view)
         headers = self.paced_headers(look)
         if look.is_known:
             return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
-        return await self.shown(look.view, voice, look.status, headers)
+        return await self.shown(look.view, presenter, look.status, headers)
 
     async def shown(
-        self, view: JobView, voice: JobShow, status: HTTPStatus, headers: RawHeaders
+        self, view: JobView, presenter: JobShow, status: HTTPStatus, headers: RawHeaders
     ) -> Reply | StreamReply:
         """A job as a surface shows it, with its result however long that is, if the surface shows
         results at all."""
-        if not view.result_is_left_out or not voice.shows_long_results:
-            return json_reply(await voice.job(view), status, headers)
+        if not view.result_is_left_out or not presenter.shows_long_results:
+            return json_reply(await presenter.job(view), status, headers)
 
         async def body(result: bytes) -> bytes:
-            return encoded(await voice.job(replace(view, result=result)))
+            return encoded(await presenter.job(replace(view, result=result)))
 
         return await self.large.reply(
-            stored(view), (type(voice), etag(view)), body, status, headers
+            stored(view), (type(presenter), etag(view)), body, status, headers
         )
 
     def paced_headers(self, look: Look) -> RawHeaders:
@@ -258,7 +258,7 @@ class JobAnswers:
         return json_reply(body, headers=headers)
 
     async def cancel(
-        self, view: JobView, voice: JobShow, *, elsewhere: CancelElsewhere | None = None
+        self, view: JobView, presenter: JobShow, *, elsewhere: CancelElsewhere | None = None
     ) -> Reply:
         """200 if the job is cancelled, 202 if it was told to stop. Raises JobAlreadyEnded.
 
@@ -269,11 +269,11 @@ class JobAnswers:
             await elsewhere(after.org, after.uuid)
             after = await self._engine.get(view.id, org=view.org)
         status = HTTPStatus.OK if after.terminal else HTTPStatus.ACCEPTED
-        return json_reply(await voice.job(after), status, [(b"etag", etag(after))])
+        return json_reply(await presenter.job(after), status, [(b"etag", etag(after))])
 
-    async def events(self, call: Call, view: JobView, voice: JobShow) -> StreamReply:
+    async def events(self, call: Call, view: JobView, presenter: JobShow) -> StreamReply:
         """The job's states, progress, log lines and output, as they come."""
-        pieces = self._streams.follow(view, voice.job, after=resume_after(call))
+        pieces = self._streams.follow(view, presenter.job, after=resume_after(call))
         return StreamReply(HTTPStatus.OK, pieces, _STREAM_HEADERS, RECONNECT)
 
     def changes(

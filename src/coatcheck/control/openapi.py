@@ -19,7 +19,7 @@ _REFERENCE = "#/components/schemas/{name}"
 
 def build_document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]:
     """The document for ``operations``, with one schema for each type they take or answer."""
-    types = sorted(set(_types(operations)), key=lambda body: body.__name__)
+    types = sorted(set(_types(operations)), key=lambda body: (body.__name__, body.__module__))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     schema_of = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}

@@ -70,11 +70,6 @@ def task_id(run: UUID, index: int) -> bytes:
     return hashlib.sha256(f"{to_text(run)}:{index}".encode()).digest()[:16]
 
 
-def run_flow(run: UUID, key: str = "") -> str:
-    """The flow of a run's tasks, or of those that share a key. The run is what a slash ends."""
-    return f"{run.hex}/{key}" if key else run.hex
-
-
 @dataclass(frozen=True, slots=True)
 class Counts:
     """A run's tasks by status, as of one moment. ``total`` is how many were written so far."""

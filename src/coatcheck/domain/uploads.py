@@ -19,3 +19,8 @@ class StagedUpload:
     expires_at: datetime
     is_expired: bool
     batch: UUID | None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether its list is somebody's input by now, and not to be changed."""
+        return self.batch is not None

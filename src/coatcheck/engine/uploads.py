@@ -81,7 +81,7 @@ class Uploads:
         found = await retried(lambda: store.get(self._line, org, upload))
         if found is None or found.owner != owner or found.is_expired:
             raise UploadMissing(_MISSING)
-        if found.batch is not None:
+        if found.is_used:
             raise UploadAlreadyUsed("This upload was used already; stage the list once more.")
         try:
             head = await self._blobs().head(found.blob_key)

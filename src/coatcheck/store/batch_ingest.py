@@ -16,17 +16,11 @@ from uuid import UUID
 import asyncpg
 
 from coatcheck.crash import crash_point
-from coatcheck.domain.batches import (
-    BadLine,
-    DeadLetter,
-    IngestOrder,
-    TaskPlace,
-    run_flow,
-    task_id,
-)
+from coatcheck.domain.batches import BadLine, DeadLetter, IngestOrder, TaskPlace, task_id
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.limits import BAD_LINES_KEPT_MAX, ERROR_MESSAGE_CHARACTERS_MAX, RUN_TASKS_MAX
+from coatcheck.domain.runs import run_flow
 from coatcheck.domain.states import State
 from coatcheck.store import task_copy
 from coatcheck.store.jobs import columns

@@ -9,8 +9,9 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.domain.batches import TaskPlace, TaskView, run_flow
+from coatcheck.domain.batches import TaskPlace, TaskView
 from coatcheck.domain.limits import RESULT_INLINE_BYTES_MAX, page_result_bytes_max
+from coatcheck.domain.runs import run_flow
 from coatcheck.domain.states import State
 from coatcheck.store.line import Line
 from coatcheck.store.sql import sql

@@ -32,13 +32,13 @@ from coatcheck.domain.batches import (
     Selection,
     TaskStatus,
     mirrored_after,
-    run_flow,
     task_id,
 )
 from coatcheck.domain.errors import UploadMissing
 from coatcheck.domain.ids import newest_possible
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.limits import RUN_TASKS_MAX, RUNS_MAX
+from coatcheck.domain.runs import run_flow
 from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
 from coatcheck.store import batch_ingest, batch_positions, limits, uploads, webhooks

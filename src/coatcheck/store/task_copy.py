@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from coatcheck.domain.batches import BadLine, IngestOrder, run_flow
+from coatcheck.domain.batches import BadLine, IngestOrder
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.limits import RUN_TASKS_MAX
+from coatcheck.domain.runs import run_flow
 from coatcheck.store import copy_format
 from coatcheck.store.copy_format import END, NULL, SIGNATURE
 

@@ -2481,7 +2481,7 @@ export interface components {
          * WebhookDelivery
          * @description One message to one receiver. ``id`` is its ``webhook-id``, the same at every try.
          *
-         *         ``job_id`` is what it tells of: a job, a task, or a batch; null for a test. ``endpoint_id`` is
+         *         ``job_id`` is what it tells of: a job or a group of jobs; null for a test. ``endpoint_id`` is
          *         the registered endpoint that is told; null if the URL came with the job.
          */
         WebhookDelivery: {

@@ -85,7 +85,7 @@ def operations(engine: Engine, line: Line) -> list[Operation]:
             name="put_blob",
             summary="Put a list to the signed URL of an upload.",
             description="The body as it is, of any type. Nothing is kept of one that breaks off; a "
-            "second PUT replaces the first, until a batch has used it.",
+            "second PUT replaces the first, until the upload is used.",
             handler=put,
             parameters=[_TOKEN],
             body=RequestBody(
@@ -99,7 +99,7 @@ def operations(engine: Engine, line: Line) -> list[Operation]:
                 *_REFUSALS,
                 Answer(
                     HTTPStatus.CONFLICT,
-                    "A batch has used the upload (`upload_already_used`).",
+                    "The upload was used (`upload_already_used`).",
                     Problem,
                     MEDIA_TYPE,
                 ),
@@ -129,8 +129,8 @@ async def _unused(line: Line, grant: Grant) -> StagedUpload:
     upload = await retried(lambda: uploads.find(line, upload_id))
     if upload is None:
         raise NotFound
-    if upload.batch is not None:
-        raise UploadAlreadyUsed("A batch has used this upload; make another for another list.")
+    if upload.is_used:
+        raise UploadAlreadyUsed("This upload was used; make another for another list.")
     if upload.is_expired:
         raise SignedUrlExpired("The upload has expired; make another.")
     return upload

@@ -47,8 +47,8 @@ def operations(
                 whole = await processes.of_all()
             queue = await _counted()
         except (CoatcheckError, TimeoutError) as error:
-            # A scrape must not fail with the database, which is when it is wanted. But neither may
-            # it show the counts of this process for those of all: they would seem to begin anew.
+            # Metrics are wanted most when the database is away: this must not fail with it. But
+            # it must not show this process's counts for those of all: they would seem to restart.
             _log.warning("metrics without the database: %s", type(error).__name__)
             return shown(queue_snapshot(None))
         return await asyncio.to_thread(shown, queue_snapshot(queue), whole)
@@ -70,7 +70,7 @@ def operations(
             summary="The metrics of all processes and of the queue, as Prometheus text.",
             description=(
                 "Every server and every worker of the deployment is in it, whichever server is "
-                "asked, so one address is to be scraped, and not each of them."
+                "asked, so read one address, and not each of them."
             ),
             handler=expose,
             parameters=[

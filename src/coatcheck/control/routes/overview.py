@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Final
-from uuid import UUID
 
 import msgspec
 
@@ -17,7 +15,7 @@ from coatcheck.control.queries import read_whole_number, refuse_unknown
 from coatcheck.control.reply import Reply, json_reply
 from coatcheck.domain.durations import quantile
 from coatcheck.domain.identity import Scope
-from coatcheck.domain.ids import to_text
+from coatcheck.domain.runs import run_label
 from coatcheck.engine import Engine
 from coatcheck.engine.overview import (
     SPAN_MINUTES_MAX,
@@ -31,7 +29,6 @@ from coatcheck.store.roll_ups import Stretch
 from coatcheck.telemetry.tally import EVERYBODY
 
 _SPAN_MINUTES: Final = 60
-_RUN_FLOW: Final = re.compile(r"([0-9a-f]{32})(/.*)?", re.DOTALL)
 _DIGITS: Final = 6
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)] | None
@@ -249,11 +246,8 @@ def _flow(backlog: FlowBacklog) -> OverviewFlow:
 
 
 def _label(backlog: FlowBacklog) -> str:
-    """What people call it: a run of a batch by its id, others by their flow or their endpoint."""
-    run = _RUN_FLOW.fullmatch(backlog.flow)
-    if run is not None:
-        return f"run {to_text(UUID(run[1]))}{run[2] or ''}"
-    return backlog.flow or backlog.endpoint
+    """What people call it: a run by its id, others by their queue key or their endpoint."""
+    return run_label(backlog.flow) or backlog.flow or backlog.endpoint
 
 
 def _worker(worker: WorkerView) -> OverviewWorker:

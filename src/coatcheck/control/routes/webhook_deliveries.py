@@ -53,7 +53,7 @@ _Zoned = Annotated[datetime, Meta(tz=True)]
 class WebhookDelivery(Struct, frozen=True):
     """One message to one receiver. ``id`` is its ``webhook-id``, the same at every try.
 
-    ``job_id`` is what it tells of: a job, a task, or a batch; null for a test. ``endpoint_id`` is
+    ``job_id`` is what it tells of: a job or a group of jobs; null for a test. ``endpoint_id`` is
     the registered endpoint that is told; null if the URL came with the job.
     """
 
@@ -311,7 +311,7 @@ def _cursor(given: str) -> UUID:
 
 
 _QUERY: Final[Sequence[Parameter]] = (
-    Parameter("job_id", "query", "Of this job, task or batch."),
+    Parameter("job_id", "query", "Of this job, or of this group of jobs."),
     Parameter("endpoint_id", "query", "To this registered endpoint.", ULID),
     Parameter("status", "query", "In this state.", {"enum": _STATUSES}),
     Parameter("since", "query", "Made at this moment or later.", MOMENT),

@@ -213,10 +213,10 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             name="create_webhook_endpoint",
             summary="Register an endpoint that is told of the organisation's jobs.",
             description="Of all jobs, whoever hands them in and whatever they say themselves. "
-            "`*` stands for every end of jobs and batches, `batch.*` for those of batches, and "
-            "`job.*` for every state of a job. Tasks that fail are told of where `task.failed` is "
-            "named; jobs that fail with no attempt left, where `job.alert` is. An "
-            "organisation has at most 50 endpoints.",
+            "`*` stands for every end of jobs and of groups of jobs, `job.*` for every state of a "
+            "job, and any other kind with `.*` for all events of that kind. Tasks that fail are "
+            "told of where `task.failed` is named; jobs that fail with no attempt left, where "
+            "`job.alert` is. An organisation has at most 50 endpoints.",
             handler=handlers.create,
             body=RequestBody("Who is told, and of what.", NewWebhookEndpoint),
             answers=[

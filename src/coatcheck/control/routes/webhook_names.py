@@ -48,7 +48,7 @@ def read_cursor(query: Mapping[str, str]) -> UUID | None:
 
 
 def read_subject(query: Mapping[str, str]) -> UUID | None:
-    """A job or a batch by its ULID, a task by its 32 hexadecimal digits."""
+    """A job or a group of jobs by its ULID, a job of a group by its 32 hexadecimal digits."""
     given = query.get("job_id")
     if given is None:
         return None
