@@ -47,7 +47,6 @@ def test_an_endpoint_holds_what_was_declared_and_defaults_for_the_rest() -> None
     assert endpoint.keep_failed_seconds is None
     assert endpoint.async_eligible
     assert endpoint.function is analyze
-    assert endpoint.wants_job
     assert endpoint.job_parameter == "job"
 
 
@@ -74,7 +73,7 @@ def test_every_option_reaches_the_endpoint() -> None:
     assert (endpoint.memory_mb, endpoint.cpu_seconds, endpoint.concurrency) == (512, 10, 3)
     assert (endpoint.keep_completed_seconds, endpoint.keep_failed_seconds) == (0.0, 60.5)
     assert not endpoint.async_eligible
-    assert not endpoint.wants_job
+    assert endpoint.job_parameter is None
 
 
 def test_the_decorator_returns_the_function_unchanged() -> None:

@@ -60,7 +60,7 @@ def test_a_version_is_a_whole_number() -> None:
 def test_names_of_coatchecks_own_services_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="kept for Coatcheck's own"):
         Service(name)
-    assert Service(name, _builtin=True).builtin
+    assert Service(name, _builtin=True).name == name
 
 
 def test_two_versions_of_a_service_are_loaded_together(

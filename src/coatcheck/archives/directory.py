@@ -190,7 +190,7 @@ class DirectoryScan:
             else:
                 kept.append(entry)
         counts = {str(reason): number for reason, number in skipped.items()}
-        return Directory(tuple(kept), self._end.directory_at, self._unpacked, counts)
+        return Directory(tuple(kept), self._unpacked, counts)
 
 
 def _overlapping(number: int) -> Exception:

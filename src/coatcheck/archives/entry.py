@@ -57,10 +57,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """The entries in the order in which they lie in the archive. ``starts_at`` is where they end
-    and the central directory begins. ``skipped`` counts the entries that are left out."""
+    """The entries in the order in which they lie in the archive. ``skipped`` counts the entries
+    that are left out."""
 
     entries: tuple[Entry, ...]
-    starts_at: int
     unpacked_bytes: int
     skipped: Mapping[str, int]

@@ -36,7 +36,6 @@ SPEECH_ENDPOINTS: Final = {
 }
 """What the ``endpoint`` of the surface's jobs holds."""
 SPEECH_TYPES: Final = {endpoint: each for each, endpoint in SPEECH_ENDPOINTS.items()}
-SPEECH_ENDPOINT: Final = SPEECH_ENDPOINTS[SpeechType.GENERATE]
 OPERATOR_TARGET: Final = "speech"
 """What the operator's remote for speech is known by, where one is looked up."""
 

@@ -121,10 +121,6 @@ class Endpoint:
     encode: Callable[[Any], bytes]
     spec: EndpointSpec
 
-    @property
-    def wants_job(self) -> bool:
-        return self.job_parameter is not None
-
 
 class Service:
     """A named group of endpoints, declared with ``post``, ``get``, ``put`` and the like.
@@ -132,7 +128,7 @@ class Service:
     Versions are Services of one name: ``Service("docs", version=2)`` beside ``Service("docs")``.
     """
 
-    __slots__ = ("_endpoints", "builtin", "name", "published", "version")
+    __slots__ = ("_endpoints", "name", "published", "version")
 
     def __init__(
         self, name: str, version: int = 1, *, _builtin: bool = False, _published: bool = False
@@ -151,8 +147,6 @@ class Service:
         _whole("version", version, at_least=1, at_most=VERSION_MAX)
         self.name = name
         self.version = version
-        self.builtin = _builtin
-        """Whether it comes with Coatcheck."""
         self.published = _published or not _builtin
         """Whether the catalogue has it. Most of Coatcheck's own are behind surfaces instead."""
         self._endpoints: dict[str, Endpoint] = {}

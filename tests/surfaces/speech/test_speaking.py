@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from coatcheck.domain.ids import from_text, new_id, to_text
-from coatcheck.domain.speech import SPEECH_ENDPOINT, generation_of
+from coatcheck.domain.speech import SPEECH_ENDPOINTS, SpeechType, generation_of
 from coatcheck.domain.webhooks import Notice, Tells
 from coatcheck.store.line import Line
 from coatcheck.surfaces.served import notices
@@ -201,7 +201,7 @@ async def test_who_is_told_is_told_the_task_or_what_is_left_of_it(studio: Studio
     task_id = answer.json()["task_id"]
     task = await studio.ended(task_id)
     uuid = from_text(task_id)
-    facts = {"state": "completed", "endpoint": SPEECH_ENDPOINT, "attempt": 1}
+    facts = {"state": "completed", "endpoint": SPEECH_ENDPOINTS[SpeechType.GENERATE], "attempt": 1}
     notice = Notice(
         org="default",
         id=new_id(),

@@ -10,7 +10,7 @@ from coatcheck.control.call import Call
 from coatcheck.control.gate import Gate, check_scope
 from coatcheck.control.job_answers import JobAnswers, may_see
 from coatcheck.domain.catalogue import ServiceSpec
-from coatcheck.domain.errors import JobNotFound, NotFound, Unauthenticated
+from coatcheck.domain.errors import JobNotFound, Unauthenticated
 from coatcheck.domain.identity import Principal, Scope
 from coatcheck.domain.job import JobView
 from coatcheck.egress import Guard
@@ -80,8 +80,3 @@ class Scene:
 def is_name(text: str) -> bool:
     """Whether an organisation or a service can be called so."""
     return _NAME.fullmatch(text) is not None
-
-
-def check_org(principal: Principal, org: str) -> None:
-    if principal.org != org:
-        raise NotFound

@@ -224,9 +224,3 @@ class Completed(msgspec.Struct, frozen=True, rename="camel"):
     result: GraphResult | None = None
     error: str | None = None
     error_code: str | None = None
-
-
-class ArchiveForm(msgspec.Struct, frozen=True):
-    """A form with one part: ``file``, a zip of the source code."""
-
-    file: bytes
