@@ -6,7 +6,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -17,6 +17,8 @@ READY_SECONDS_MAX = 30.0
 LOOK_SECONDS = 0.05
 ORG = "default"
 _COATCHECK = (sys.executable, "-m", "coatcheck.cli")
+TWO_WRITES = (sys.executable, "-m", "bench.http.apps.two_writes")
+"""Coatcheck's command line, whose server writes the head and the body of an answer apart."""
 _SERVICE = "bench.contenders.coatcheck_service:noop"
 
 
@@ -72,10 +74,14 @@ class ControlPlane:
 
 @asynccontextmanager
 async def control_plane(
-    address: str, processes: Processes, settings: Mapping[str, str] | None = None
+    address: str,
+    processes: Processes,
+    settings: Mapping[str, str] | None = None,
+    *,
+    program: Sequence[str] = _COATCHECK,
 ) -> AsyncIterator[ControlPlane]:
     """``coatcheck serve`` with one organisation and one key; at its defaults but for ``settings``,
-    which are the workers', too."""
+    which are the workers', too. ``program`` runs it."""
     environment = {
         **(settings or {}),
         "COATCHECK_DATABASE_URL": address,
@@ -88,7 +94,7 @@ async def control_plane(
     )
     port = free_port()
     child = await processes.start(
-        "coatcheck-serve", [*_COATCHECK, "serve", "--port", str(port)], environment
+        "coatcheck-serve", [*program, "serve", "--port", str(port)], environment
     )
     try:
         await answering(port, child)

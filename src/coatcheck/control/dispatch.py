@@ -1,8 +1,8 @@
 """The application that the server runs: finds the operation, runs it, sends its answer.
 
 Everything that holds for every request is here and nowhere else: its id, who may call, what its
-errors become, how it is counted. Raw ASGI, because the framework's own cost per request was the
-ceiling of the hot routes (docs/adr/0013).
+errors become, how it is counted. Raw ASGI, for a router whose last route costs as little as its
+first, and for answers in one write (docs/adr/0013).
 """
 
 from __future__ import annotations
