@@ -104,10 +104,11 @@ lock: setup-dev ## compile requirements/*.in again, to the newest versions
 	  --python-version 3.11 --generate-hashes --no-emit-index-url" && \
 	$$compile bootstrap.in -o bootstrap.txt && \
 	$$compile runtime.in -o runtime.txt && \
+	$$compile codegraph.in -c runtime.txt -o codegraph.txt && \
 	$$compile build.in -c runtime.txt -o build.txt && \
 	$$compile tts.in -c runtime.txt -o tts.txt && \
 	$$compile docs.in -c runtime.txt -o docs.txt && \
-	$$compile dev.in -c bootstrap.txt -c runtime.txt -c build.txt -c tts.txt -c docs.txt -o dev.txt && \
+	$$compile dev.in -c bootstrap.txt -c runtime.txt -c codegraph.txt -c build.txt -c tts.txt -c docs.txt -o dev.txt && \
 	$$compile chaos.in -c runtime.txt -c dev.txt -o chaos.txt && \
 	$$compile bench.in -o bench.txt
 
@@ -120,12 +121,12 @@ ifneq ($(shell test -x $(BIN)/python && cat $(VENV)/.python 2>/dev/null),$(CURDI
 $(shell rm -f $(VENV)/.python $(VENV)/.runtime $(VENV)/.tts $(VENV)/.dev $(VENV)/.chaos)
 endif
 
-# A stamp per set: nothing is done again until its list, or the project's own description, changes.
-$(VENV)/.runtime: requirements/bootstrap.txt requirements/runtime.txt requirements/build.txt pyproject.toml | $(VENV)/.python
-	$(call say,installing the runtime from requirements/runtime.txt)
+# A stamp per set: nothing is done again until its list, or a description of what is ours, changes.
+$(VENV)/.runtime: requirements/bootstrap.txt requirements/runtime.txt requirements/codegraph.txt requirements/build.txt pyproject.toml packages/codegraph/pyproject.toml | $(VENV)/.python
+	$(call say,installing the runtime from requirements/runtime.txt and requirements/codegraph.txt)
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bootstrap.txt
-	@$(BIN)/pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/build.txt
-	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/codegraph.txt -r requirements/build.txt
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable . --editable packages/codegraph
 	@touch $@
 
 $(VENV)/.tts: requirements/tts.txt $(VENV)/.runtime

@@ -265,7 +265,9 @@ class Deployment:
             | {PREFIX + name: value for name, value in (own | self._settings).items()}
             | self._world.environment
             | {
-                "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+                "PYTHONPATH": os.pathsep.join(
+                    [str(ROOT / "src"), str(ROOT / "packages/codegraph/src"), str(ROOT)]
+                ),
                 "CHAOS_FOLDER": str(self.folder),
                 TOKEN_VARIABLE: self._token,
             }

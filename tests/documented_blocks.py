@@ -45,6 +45,8 @@ LEDGER = (
     Ran("README.md", "sh", 4, _COMMANDS),
     Ran("README.md", "python", 1, "tests/unit/test_docs.py"),  # it is an example, which is run
     Ran("clients/typescript/README.md", "ts", 1, _TYPESCRIPT),
+    Ran("packages/codegraph/README.md", "sh", 1, "packages/codegraph/tests/test_readme.py"),
+    Ran("packages/codegraph/README.md", "python", 3, "packages/codegraph/tests/test_readme.py"),
     Ran("docs/tutorial/first-service.md", "sh", 8, _COMMANDS),
     Ran("docs/tutorial/first-service.md", "python", 3, _COMMANDS),
     Ran("docs/how-to/analyse-code.md", "sh", 8, _CURL),
@@ -100,6 +102,7 @@ def documentation() -> list[Page]:
     return [
         Page(REPOSITORY / "README.md"),
         Page(REPOSITORY / "clients/typescript/README.md"),
+        Page(REPOSITORY / "packages/codegraph/README.md"),
         *pages("docs"),
     ]
 

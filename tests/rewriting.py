@@ -20,6 +20,7 @@ from _pytest.assertion.rewrite import (
 )
 
 TESTS = Path(__file__).parent
+PACKAGES = TESTS.parent / "packages"
 
 
 def rewrite_share(config: pytest.Config, worker: int, workers: int) -> None:
@@ -27,7 +28,8 @@ def rewrite_share(config: pytest.Config, worker: int, workers: int) -> None:
     state = config.stash.get(assertstate_key, None)
     if state is None or state.mode != "rewrite" or sys.dont_write_bytecode:
         return
-    for path in sorted(TESTS.rglob("test_*.py"))[worker::workers]:
+    paths = [*TESTS.rglob("test_*.py"), *PACKAGES.glob("*/tests/**/test_*.py")]
+    for path in sorted(paths)[worker::workers]:
         folder = get_cache_dir(path)
         kept = folder / (path.stem + PYC_TAIL)
         if not kept.exists() and try_makedirs(folder):

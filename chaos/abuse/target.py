@@ -220,7 +220,13 @@ class Target:
             inherited
             | {PREFIX + name: value for name, value in (own | dict(self._settings)).items()}
             | {
-                "PYTHONPATH": os.pathsep.join([str(self._source / "src"), str(ROOT)]),
+                "PYTHONPATH": os.pathsep.join(
+                    [
+                        str(self._source / "src"),
+                        str(self._source / "packages/codegraph/src"),
+                        str(ROOT),
+                    ]
+                ),
                 TOKEN_VARIABLE: self._token,
             }
         )

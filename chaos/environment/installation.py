@@ -106,7 +106,9 @@ class Installation:
             "COATCHECK_LANE_ACK_SECONDS": "urgent=3,standard=4,bulk=6",
             "COATCHECK_DRAIN_SECONDS": "1",
             "COATCHECK_GRAPHS_CONCURRENCY": "0",
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(ROOT / "src"), str(ROOT / "packages/codegraph/src"), str(ROOT)]
+            ),
             **variables,
         }
 

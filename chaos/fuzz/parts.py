@@ -26,7 +26,7 @@ PARTS: Final[Sequence[Part]] = (
     Part("mutated requests", ["chaos/fuzz/test_mutated_requests.py"], ["tests.conftest"]),
     Part("archives", ["tests/archives", "tests/surfaces/graphs/test_hostile.py"]),
     Part("mutated archives", ["chaos/fuzz/test_mutated_archives.py"], ["tests.conftest"]),
-    Part("code", ["tests/codegraph"]),
+    Part("code", ["packages/codegraph/tests"]),
     Part(
         "urls",
         ["tests/egress", "tests/unit/test_egress_corpus.py", "tests/webhooks/test_egress.py"],

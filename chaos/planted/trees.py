@@ -66,7 +66,13 @@ class Tree:
         """For processes whose Coatcheck is to be this one, and not the one that is installed."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("COATCHECK_")}
         return inherited | {
-            "PYTHONPATH": os.pathsep.join([str(self.folder / "src"), str(self.folder)])
+            "PYTHONPATH": os.pathsep.join(
+                [
+                    str(self.folder / "src"),
+                    str(self.folder / "packages/codegraph/src"),
+                    str(self.folder),
+                ]
+            )
         }
 
     def check(self) -> None:

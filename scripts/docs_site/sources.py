@@ -22,6 +22,7 @@ OTHER_PAGES: Final = {
     "bench/README.md": "project/bench.md",
     "bench/results/latest.md": "project/bench-results.md",
     "clients/typescript/README.md": "project/typescript.md",
+    "packages/codegraph/README.md": "project/codegraph.md",
 }
 """Pages that lie elsewhere in the repository, and where the site has them."""
 

@@ -58,7 +58,7 @@ def test_a_worker_loads_neither_an_engine_nor_what_analyses_code() -> None:
     loaded = loaded_by(SHOW_MODULES + "import coatcheck.cli.worker")
     assert "coatcheck.worker.agent" in loaded
     assert not loaded & {"jwt", "networkx", "tree_sitter", "uvicorn"}
-    assert not loaded & {"coatcheck.client", "coatcheck.codegraph", "coatcheck.engine.engine"}
+    assert not loaded & {"coatcheck.client", "coatcheck_codegraph", "coatcheck.engine.engine"}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -13,11 +13,11 @@ import httpx2
 import msgspec
 import pytest
 
-from coatcheck.codegraph.domain_document import DomainEntry
 from coatcheck.domain.retry import Backoff
 from coatcheck.settings import Settings
 from coatcheck.surfaces.graphs import naming
 from coatcheck.surfaces.graphs.analysis import DOMAINS, REST
+from coatcheck_codegraph.domain_document import DomainEntry
 from tests.surfaces.graphs.archives import post, zipped
 from tests.surfaces.graphs.model import Model, Shown, completion, serving_a_model
 from tests.surfaces.house import House

@@ -19,16 +19,16 @@ from typing import Final
 import msgspec
 
 from coatcheck.archives import ArchiveLimits, ArchiveReader
-from coatcheck.codegraph.document import Processing, write_document
-from coatcheck.codegraph.domain_document import assign
-from coatcheck.codegraph.operations import Operation
-from coatcheck.codegraph.project import Project
-from coatcheck.codegraph.resolve import resolve
 from coatcheck.domain.errors import ArchiveRejected, JobSignal, RetryLater
 from coatcheck.domain.limits import ARCHIVE_ENTRIES_MAX, ARCHIVE_UNPACKED_MB_MAX
 from coatcheck.job import Job
 from coatcheck.surfaces.graphs.gathering import PARSED, gather
 from coatcheck.surfaces.graphs.parser_process import ParserLimits
+from coatcheck_codegraph.document import Processing, write_document
+from coatcheck_codegraph.domain_document import assign
+from coatcheck_codegraph.operations import Operation
+from coatcheck_codegraph.project import Project
+from coatcheck_codegraph.resolve import resolve
 
 REST: Final = "rest.json"
 """The name of the file that the result is written to."""

@@ -11,14 +11,14 @@ from typing import Final
 import msgspec
 
 from coatcheck.archives import ArchiveReader, Entry
-from coatcheck.codegraph.facts import FileFacts
-from coatcheck.codegraph.languages import language_of, load
 from coatcheck.job import Job
 from coatcheck.surfaces.graphs.members import sorted_out
 from coatcheck.surfaces.graphs.parser_process import ParserLimits
 from coatcheck.surfaces.graphs.parser_wire import NotParsed, Parsed
 from coatcheck.surfaces.graphs.parsers import Done, Parsers
 from coatcheck.surfaces.graphs.work import pieces_of_work
+from coatcheck_codegraph.facts import FileFacts
+from coatcheck_codegraph.languages import language_of, load
 
 PARSED: Final = 0.6
 """How far an analysis is when all files are parsed: of a large archive, the rest takes long."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from coatcheck.archives import Entry
-from coatcheck.codegraph.languages import language_of
+from coatcheck_codegraph.languages import language_of
 
 Skipped = Literal["vendored", "generated", "too_large"]
 """Why source code is left out: it is somebody else's, it was made from other files in the archive,

@@ -19,13 +19,13 @@ from typing import Any, Final, NamedTuple
 import httpx2
 import msgspec
 
-from coatcheck.codegraph.domain_document import DomainEntry, DomainMarks
 from coatcheck.domain.retry import Backoff
 from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.egress.retry_after import asked_seconds
 from coatcheck.settings import Settings
 from coatcheck.surfaces.graphs.analysis import DOMAINS, REST
 from coatcheck.surfaces.graphs.words import DomainNaming
+from coatcheck_codegraph.domain_document import DomainEntry, DomainMarks
 
 _log = logging.getLogger(__name__)
 

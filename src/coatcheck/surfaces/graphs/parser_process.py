@@ -21,9 +21,9 @@ from typing import BinaryIO, Final, NoReturn
 import msgspec
 
 from coatcheck.archives import ArchiveReader
-from coatcheck.codegraph.languages import language_of, load
 from coatcheck.domain.errors import ArchiveRejected
 from coatcheck.surfaces.graphs import parser_wire as wire
+from coatcheck_codegraph.languages import language_of, load
 
 TOO_SLOW_SIGNAL: Final = signal.SIGPROF
 """What ends a process that used up the CPU time for one file."""

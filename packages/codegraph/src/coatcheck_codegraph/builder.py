@@ -1,0 +1,185 @@
+"""Gathers the facts of one file while its tree is walked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from tree_sitter import Node
+
+from coatcheck_codegraph.facts import (
+    FILE,
+    Binding,
+    Call,
+    Declaration,
+    FileFacts,
+    Import,
+    Kind,
+    Ref,
+    Step,
+)
+
+_NAME_CHARACTERS_MAX: Final = 200
+_QUALIFIED_CHARACTERS_MAX: Final = 1000
+"""Code may nest declarations without end; what it takes to name them all has to have one."""
+SIGNATURE_CHARACTERS_MAX: Final = 500
+_NAMELESS: Final = "(module)"
+
+
+def text(node: Node | None) -> str:
+    """A node's text. For names and types only: nothing else may leave the parser."""
+    content = None if node is None else node.text  # which is made anew whenever it is asked for
+    return "" if content is None else content.decode("utf-8", "replace")
+
+
+def name_of(node: Node | None) -> str:
+    """A node's text as a name, cut where no sane name would end."""
+    written = text(node)
+    if written.isidentifier() and len(written) <= _NAME_CHARACTERS_MAX:
+        return written
+    return " ".join(written.split())[:_NAME_CHARACTERS_MAX]
+
+
+def line_of(node: Node) -> int:
+    return int(node.start_point[0]) + 1
+
+
+def end_line_of(node: Node) -> int:
+    row, column = node.end_point
+    # A node that ends with its line break ends at the beginning of the next line.
+    return max(line_of(node), int(row) + (1 if column else 0))
+
+
+def named(*names: str, called: bool = False, is_type: bool = False) -> Ref:
+    """A reference by names alone; the last one called, if so."""
+    last = len(names) - 1
+    steps = tuple(Step(name, called and at == last) for at, name in enumerate(names))
+    return Ref("name", steps, is_type)
+
+
+def _is_module_name(module: str) -> bool:
+    """Whether a module may be called so, in any language: no blanks, and no longer than a name."""
+    return len(module) <= _NAME_CHARACTERS_MAX and not any(map(str.isspace, module))
+
+
+class Builder:
+    """The facts so far, and where in the file the walk is."""
+
+    def __init__(self, path: str, language: str) -> None:
+        self.facts = FileFacts(path, language, 0)
+        self._around: list[int] = []
+
+    # Where the walk is
+
+    @property
+    def here(self) -> int:
+        """The index of the innermost declaration around, or FILE."""
+        return self._around[-1] if self._around else FILE
+
+    @property
+    def here_declared(self) -> Declaration | None:
+        return self.facts.declarations[self.here] if self._around else None
+
+    def innermost(self, kind: Kind) -> Declaration | None:
+        """The innermost declaration of a kind around here."""
+        for index in reversed(self._around):
+            if self.facts.declarations[index].kind == kind:
+                return self.facts.declarations[index]
+        return None
+
+    @contextmanager
+    def inside(self, index: int) -> Iterator[None]:
+        """Whatever is found meanwhile is inside of the declaration ``index``."""
+        self.enter(index)
+        try:
+            yield
+        finally:
+            self.leave()
+
+    def enter(self, index: int) -> None:
+        """As ``inside``, for a walk that keeps a stack of its own: until ``leave``."""
+        self._around.append(index)
+
+    def leave(self) -> None:
+        self._around.pop()
+
+    # What it finds
+
+    def declare(
+        self,
+        kind: Kind,
+        name: str,
+        node: Node,
+        *,
+        signature: str = "",
+        bases: Iterable[Ref] = (),
+        receiver: Ref | None = None,
+        returns: Ref | None = None,
+        static: bool = False,
+        forward: bool = False,
+        partial: bool = False,
+        parameters: tuple[int, int] | None = None,
+    ) -> int:
+        """Note a declaration; returns its index. Walk its insides within ``inside(index)``."""
+        if kind == "namespace" and not _is_module_name(name):
+            name = _NAMELESS
+        around = self.here_declared
+        qualified = name if around is None else f"{around.qualified}.{name}"
+        if receiver is not None and around is None:
+            qualified = ".".join([*(step.name for step in receiver.steps), name])
+        self.facts.declarations.append(
+            Declaration(
+                kind,
+                name,
+                qualified[:_QUALIFIED_CHARACTERS_MAX],
+                line_of(node),
+                end_line_of(node),
+                self.here,
+                " ".join(signature.split())[:SIGNATURE_CHARACTERS_MAX],
+                tuple(bases),
+                receiver,
+                returns,
+                {},
+                {},
+                static,
+                forward,
+                partial,
+                parameters,
+            )
+        )
+        return len(self.facts.declarations) - 1
+
+    def imports(
+        self,
+        node: Node,
+        module: str,
+        bindings: Iterable[Binding] = (),
+        *,
+        kind: str = "",
+        exported: bool = False,
+    ) -> None:
+        """Note an import. Text that is no module's name is left out: a literal may be anything."""
+        if not _is_module_name(module):
+            return
+        self.facts.imports.append(
+            Import(line_of(node), module, tuple(bindings), kind, exported, self.here)
+        )
+
+    def call(self, node: Node, callee: Ref, arguments: int = -1) -> None:
+        self.facts.calls.append(Call(line_of(node), self.here, callee, arguments))
+
+    def variable(self, name: str, type_or_value: Ref) -> None:
+        """A variable or parameter of the innermost function, or of the file, and what it holds.
+
+        The first word on a name counts: what is assigned later may be anything.
+        """
+        function = self.innermost("function")
+        place = self.facts.variables if function is None else function.locals
+        place.setdefault(name, type_or_value)
+
+    def field(self, name: str, type_or_value: Ref) -> None:
+        """An attribute of the innermost class, and what it holds."""
+        around = self.innermost("class")
+        if around is not None:
+            around.fields.setdefault(name, type_or_value)

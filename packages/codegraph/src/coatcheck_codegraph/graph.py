@@ -1,0 +1,308 @@
+"""The graph of a project: nodes and relationships, made one by one and in the same order always.
+
+Ids are made from what they stand for, so that the same archive has the same ids, and two archives
+share those of what they have in common.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import msgspec
+
+from coatcheck_codegraph.entities import Declared
+from coatcheck_codegraph.facts import FILE, Declaration, FileFacts, Kind
+from coatcheck_codegraph.operations import Label, RelationshipType, View
+from coatcheck_codegraph.resolve import Resolution
+
+_ID_CHARACTERS: Final = 16
+_LABELS: Final[dict[Kind, Label]] = {"class": "Class", "function": "Function", "type": "Type"}
+"""A namespace has no node: what it holds is its file's."""
+_DECLARES: Final[dict[Label, RelationshipType]] = {
+    "Class": "declares_class",
+    "Function": "defines_function",
+}
+"""The other name of a declaration, by what is declared."""
+
+
+class Node(msgspec.Struct, frozen=True):
+    id: str
+    labels: tuple[Label, ...]
+    properties: dict[str, str | int | bool]
+
+
+class Relationship(msgspec.Struct, frozen=True, rename={"start": "startNode", "end": "endNode"}):
+    id: str
+    type: RelationshipType
+    start: str
+    end: str
+    properties: dict[str, int | bool]
+
+
+class _End(NamedTuple):
+    """A node that a relationship begins or ends at."""
+
+    id: str
+    label: Label
+
+
+class _Edge(NamedTuple):
+    """A relationship before it has an id. ``line`` is 0 where none is known.
+
+    ``possible`` says of a call that it is one of several, of which one is run.
+    """
+
+    kind: RelationshipType
+    start: str
+    end: str
+    line: int
+    possible: bool = False
+
+
+class Graph:
+    """What a view shows of a project's connections."""
+
+    def __init__(self, resolution: Resolution, view: View) -> None:
+        self._resolution = resolution
+        self._view = view
+        self._ends: dict[str, list[_End | None]] = {}
+
+    # Nodes
+
+    def nodes(self) -> Iterator[Node]:
+        """Directories, files with what they declare, and the modules that are outside."""
+        labels = self._view.labels
+        if "Directory" in labels:
+            yield from map(_directory_node, self._folders())
+        for path, facts in self._resolution.project.files.items():
+            if "File" in labels:
+                yield _file_node(facts)
+            for declaration, end in zip(facts.declarations, self._declared(path), strict=True):
+                if end is not None and end.label in labels:
+                    yield _declaration_node(end, facts, declaration)
+        if "Module" in labels:
+            for name in self._modules():
+                labelled: tuple[Label, ...] = ("Module", "ExternalDependency")
+                yield Node(_id("Module", name), labelled, {"name": name})
+        if "ExternalFunction" in labels:
+            for name in self._external_functions():
+                yield Node(_id("ExternalFunction", name), ("ExternalFunction",), {"name": name})
+
+    def count_nodes(self) -> Counter[str]:
+        """How many nodes there are of each label."""
+        labels = self._view.labels
+        counts: Counter[str] = Counter()
+        if "Directory" in labels:
+            counts["Directory"] = len(self._folders())
+        for path in self._resolution.project.files:
+            if "File" in labels:
+                counts["File"] += 1
+            for end in self._declared(path):
+                if end is not None and end.label in labels:
+                    counts[end.label] += 1
+        if "Module" in labels:
+            counts["Module"] = len(self._modules())
+        if "ExternalFunction" in labels:
+            counts["ExternalFunction"] = len(self._external_functions())
+        return +counts
+
+    def _folders(self) -> list[str]:
+        folders: set[str] = set()
+        for place in self._resolution.project.by_folder:
+            folder = place
+            while folder and folder not in folders:
+                folders.add(folder)
+                folder = posixpath.dirname(folder)
+        return sorted(folders)
+
+    def _modules(self) -> list[str]:
+        return sorted(
+            {
+                imported.target
+                for imports in self._resolution.imports.values()
+                for imported in imports
+                if imported.is_external
+            }
+        )
+
+    def _external_functions(self) -> list[str]:
+        return sorted({call.name for calls in self._resolution.external.values() for call in calls})
+
+    def _declared(self, path: str) -> list[_End | None]:
+        """The nodes of a file's declarations, by their index; None for what has no node."""
+        ends = self._ends.get(path)
+        if ends is None:
+            seen: Counter[tuple[str, str]] = Counter()
+            ends = []
+            for index, declaration in enumerate(self._resolution.project.files[path].declarations):
+                label = _LABELS.get(declaration.kind)
+                if label is None or (path, index) in self._resolution.definitions:
+                    ends.append(None)
+                    continue
+                ordinal = seen[label, declaration.qualified]
+                seen[label, declaration.qualified] += 1
+                ends.append(_End(_id(label, path, declaration.qualified, str(ordinal)), label))
+            self._ends[path] = ends
+        return ends
+
+    # Relationships
+
+    def relationships(self) -> Iterator[Relationship]:
+        """All relationships, file by file. Each call has its own."""
+        for edges in self._edges():
+            seen: Counter[_Edge] = Counter()
+            for edge in edges:
+                ordinal = seen[edge]
+                seen[edge] += 1
+                yield Relationship(
+                    _id(edge.kind, edge.start, edge.end, str(edge.line), str(ordinal)),
+                    edge.kind,
+                    edge.start,
+                    edge.end,
+                    _properties(edge),
+                )
+
+    def count_relationships(self) -> Counter[str]:
+        """How many relationships there are of each type."""
+        return Counter(edge.kind for edges in self._edges() for edge in edges)
+
+    def _edges(self) -> Iterator[Iterable[_Edge]]:
+        """What begins at directories, then what begins in each file."""
+        types = self._view.types
+        if "contains" in types:
+            yield self._contains()
+        for path in self._resolution.project.files:
+            if "declares" in types:
+                yield self._declares(path)
+            if "inherits" in types:
+                yield self._inherits(path)
+            if "imports" in types:
+                yield self._imports(path)
+            if "calls" in types:
+                yield self._calls(path)
+
+    def _contains(self) -> Iterator[_Edge]:
+        for folder in self._folders():
+            around = posixpath.dirname(folder)
+            here = _id("Directory", folder)
+            if around:
+                yield _Edge("contains", _id("Directory", around), here, 0)
+                yield _Edge("child_directory", _id("Directory", around), here, 0)
+            for path in self._resolution.project.by_folder.get(folder, ()):
+                yield _Edge("contains", here, _id("File", path), 0)
+                yield _Edge("contains_file", here, _id("File", path), 0)
+
+    def _declares(self, path: str) -> Iterator[_Edge]:
+        file = _End(_id("File", path), "File")
+        declared = self._declared(path)
+        declarations = self._resolution.project.files[path].declarations
+        for index, end in enumerate(declared):
+            if end is None:
+                continue
+            start: _End | None = None
+            around = self._resolution.owners.get((path, index))
+            if around is not None:
+                start = self._end(around)
+            else:
+                parent = declarations[index].parent
+                while parent != FILE and start is None:
+                    start = declared[parent]
+                    parent = declarations[parent].parent
+            start = start or file
+            if self._view.shows(start.label, "declares", end.label):
+                yield _Edge("declares", start.id, end.id, 0)
+                if end.label in _DECLARES:
+                    yield _Edge(_DECLARES[end.label], start.id, end.id, 0)
+
+    def _inherits(self, path: str) -> Iterator[_Edge]:
+        declared = self._declared(path)
+        for heir, base in self._resolution.inherits[path]:
+            start, end = declared[heir], self._end(base)
+            if start and end and self._view.shows(start.label, "inherits", end.label):
+                yield _Edge("inherits", start.id, end.id, 0)
+                yield _Edge("extends", start.id, end.id, 0)
+
+    def _imports(self, path: str) -> Iterator[_Edge]:
+        start = _id("File", path)
+        for line, target, is_external in self._resolution.imports[path]:
+            label: Label = "Module" if is_external else "File"
+            if self._view.shows("File", "imports", label):
+                yield _Edge("imports", start, _id(label, target), line)
+
+    def _calls(self, path: str) -> Iterator[_Edge]:
+        file = _End(_id("File", path), "File")
+        declared = self._declared(path)
+        declarations = self._resolution.project.files[path].declarations
+
+        def begin(caller: int) -> _End:
+            start: _End | None = None
+            while caller != FILE and start is None:
+                start = declared[caller]
+                caller = declarations[caller].parent
+            return start or file
+
+        for line, caller, callee, possible in self._resolution.calls[path]:
+            start, end = begin(caller), self._end(callee)
+            if end and self._view.shows(start.label, "calls", end.label):
+                yield _Edge("calls", start.id, end.id, line, possible)
+        for line, caller, name in self._resolution.external.get(path, ()):
+            start = begin(caller)
+            if self._view.shows(start.label, "calls", "ExternalFunction"):
+                yield _Edge("calls", start.id, _id("ExternalFunction", name), line)
+
+    def _end(self, declared: Declared) -> _End | None:
+        return self._declared(declared.path)[declared.index]
+
+
+def relationship(kind: RelationshipType, start: str, end: str) -> Relationship:
+    """A relationship of which there is one between the two nodes."""
+    return Relationship(_id(kind, start, end), kind, start, end, {})
+
+
+def _id(*parts: str) -> str:
+    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:_ID_CHARACTERS]
+
+
+def _properties(edge: _Edge) -> dict[str, int | bool]:
+    properties: dict[str, int | bool] = {"line": edge.line} if edge.line else {}
+    if edge.possible:
+        properties["possible"] = True
+    return properties
+
+
+def _directory_node(path: str) -> Node:
+    name = posixpath.basename(path)
+    return Node(_id("Directory", path), ("Directory",), {"name": name, "path": path})
+
+
+def _file_node(facts: FileFacts) -> Node:
+    properties: dict[str, str | int | bool] = {
+        "name": posixpath.basename(facts.path),
+        "path": facts.path,
+        "filePath": facts.path,
+        "language": facts.language,
+        "lines": facts.lines,
+        "startLine": 1,
+        "endLine": max(facts.lines, 1),
+    }
+    if facts.broken:
+        properties["syntaxErrors"] = True
+    return Node(_id("File", facts.path), ("File",), properties)
+
+
+def _declaration_node(end: _End, facts: FileFacts, declaration: Declaration) -> Node:
+    properties: dict[str, str | int | bool] = {
+        "name": declaration.name,
+        "qualifiedName": declaration.qualified,
+        "filePath": facts.path,
+        "language": facts.language,
+        "startLine": declaration.line,
+        "endLine": declaration.end_line,
+    }
+    if end.label == "Function":
+        properties["signature"] = declaration.signature
+    return Node(end.id, (end.label,), properties)

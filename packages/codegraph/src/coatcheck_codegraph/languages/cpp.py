@@ -1,0 +1,20 @@
+"""C++. It finds files as C does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coatcheck_codegraph.language import Language
+from coatcheck_codegraph.languages.c_builtins import CPP_NAMES
+from coatcheck_codegraph.languages.c_includes import RULES
+from coatcheck_codegraph.languages.c_parsing import extract_cpp
+
+LANGUAGE: Final = Language(
+    name="cpp",
+    suffixes=(".cc", ".cpp", ".cxx", ".c++", ".hh", ".hpp", ".hxx", ".ipp", ".inl"),
+    extract=extract_cpp,
+    rules=RULES,
+    implicit_self=True,
+    constructors=("{}",),
+    builtins=CPP_NAMES,
+)

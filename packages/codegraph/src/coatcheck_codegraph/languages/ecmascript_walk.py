@@ -1,0 +1,181 @@
+"""A walk over the tree of one file, on a stack of its own: no nesting is too deep for it.
+
+Nodes are visited in the order they are written in. Who visits a node puts on the stack what is to
+be visited next; a scope that is entered meanwhile ends when all of that was visited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Final
+
+from tree_sitter import Node
+
+from coatcheck_codegraph.builder import Builder, name_of
+from coatcheck_codegraph.facts import FILE, FileFacts, Ref
+from coatcheck_codegraph.languages.ecmascript_scopes import Scope, Scopes
+
+Visit = Callable[[Node], None]
+
+THIS: Final = Ref("self", ())
+"""The object whose method this is."""
+
+SAME: Final = "same"
+"""Stands for what holds around: an arrow function has the ``this`` of its surroundings."""
+
+EMPTY: Final = frozenset(
+    """
+    accessibility_modifier array_type asserts_annotation break_statement comment conditional_type
+    continue_statement debugger_statement empty_statement escape_sequence existential_type false
+    function_type generic_type hash_bang_line html_comment identifier implements_clause import
+    index_signature index_type_query infer_type intersection_type jsx_closing_element
+    jsx_namespace_name jsx_text literal_type lookup_type meta_property nested_type_identifier null
+    number object_type optional_chain override_modifier predefined_type private_property_identifier
+    property_identifier readonly_type regex shorthand_property_identifier
+    shorthand_property_identifier_pattern statement_identifier string string_fragment super
+    template_literal_type this this_type true tuple_type type_annotation type_arguments
+    type_identifier type_parameters type_predicate_annotation type_query undefined union_type
+    """.split()  # noqa: SIM905
+)
+"""The kinds of nodes in which there is nothing to find."""
+
+_DECLARING: Final = frozenset(
+    """
+    abstract_class_declaration class_declaration enum_declaration function_declaration
+    function_signature generator_function_declaration interface_declaration type_alias_declaration
+    """.split()  # noqa: SIM905
+)
+
+
+class Walk:
+    """Where the walk is: the stack, the scopes, and what ``this`` and ``return`` belong to."""
+
+    def __init__(self, path: str, language: str) -> None:
+        self.builder = Builder(path, language)
+        self.scopes = Scopes()
+        self.visits: dict[str, Visit] = {}
+        self._pending: list[tuple[Visit, Node]] = []
+        self._this: list[Ref | None] = [None]
+        self._returning: list[int | None] = [None]
+        self.declared_at: dict[tuple[int, int], int] = {}
+        """The declarations of functions and classes, by where these begin and end."""
+        self.calls_at: dict[tuple[int, int], int] = {}
+        """The ordinals of calls, by where the name of what is called begins and ends."""
+
+    @property
+    def facts(self) -> FileFacts:
+        return self.builder.facts
+
+    @property
+    def this(self) -> Ref | None:
+        """What ``this`` is here; None where nothing is known of it."""
+        return self._this[-1]
+
+    @this.setter
+    def this(self, what: Ref) -> None:
+        self._this[-1] = what
+
+    @property
+    def returning(self) -> int | None:
+        """The declaration that a ``return`` here returns from, if that is of interest."""
+        return self._returning[-1]
+
+    def over(self, root: Node) -> None:
+        """Visit everything."""
+        children = root.named_children
+        self.hoist(children)
+        self.walk(children)
+        pending = self._pending
+        while pending:
+            visit, node = pending.pop()
+            visit(node)
+
+    def walk(self, nodes: Iterable[Node]) -> None:
+        """Visit these, in order, before all else that is still to be visited."""
+        visits, children = self.visits, self.children
+        found = []
+        for node in nodes:
+            kind = node.type
+            if kind not in EMPTY:
+                found.append((visits.get(kind, children), node))
+        found.reverse()
+        self._pending.extend(found)
+
+    def walk_by(self, visits: Iterable[tuple[Visit, Node]]) -> None:
+        """The same, by whom it is said."""
+        self._pending.extend(reversed(list(visits)))
+
+    def children(self, node: Node) -> None:
+        """Visit what a node holds."""
+        self.walk(node.named_children)
+
+    def then(self, node: Node, act: Callable[[], None]) -> None:
+        """Act when all that is put on the stack from now on was visited."""
+        self._pending.append((lambda _: act(), node))
+
+    # Facts, and where they are from
+
+    def declared(self, node: Node, index: int) -> None:
+        """Remember which function or class a declaration is of."""
+        self.declared_at[node.start_byte, node.end_byte] = index
+
+    def call(self, node: Node, callee: Ref) -> None:
+        """Note a call, at the name of what is called."""
+        self.calls_at[node.start_byte, node.end_byte] = len(self.facts.calls)
+        self.builder.call(node, callee)
+
+    # Scopes
+
+    def enter(
+        self,
+        node: Node,
+        scope: Scope,
+        *,
+        declaration: int | None = None,
+        this: Ref | str | None = SAME,
+        returning: int | str | None = SAME,
+    ) -> None:
+        """Be in a scope, and in a declaration, until all that follows was visited."""
+        self.scopes.enter(scope)
+        inside: AbstractContextManager[None] | None = None
+        if declaration is not None:
+            inside = self.builder.inside(declaration)
+            inside.__enter__()
+        if not isinstance(this, str):
+            self._this.append(this)
+        if not isinstance(returning, str):
+            self._returning.append(returning)
+
+        def leave() -> None:
+            self.scopes.leave()
+            if inside is not None:
+                inside.__exit__(None, None, None)
+            if not isinstance(this, str):
+                self._this.pop()
+            if not isinstance(returning, str):
+                self._returning.pop()
+
+        self.then(node, leave)
+
+    def hoist(self, statements: Iterable[Node]) -> None:
+        """Know what a block declares before anything in it is looked at, as the language does."""
+        for node in statements:
+            declared: Node | None = node
+            if node.type == "export_statement":
+                declared = node.child_by_field_name("declaration")
+            elif node.type == "ambient_declaration" and node.named_child_count:
+                declared = node.named_children[0]
+            if declared is not None and declared.type in _DECLARING:
+                name = declared.child_by_field_name("name")
+                if name is not None:
+                    self.declare_name(name_of(name))
+
+    def declare_name(self, name: str) -> None:
+        """The name of a declaration that is about to be made here."""
+        if name not in self.scopes.innermost.names:
+            self.scopes.declare(name, self.builder.here)
+
+    @property
+    def is_at_top(self) -> bool:
+        return self.builder.here == FILE

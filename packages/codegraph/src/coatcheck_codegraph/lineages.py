@@ -1,0 +1,149 @@
+"""What classes inherit from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from coatcheck_codegraph.entities import Declared, Entity
+from coatcheck_codegraph.facts import Ref
+from coatcheck_codegraph.language import Outside
+
+_CLASSES_MAX: Final = 200
+"""Of one lineage: the nearest count, what is further up is left out."""
+
+
+class Lineages:
+    """The bases of classes, and theirs. ``base`` finds out what one of them means."""
+
+    def __init__(
+        self,
+        parts: Mapping[Declared, tuple[Declared, ...]],
+        base: Callable[[Declared, Ref], Entity | None],
+    ) -> None:
+        self._parts = parts
+        self._base = base
+        self.forget()
+
+    def forget(self) -> None:
+        """Find everything out anew."""
+        self._bases: dict[Declared, tuple[Entity | None, ...]] = {}
+        self._above: dict[Declared, tuple[Declared, ...]] = {}
+        self._known: dict[Declared, tuple[Declared, ...]] = {}
+        self._outside: dict[Declared, Outside | None] = {}
+        self._own_outsides: dict[Declared, tuple[bool, Outside | None]] = {}
+        self._pending: set[Declared] = set()
+        """What is being found the bases of: until then it seems to have none."""
+
+    def of(self, of: Declared) -> tuple[Declared, ...]:
+        """A class and those it inherits from, the nearest first.
+
+        Depth first, left to right; one that is inherited from twice comes after all that extend
+        it.
+        """
+        found = self._known.get(of)
+        if found is None:
+            found = self._known[of] = tuple(self._chain(of) or self._ordered(of))
+        return found
+
+    def _chain(self, of: Declared) -> list[Declared] | None:
+        """The lineage of a class none of whose ancestors extends several; None if one does."""
+        found = {of: None}
+        while (above := self._classes_above(of)) and len(found) < _CLASSES_MAX:
+            if len(above) > 1:
+                return None
+            of = above[0]
+            if of in found:
+                break
+            found[of] = None
+        return list(found)
+
+    def _ordered(self, of: Declared) -> list[Declared]:
+        """The lineage of any class. Each is visited once, however many ways lead to it: backwards,
+        from the last base to the first, a class after all that it extends."""
+        nearest = self._nearest(of)
+        order: list[Declared] = []
+        seen = {of}
+        path = [(of, iter(reversed(self._classes_above(of))))]
+        while path:
+            declared, above = path[-1]
+            base = next((base for base in above if base in nearest and base not in seen), None)
+            if base is None:
+                order.append(declared)
+                path.pop()
+            else:
+                seen.add(base)
+                path.append((base, iter(reversed(self._classes_above(base)))))
+        order.reverse()
+        return order
+
+    def _nearest(self, of: Declared) -> set[Declared]:
+        """So many ancestors as count, by the number of steps to them."""
+        found = {of}
+        level = [of]
+        while level:
+            further: list[Declared] = []
+            for declared in level:
+                for base in self._classes_above(declared):
+                    if len(found) >= _CLASSES_MAX:
+                        return found
+                    if base not in found:
+                        found.add(base)
+                        further.append(base)
+            level = further
+        return found
+
+    def _classes_above(self, of: Declared) -> tuple[Declared, ...]:
+        above = self._above.get(of)
+        if above is None:
+            declared = [base for base in self.bases(of) if isinstance(base, Declared)]
+            above = tuple(declared[:_CLASSES_MAX])
+            if not any(part in self._pending for part in self._parts.get(of, (of,))):
+                self._above[of] = above
+        return above
+
+    def outside_base(self, of: Declared) -> Outside | None:
+        """Where a member comes from that no class of the archive has, if that is certain."""
+        if of in self._outside:
+            return self._outside[of]
+        found = self._outside_of(of)
+        if not self._pending:
+            self._outside[of] = found
+        return found
+
+    def _outside_of(self, of: Declared) -> Outside | None:
+        outside: Outside | None = None
+        for ancestor in self.of(of):
+            is_certain, own = self._own_outside(ancestor)
+            if not is_certain:
+                return None
+            outside = outside or own
+        return outside
+
+    def _own_outside(self, of: Declared) -> tuple[bool, Outside | None]:
+        """Whether all that a class itself extends is known, and the first that is outside."""
+        found = self._own_outsides.get(of)
+        if found is None:
+            bases = self.bases(of)
+            outside = next((base for base in bases if isinstance(base, Outside)), None)
+            found = (None not in bases, outside)
+            if not self._pending:
+                self._own_outsides[of] = found
+        return found
+
+    def bases(self, of: Declared) -> tuple[Entity | None, ...]:
+        """What a class extends, in order; None for what is not known."""
+        return tuple(
+            base for part in self._parts.get(of, (of,)) for base in self.bases_of_part(part)
+        )
+
+    def bases_of_part(self, of: Declared) -> tuple[Entity | None, ...]:
+        """The same for one of the declarations that make up a class."""
+        found = self._bases.get(of)
+        if found is None:
+            self._bases[of] = ()
+            self._pending.add(of)
+            found = tuple(self._base(of, base) for base in of.declaration.bases)
+            self._pending.discard(of)
+            self._bases[of] = found
+        return found

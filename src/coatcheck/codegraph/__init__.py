@@ -1,1 +1,0 @@
-"""Structural graphs of source code: files parsed one by one, names resolved across them."""
