@@ -63,6 +63,7 @@ class Up:
         port: int | None = None,
         from_nothing: bool = False,
         on_terminal: bool = False,
+        python: str = sys.executable,
         **variables: str,
     ):
         self.data = root / data
@@ -73,7 +74,7 @@ class Up:
         arguments = ["up", "--data", str(self.data), "--port", str(self.port), *services]
         with self._output(on_terminal) as output:
             self.process = subprocess.Popen(
-                [*COMMAND, *arguments],
+                [python, "-m", "coatcheck.cli", *arguments],
                 cwd=root,
                 env=environment(**variables),
                 stdin=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ from coatcheck.control.call import Call
 from coatcheck.control.dispatch import Dispatcher
 from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.domain import batch_errors, errors, speech_errors
+from coatcheck.surfaces.graphs import errors as graphs_errors
 from coatcheck.surfaces.llm import errors as llm_errors
 from coatcheck.telemetry import context
 from tests.http.conftest import app_of, serving
@@ -40,6 +41,7 @@ ERRORS: dict[str, tuple[Exception, int, str]] = {
     "nothing": (errors.NotFound("row 17 of /srv/x"), 404, "not_found"),
     "endpoint": (errors.EndpointNotFound("no such path"), 404, "not_found"),
     "models": (llm_errors.LlmNotConfigured("no target"), 404, "llm_not_configured"),
+    "graphs": (graphs_errors.GraphsNotInstalled("install it"), 501, "graphs_not_installed"),
     "absent": (errors.JobNotFound("row 17 of /srv/x"), 404, "job_not_found"),
     "slow": (errors.BodyTooSlow(30), 408, "body_too_slow"),
     "ended": (errors.JobAlreadyEnded("completed"), 409, "job_already_ended"),

@@ -61,6 +61,12 @@ def test_a_worker_loads_neither_an_engine_nor_what_analyses_code() -> None:
     assert not loaded & {"coatcheck.client", "coatcheck_codegraph", "coatcheck.engine.engine"}
 
 
+def test_a_server_loads_nothing_that_analyses_code() -> None:
+    loaded = loaded_by(SHOW_MODULES + "import coatcheck.surfaces.served")
+    assert "coatcheck.surfaces.graphs.submitting" in loaded
+    assert not loaded & {"coatcheck_codegraph", "networkx", "tree_sitter"}
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_a_command_is_listed_with_the_beginning_of_its_own_help(command: Late) -> None:
     own = command.load()

@@ -30,6 +30,7 @@ from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
 from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
+from coatcheck.surfaces.graphs import extra
 from coatcheck.surfaces.remote_executor import RemoteExecutor
 from coatcheck.surfaces.scrape.executor import ScrapeExecutor
 from coatcheck.worker.agent import Worker
@@ -119,10 +120,13 @@ async def _work(settings: Settings, services: list[Service], stop: asyncio.Event
             agents.insert(0, handlers)
         first = agents[0]
         if settings.graphs_concurrency:
-            from coatcheck.surfaces.graphs.executor import GraphExecutor
+            if extra.is_installed():
+                from coatcheck.surfaces.graphs.executor import GraphExecutor
 
-            graphs = await closing.enter_async_context(GraphExecutor(settings))
-            agents.append(graphs.worker(notifier))
+                graphs = await closing.enter_async_context(GraphExecutor(settings))
+                agents.append(graphs.worker(notifier))
+            else:
+                _log.info("this worker analyses no code: install it by %s", extra.HOW_TO_INSTALL)
         if settings.llm_targets:
             from coatcheck.surfaces.llm.executor import LlmExecutor
 

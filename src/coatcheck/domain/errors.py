@@ -33,6 +33,7 @@ CoatcheckError
 ├── NotFound                  nothing of that name, or nothing the caller may see
 │   ├── EndpointNotFound      no such service, version or path, and which of the three
 │   └── JobNotFound           no such job in this organisation
+├── NotInstalled              this server lacks something optional; says what to install
 ├── Conflict                  what is there does not allow that
 │   ├── JobAlreadyEnded       a terminal job cannot be cancelled
 │   ├── JobNotEnded           what is done with jobs that have ended was asked of one that goes on
@@ -344,6 +345,13 @@ class JobNotFound(NotFound):
 
     code = "job_not_found"
     public_text = "There is no such job."
+
+
+class NotInstalled(CoatcheckError):
+    """Something optional is not installed where the server runs. Its text says what to install."""
+
+    code = "not_installed"
+    public_text = None
 
 
 class Conflict(CoatcheckError):

@@ -53,7 +53,8 @@ from coatcheck.domain.inputs import StoredInput
 from coatcheck.domain.job import JobView
 from coatcheck.domain.limits import ARCHIVE_BYTES_MAX
 from coatcheck.engine import Ticket
-from coatcheck.surfaces.graphs import words
+from coatcheck.surfaces.graphs import extra, words
+from coatcheck.surfaces.graphs.errors import GraphsNotInstalled
 from coatcheck.surfaces.graphs.request import AnalysisRequest, encode_request
 from coatcheck.surfaces.graphs.scene import Scene, stored_key
 from coatcheck.surfaces.graphs.tail import Tail
@@ -76,6 +77,7 @@ class Submitting:
         )
         self._room = UploadRoom()
         self._long_check = asyncio.Lock()
+        self._can_analyse = extra.is_installed()
 
     async def submit(self, operation: str, call: Call) -> Reply | StreamReply:
         """POST /v1/graphs/{operation}: a known key is answered before the body is read."""
@@ -93,6 +95,8 @@ class Submitting:
         known = await scene.engine.find(key, org=principal.org)
         if known is not None:
             return await self._known(operation, call, known, preferences)
+        if not self._can_analyse:
+            raise GraphsNotInstalled(_NOT_INSTALLED)
         await scene.gate.check_new_work(principal)
         webhooks = await read_webhook_urls(call, scene.guard, call.principal.org)
         job = new_id()
@@ -293,7 +297,7 @@ def operations(scene: Scene) -> list[Operation]:
                 schema=_FORM,
                 media_type=multipart.MEDIA_TYPE,
             ),
-            answers=(_UNDER_WAY, ENDED, PAYMENT, _REJECTED),
+            answers=(_UNDER_WAY, ENDED, PAYMENT, _REJECTED, _UNAVAILABLE),
         )
         for operation in GRAPH_OPERATIONS
     ]
@@ -313,6 +317,10 @@ _EXTERNAL_CALLS: Final = Parameter(
     {"type": "boolean", "default": False},
 )
 _WITH_CALLS: Final = frozenset({"call", "supermodel"})
+_NOT_INSTALLED: Final = (
+    "This server cannot analyse code: the operator has to install the extra `graphs` where the "
+    f"server and its workers run ({extra.HOW_TO_INSTALL}) and restart them."
+)
 _SUMMARIES: Final = {
     "dependency": "Which files import which, and which external modules.",
     "call": "Which functions call which.",
@@ -344,6 +352,13 @@ _REJECTED: Final = Answer(
     HTTPStatus.UNPROCESSABLE_ENTITY,
     "The archive is not one to be trusted (`archive_rejected`), or the idempotency key is known "
     "with another request, and the caller was strict, or the webhook's URL may not be called.",
+    Problem,
+    MEDIA_TYPE,
+)
+_UNAVAILABLE: Final = Answer(
+    HTTPStatus.NOT_IMPLEMENTED,
+    "What analyses code is not installed where this server runs (`graphs_not_installed`). Jobs "
+    "that are there already can be polled.",
     Problem,
     MEDIA_TYPE,
 )

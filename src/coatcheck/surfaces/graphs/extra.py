@@ -1,0 +1,13 @@
+"""Whether what analyses code is installed here: the distribution of the extra ``graphs``."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+
+HOW_TO_INSTALL: Final = 'pip install "coatcheck[graphs]"'
+
+
+def is_installed() -> bool:
+    """Looks for the package without importing it: only an analysis needs its grammars."""
+    return find_spec("coatcheck_codegraph") is not None
