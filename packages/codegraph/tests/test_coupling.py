@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coatcheck_codegraph.coupling import files_of, links_of
+from coatcheck_codegraph.domain_document import files_of, links_of
 from coatcheck_codegraph.domains import Link
 from packages.codegraph.tests.graphs import analysed
 

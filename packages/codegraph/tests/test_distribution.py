@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import coatcheck_codegraph
 from tests.markdown import REPOSITORY
+
+PACKAGE = Path(coatcheck_codegraph.__file__).parent
 
 
 def project(folder: str) -> dict[str, Any]:
@@ -62,3 +67,13 @@ def test_it_is_imported_without_coatcheck_and_without_a_grammar() -> None:
     assert "coatcheck_codegraph.resolve" in loaded
     assert not {name for name in loaded if name.split(".")[0] in ("coatcheck", "asyncio", "http")}
     assert not {name for name in loaded if name.startswith("tree_sitter_")}
+
+
+def test_no_two_classes_have_one_name() -> None:
+    found = [
+        node.name
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert [name for name, count in Counter(found).items() if count > 1] == []

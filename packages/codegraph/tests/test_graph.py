@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from coatcheck_codegraph.document import Additions, Processing, write_document
-from coatcheck_codegraph.graph import Node, relationship
-from coatcheck_codegraph.operations import OPERATIONS, Operation
+from coatcheck_codegraph.graph import OPERATIONS, Node, Operation, relationship
 from coatcheck_codegraph.project import Project
 from coatcheck_codegraph.resolve import resolve
 from packages.codegraph.tests.graphs import parsed

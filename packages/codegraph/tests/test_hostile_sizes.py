@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 import coatcheck_codegraph
-from coatcheck_codegraph import domains, evaluation, lineages, points_to, value_flow
+from coatcheck_codegraph import domains, evaluation, lineages
 from coatcheck_codegraph.domain_document import assign
+from coatcheck_codegraph.javascript_values import solver as javascript_solver
 from coatcheck_codegraph.project import Project
+from coatcheck_codegraph.python_values import solver as python_solver
 from coatcheck_codegraph.resolve import CallCounts, resolve
 from packages.codegraph.tests.graphs import analysed, parsed
 
@@ -38,7 +40,7 @@ _WITHIN = str(Path(coatcheck_codegraph.__file__).parent)
 def low_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineages, "_CLASSES_MAX", BOUND)
     monkeypatch.setattr(evaluation, "_STARS_FOLLOWED_MAX", BOUND)
-    monkeypatch.setattr(value_flow, "_ELEMENTS_MAX", BOUND)
+    monkeypatch.setattr(python_solver, "_ELEMENTS_MAX", BOUND)
 
 
 def lines_run(work: Callable[[], object]) -> int:
@@ -346,8 +348,8 @@ def test_four_times_the_code_takes_about_four_times_the_work(
 def test_members_that_are_looked_for_along_a_chain_count_against_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(points_to, "_STEPS_MIN", 0)
-    monkeypatch.setattr(points_to, "_STEPS_PER_CONSTRAINT", 5)
+    monkeypatch.setattr(javascript_solver, "_STEPS_MIN", 0)
+    monkeypatch.setattr(javascript_solver, "_STEPS_PER_CONSTRAINT", 5)
 
     lines, _ = resolving(javascript_objects_that_inherit_in_a_long_chain(SMALL))
     more_lines, _ = resolving(javascript_objects_that_inherit_in_a_long_chain(SMALL * TIMES))

@@ -1,15 +1,50 @@
-"""Which of several declarations a name means, if that is certain."""
+"""Which declaration a name means where several have it: overloads, prototypes, partial classes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from coatcheck_codegraph.entities import Declared, Entity, Overloads
-from coatcheck_codegraph.facts import FILE
-from coatcheck_codegraph.names import FileNames
-from coatcheck_codegraph.neighbourhood import Neighbourhood
-from coatcheck_codegraph.shapes import fits, is_overloadable, levels_of, shape_of
+from coatcheck_codegraph.entities import Declared, Entity, Module, Overloads
+from coatcheck_codegraph.facts import FILE, Ref
+from coatcheck_codegraph.names import FileNames, Neighbourhood
+from coatcheck_codegraph.namespaces import nearest
+
+# What tells functions of one name apart: the types of their parameters, and how many they take.
+
+_PARAMETER_NAME: Final = re.compile(r"(?<=[\s*&>])\w+(?=\s*(?:\[\s*\]\s*)*(?:,|\)[\s\w&]*$))")
+_SPACE: Final = re.compile(r"\s+")
+
+
+def shape_of(declared: Declared) -> str:
+    """The types of a function's parameters, by which overloads are told apart."""
+    _, _, parameters = declared.declaration.signature.partition("(")
+    return _SPACE.sub("", _PARAMETER_NAME.sub("", parameters))
+
+
+def is_overloadable(declared: Declared) -> bool:
+    """Whether others may have the name of a function in the same place, and be called by it."""
+    declaration = declared.declaration
+    return declaration.kind == "function" and declaration.parameters is not None
+
+
+def fits(parameters: tuple[int, int] | None, arguments: int) -> bool:
+    """Whether so many arguments can be given to what takes ``parameters``."""
+    if parameters is None or arguments < 0:
+        return True
+    least, most = parameters
+    return least <= arguments and (most < 0 or arguments <= most)
+
+
+def levels_of(entity: Entity | None) -> tuple[tuple[Declared, ...], ...]:
+    """The functions that an entity stands for, if there may be more of its name elsewhere."""
+    if isinstance(entity, Declared):
+        return ((entity,),) if is_overloadable(entity) else ()
+    return entity.levels if isinstance(entity, Overloads) else ()
+
+
+# Which of several declarations a name means, if that is certain.
 
 _CANDIDATES_MAX: Final = 100
 """Declarations of one name in one place that are looked at. What more of them in several files
@@ -159,3 +194,171 @@ class Choices:
             elif entity is not None and entity != first:
                 return None
         return first
+
+
+# Which definition a declaration promises: a prototype in a header, a method in a C++ class.
+#
+# A promise and its definition are one function. Calls lead to the definition, wherever the file
+# that calls has seen the promise. A ``static`` function keeps its promises in its own file, or in
+# the file that includes them; any other keeps them in whatever file defines it, if that is one.
+# Of several, it is the one that is nearest by its folders, and none if several are as near.
+
+_MACRO: Final = "#define"
+_FAMILY: Final = {"cpp": "c"}
+"""A header of C may promise what C++ defines. Other languages keep to themselves."""
+
+_NOWHERE: Final = Ref("opaque", ())
+"""The receiver of what its name does not lead to."""
+
+_DEFINITIONS_MAX: Final = 100
+"""Of one name, if overloaded or in files other than that of the promise: of more, none is certain.
+"""
+
+
+def definitions(
+    files: Iterable[FileNames], owners: Mapping[Declared, Declared | Module]
+) -> dict[Declared, Declared]:
+    """By a function that is declared forward, the one that defines it.
+
+    ``owners`` has the classes of functions that are written outside of them.
+    """
+    promised: list[tuple[Declared, Declared | None]] = []
+    by_name: dict[tuple[str, str], list[Declared]] = {}
+    by_path: dict[tuple[str, str], list[Declared]] = {}
+    by_owner: dict[tuple[Declared | Module, str], list[Declared]] = {}
+    languages: dict[str, str] = {}
+    for names in files:
+        family = languages[names.path] = _FAMILY.get(names.language.name, names.language.name)
+        for declared in names.declared:
+            declaration = declared.declaration
+            if declaration.forward:
+                parent = declaration.parent
+                promised.append((declared, None if parent == FILE else names.declared[parent]))
+            elif declaration.kind == "function" and not declaration.signature.startswith(_MACRO):
+                by_name.setdefault((family, declaration.qualified), []).append(declared)
+                by_path.setdefault((names.path, declaration.qualified), []).append(declared)
+                if declared in owners:
+                    by_owner.setdefault((owners[declared], declaration.name), []).append(declared)
+    found: dict[Declared, Declared] = {}
+    for promise, owner in promised:
+        declaration = promise.declaration
+        candidates = by_owner.get((owner, declaration.name), []) if owner is not None else []
+        if not candidates:
+            candidates = by_path.get((promise.path, declaration.qualified), [])
+        if not candidates:
+            everywhere = by_name.get((languages[promise.path], declaration.qualified), ())
+            if len(everywhere) <= _DEFINITIONS_MAX:
+                candidates = [one for one in everywhere if _may_be(promise, owner, one)]
+        if is_overloadable(promise) and len(candidates) > _DEFINITIONS_MAX:
+            continue
+        definition = _only(promise, candidates)
+        if definition is not None:
+            found[promise] = definition
+    return found
+
+
+def _may_be(promise: Declared, owner: Declared | None, definition: Declared) -> bool:
+    if promise.path == definition.path or (owner is not None and owner.declaration.kind == "class"):
+        return True
+    return promise.declaration.static == definition.declaration.static
+
+
+def _only(promise: Declared, candidates: list[Declared]) -> Declared | None:
+    candidates = [one for one in candidates if _take_as_many(promise, one)]
+    if len(candidates) > 1:
+        candidates = [one for one in candidates if one.path == promise.path] or candidates
+    if len(candidates) > 1:
+        shape = shape_of(promise)
+        alike = [one for one in candidates if shape_of(one) == shape]
+        overloaded = is_overloadable(promise) and len({shape_of(one) for one in candidates}) > 1
+        if overloaded and not alike:
+            return None  # it may be any of them: one type can be written in several ways
+        candidates = alike or candidates
+    if len(candidates) > 1:
+        near = nearest({one.path for one in candidates}, promise.path)
+        candidates = [one for one in candidates if one.path in near]
+    if len(candidates) > 1 and any(one.declaration.receiver == _NOWHERE for one in candidates):
+        return None  # the preprocessor chooses one of them
+    paths = {one.path for one in candidates}
+    return candidates[0] if len(paths) == 1 else None
+
+
+def _take_as_many(promise: Declared, definition: Declared) -> bool:
+    """Whether both have as many parameters. Which of these can be left out, one alone says."""
+    promised, defined = promise.declaration.parameters, definition.declaration.parameters
+    return promised is None or defined is None or promised[1] == defined[1]
+
+
+# Classes that are declared in several parts.
+
+
+def parts_of(files: Iterable[FileNames]) -> dict[Declared, tuple[Declared, ...]]:
+    """The declarations of each class that has several, by the first of them.
+
+    One that only names it (``class A::B`` names A) comes after those that declare it; of these, the
+    longest is first: the class itself, and not what is added to it.
+    """
+    groups: dict[tuple[str, tuple[str, ...], str], list[Declared]] = {}
+    for names in files:
+        for declared in names.declared:
+            if declared.declaration.partial:
+                key = (names.language.name, names.facts.package, declared.declaration.qualified)
+                groups.setdefault(key, []).append(declared)
+    for parts in groups.values():
+        parts.sort(
+            key=lambda part: (
+                part.declaration.kind == "namespace",
+                part.declaration.line - part.declaration.end_line,
+            )
+        )
+    return {parts[0]: tuple(parts) for parts in groups.values() if len(parts) > 1}
+
+
+def holders_of(
+    files: Iterable[FileNames], whole: Mapping[Declared, Declared]
+) -> dict[str, set[Declared]]:
+    """By name, what has a member or a field of that name inside of it: a class may inherit from
+    hundreds, and not all of them are to be asked for every name."""
+    found: dict[str, set[Declared]] = {}
+    for names in files:
+        for index, members in names.inside.items():
+            if index != FILE:
+                holder = names.declared[index]
+                holder = whole.get(holder, holder)
+                for name in members:
+                    found.setdefault(name, set()).add(holder)
+        for declared in names.declared:
+            for name in declared.declaration.fields:
+                found.setdefault(name, set()).add(whole.get(declared, declared))
+    return found
+
+
+class WholeMembers:
+    """What classes have that are declared in several parts, however many."""
+
+    def __init__(self, files: Mapping[str, FileNames]) -> None:
+        self._files = files
+        self._members: dict[Declared, dict[str, list[Declared]]] = {}
+        self._fields: dict[Declared, dict[str, Declared]] = {}
+
+    def of(self, whole: Declared, parts: Iterable[Declared]) -> Mapping[str, list[Declared]]:
+        """What is declared inside of the parts, by name."""
+        found = self._members.get(whole)
+        if found is None:
+            found = self._members[whole] = {}
+            for part in parts:
+                for name, declared in self._files[part.path].members(part.index).items():
+                    found.setdefault(name, []).extend(declared)
+        return found
+
+    def part_with_field(
+        self, whole: Declared, parts: Iterable[Declared], name: str
+    ) -> Declared | None:
+        """The first part that has a field of that name."""
+        found = self._fields.get(whole)
+        if found is None:
+            found = self._fields[whole] = {}
+            for part in parts:
+                for field in part.declaration.fields:
+                    found.setdefault(field, part)
+        return found.get(name)

@@ -10,8 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from coatcheck_codegraph.graph import Graph, Node, Relationship
-from coatcheck_codegraph.operations import VIEWS, Operation
+from coatcheck_codegraph.graph import VIEWS, Graph, Node, Operation, Relationship
 from coatcheck_codegraph.project import MANIFEST
 from coatcheck_codegraph.resolve import Resolution
 

@@ -1,4 +1,4 @@
-"""What a name can mean."""
+"""What a name can mean: a declaration, a module, an object of a class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds out what references mean, across the files of a project.
+"""Finds out what references mean, by names and types, across the files of a project.
 
 Only what is certain counts. A name that two declarations claim with equal right means nothing, and
 so does everything that is reached through it. Declarations of one name in one place are an
@@ -15,19 +15,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from coatcheck_codegraph.choices import Choices
+from coatcheck_codegraph.choices import (
+    Choices,
+    WholeMembers,
+    definitions,
+    holders_of,
+    is_overloadable,
+    levels_of,
+    parts_of,
+    shape_of,
+)
 from coatcheck_codegraph.entities import Declared, Entity, Instance, Module, Overloads, Package
 from coatcheck_codegraph.facts import FILE, Ref
-from coatcheck_codegraph.forward import definitions
 from coatcheck_codegraph.language import Inside, Language, Outside
 from coatcheck_codegraph.languages import load
 from coatcheck_codegraph.lineages import Lineages
-from coatcheck_codegraph.names import FileNames
-from coatcheck_codegraph.neighbourhood import Neighbourhood
-from coatcheck_codegraph.parts import WholeMembers, holders_of, parts_of
+from coatcheck_codegraph.names import FileNames, Neighbourhood, Stars
 from coatcheck_codegraph.project import Project
-from coatcheck_codegraph.shapes import is_overloadable, levels_of, shape_of
-from coatcheck_codegraph.stars import Stars
 
 _DEPTH_MAX: Final = 40
 """Evaluations inside of each other. Each takes a handful of Python's stack frames."""

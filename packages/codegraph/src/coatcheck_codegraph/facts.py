@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from coatcheck_codegraph.flows import Flows
+from coatcheck_codegraph.javascript_values.facts import Flows
 
 Kind = Literal["class", "function", "type", "namespace"]
 """``class``: what can be made and has methods (classes, structs, traits, interfaces, enums, modules
@@ -142,9 +142,9 @@ class FileFacts(msgspec.Struct, array_like=True):
     ``broken`` says that the parser found text that is not of the language, and went on after it.
     ``exports`` is what other files get by a name that no declaration here has
     (``export { a as b }``); under the empty name, what they get for the file itself
-    (``module.exports = f``). ``flow`` is how values move in a file of Python, packed (``flow.py``);
-    empty, where that is not read. ``flows`` is how they go through a file of JavaScript or
-    TypeScript (``flows.py``).
+    (``module.exports = f``). ``flow`` is how values move in a file of Python
+    (``python_values.facts``), packed; empty, where that is not read. ``flows`` is how they move in
+    a file of JavaScript or TypeScript (``javascript_values.facts``).
     """
 
     path: str

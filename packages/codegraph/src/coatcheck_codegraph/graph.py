@@ -1,23 +1,87 @@
-"""The graph of a project: nodes and relationships, made one by one and in the same order always.
+"""The graph of a project: nodes and relationships, in the same order always; and its views.
 
 Ids are made from what they stand for, so that the same archive has the same ids, and two archives
-share those of what they have in common.
-"""
+share those of what they have in common."""
 
 from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 
 from coatcheck_codegraph.entities import Declared
 from coatcheck_codegraph.facts import FILE, Declaration, FileFacts, Kind
-from coatcheck_codegraph.operations import Label, RelationshipType, View
 from coatcheck_codegraph.resolve import Resolution
+
+# The operations, and which part of the graph each of them shows.
+
+Operation = Literal["dependency", "call", "domain", "parse", "supermodel"]
+OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
+
+Label = Literal[
+    "Directory",
+    "File",
+    "Class",
+    "Function",
+    "Type",
+    "Module",
+    "ExternalDependency",
+    "ExternalFunction",  # what is called and not in the archive, if that is asked for
+    "Domain",
+    "Subdomain",
+]
+RelationshipType = Literal[
+    "contains",
+    "declares",
+    "imports",
+    "calls",
+    "inherits",
+    # Other names of some of these, which published clients read.
+    "contains_file",
+    "child_directory",
+    "defines_function",
+    "declares_class",
+    "extends",
+    # Between what there is and the domains that were found.
+    "belongsTo",
+    "partOf",
+    "dependsOn",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The nodes of these labels, and the relationships of these types between them."""
+
+    labels: frozenset[Label]
+    types: frozenset[RelationshipType]
+
+    def shows(self, start: Label, kind: RelationshipType, end: Label) -> bool:
+        return kind in self.types and start in self.labels and end in self.labels
+
+
+VIEWS: Final[Mapping[Operation, View]] = {
+    "dependency": View(frozenset({"File", "Module"}), frozenset({"imports"})),
+    "call": View(
+        frozenset({"File", "Class", "Function", "Type", "ExternalFunction"}),
+        frozenset({"declares", "calls"}),
+    ),
+    "domain": View(
+        frozenset({"File", "Class", "Function", "Module"}),
+        frozenset({"declares", "imports", "calls"}),
+    ),
+    "parse": View(
+        frozenset({"Directory", "File", "Class", "Function", "Type"}),
+        frozenset({"contains", "declares", "inherits"}),
+    ),
+    "supermodel": View(frozenset(get_args(Label)), frozenset(get_args(RelationshipType))),
+}
+
 
 _ID_CHARACTERS: Final = 16
 _LABELS: Final[dict[Kind, Label]] = {"class": "Class", "function": "Function", "type": "Type"}

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from coatcheck_codegraph.project import Project
 
 
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text, in order: what lies between blanks and line breaks."""
+    return tuple(text.split())
+
+
 @dataclass(frozen=True, slots=True)
 class Inside:
     """An import of what is in the archive: these files (a package may have several), or a

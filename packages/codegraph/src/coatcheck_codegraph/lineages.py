@@ -1,4 +1,4 @@
-"""What classes inherit from."""
+"""Which classes a class inherits from, and in which order."""
 
 from __future__ import annotations
 

@@ -1,12 +1,18 @@
-"""The names of one file, by the place in it where they are declared."""
+"""Which names a file sees: its own, those of files beside it, those of imports of everything."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import posixpath
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
-from coatcheck_codegraph.entities import Declared
+from coatcheck_codegraph.entities import Declared, Entity, Module, Package
 from coatcheck_codegraph.facts import FILE, Declaration, FileFacts
-from coatcheck_codegraph.language import Language
+from coatcheck_codegraph.language import Language, Outside
+from coatcheck_codegraph.project import Project
+
+# The names of one file, by the place in it where they are declared.
 
 ImportedName = tuple[int, str]
 """Which of the file's imports, and what it is called over there."""
@@ -50,3 +56,240 @@ class FileNames:
 
 
 _NOTHING: Mapping[str, list[Declared]] = {}
+
+
+# Which files see each other without an import, and which of them declare a name.
+
+_RANKED_FILES_MAX: Final = 500
+"""Files whose neighbours are remembered at a time. In C, each may have thousands of its own."""
+
+_DECLARING_FEW: Final = 20
+"""Up to so many files that declare a name are looked through whenever it is asked for."""
+
+_ANSWERS_MAX: Final = 10_000
+"""Answers about names that more files declare, remembered at a time."""
+
+_NOWHERE: Final[Mapping[str, None]] = {}
+
+
+class Neighbourhood:
+    """The neighbours of each file, as the rules of its language have them, by how near they are."""
+
+    def __init__(self, project: Project, files: Mapping[str, FileNames]) -> None:
+        self._project = project
+        self._files = files
+        self._declaring: dict[str, dict[str, None]] = {}
+        for names in files.values():
+            for name in (*names.members(), *names.facts.variables):
+                self._declaring.setdefault(name, {})[names.path] = None
+        self._ranks: dict[str, dict[str, int]] = {}
+        self._ranks_of_tuple: dict[int, tuple[object, dict[str, int]]] = {}
+        self._within: dict[tuple[int, str], tuple[object, list[str]]] = {}
+        self._nearest: dict[tuple[int, str, str], tuple[object, list[str]]] = {}
+        self._members_of_tuple: dict[int, tuple[tuple[str, ...], frozenset[str]]] = {}
+
+    def declaring(self, name: str) -> Mapping[str, None]:
+        """The files that declare a name at their top, in order."""
+        return self._declaring.get(name, _NOWHERE)
+
+    def declaring_within(self, name: str, paths: tuple[str, ...]) -> list[str]:
+        """Those of some files that declare a name at their top."""
+        declaring = self.declaring(name)
+        if not declaring:
+            return []
+        if len(declaring) <= _DECLARING_FEW:
+            return self._declaring_within(declaring, paths)
+        key = (id(paths), name)
+        if key not in self._within:
+            if len(self._within) >= _ANSWERS_MAX:
+                self._within.clear()
+            self._within[key] = (paths, self._declaring_within(declaring, paths))
+        return self._within[key][1]
+
+    def _declaring_within(self, declaring: Mapping[str, None], paths: tuple[str, ...]) -> list[str]:
+        if len(paths) <= len(declaring):
+            return [path for path in paths if path in declaring]
+        # Large packages are asked for many names: not all of their files each time.
+        known = self._members_of_tuple.get(id(paths))
+        if known is None:
+            if len(self._members_of_tuple) >= _RANKED_FILES_MAX:
+                self._members_of_tuple.clear()
+            known = self._members_of_tuple[id(paths)] = (paths, frozenset(paths))
+        return [path for path in declaring if path in known[1]]
+
+    def nearest_declaring(self, names: FileNames, name: str) -> list[str]:
+        """The neighbours of a file that declare a name, of these the nearest."""
+        declaring = self.declaring(name)
+        if not declaring:
+            return []
+        ranks = self.ranks(names)
+        if len(declaring) <= _DECLARING_FEW or len(ranks) <= _DECLARING_FEW:
+            return self._nearest_of(declaring, ranks, names.path)
+        # Files of one package have the same neighbours: who sees none of its own sees the same.
+        own = names.path if names.path in declaring else ""
+        key = (id(ranks), name, own)
+        if key not in self._nearest:
+            if len(self._nearest) >= _ANSWERS_MAX:
+                self._nearest.clear()
+            self._nearest[key] = (ranks, self._nearest_of(declaring, ranks, own))
+        return self._nearest[key][1]
+
+    def _nearest_of(
+        self, declaring: Mapping[str, None], ranks: Mapping[str, int], own: str
+    ) -> list[str]:
+        seen: Iterable[str] = declaring if len(declaring) <= len(ranks) else ranks
+        ranked = [
+            (ranks[path], path)
+            for path in seen
+            if path in ranks and path in declaring and path != own
+        ]
+        nearest = min(ranked)[0] if ranked else 0
+        return [path for rank, path in ranked if rank == nearest]
+
+    def ranks(self, names: FileNames) -> Mapping[str, int]:
+        """How near each neighbour of a file is: less is nearer."""
+        ranks = self._ranks.get(names.path)
+        if ranks is None:
+            if len(self._ranks) >= _RANKED_FILES_MAX:
+                self._ranks.clear()
+                self._ranks_of_tuple.clear()
+            neighbours = names.language.rules.neighbours(self._project, names.facts)
+            # A package's files usually share one tuple: then they share this, too.
+            shared = self._ranks_of_tuple.get(id(neighbours))
+            if shared is None:
+                ranks = {}
+                for rank, near in enumerate(neighbours):
+                    for path in (near,) if isinstance(near, str) else near:
+                        if path in self._files:
+                            ranks.setdefault(path, rank)
+                if isinstance(neighbours, tuple):
+                    self._ranks_of_tuple[id(neighbours)] = (neighbours, ranks)
+            else:
+                ranks = shared[1]
+            self._ranks[names.path] = ranks
+        return ranks
+
+
+# Imports of everything: which of them may bring a name.
+#
+# A file may import everything of thousands of others, and those of others again. So not all of
+# them are asked for every name: a file that has only what is written in it is known by its names,
+# and is asked for none that it does not have.
+
+_NAMED_BY_FOLDER: Final = "__init__."
+"""How the names of files begin that have what is beside them."""
+
+_PACKAGE_FILES_FEW: Final = 50
+"""Up to that, the files of a package are known by their names, too."""
+
+_NOBODY: Final[Mapping[str, None]] = {}
+
+
+@dataclass(slots=True)
+class _Stars:
+    """The imports of everything at one place, by their ordinals.
+
+    ``by_path`` has those of single files and small packages; ``others`` those, too, that may bring
+    what is not written there. ``outside`` is the last of what is not in the archive.
+    """
+
+    by_path: dict[str, list[int]] = field(default_factory=dict)
+    others: list[int] = field(default_factory=list)
+    outside: Outside | None = None
+
+
+class Stars:
+    """``target`` finds what an import names; ``added_to`` are modules that other files add to."""
+
+    def __init__(
+        self,
+        files: Mapping[str, FileNames],
+        target: Callable[[str, int], Entity | None],
+        added_to: Container[object],
+    ) -> None:
+        self._files = files
+        self._target = target
+        self._added_to = added_to
+        self.forget()
+
+    def forget(self) -> None:
+        """Find everything out anew."""
+        self._known: dict[tuple[str, int, bool], _Stars] = {}
+        self._giving: dict[str, dict[str, None]] = {}
+        self._plain: dict[str, bool] = {}
+
+    def bringing(
+        self, names: FileNames, scope: int, name: str, exported: bool, is_final: bool
+    ) -> Sequence[int]:
+        """The ordinals of the imports that may bring a name to a place, in order: first those of
+        files that have it themselves.
+
+        Of those that pass on what they bring alone, if ``exported``. ``is_final`` says that no
+        import is just being followed, so that what is found here is true for good.
+        """
+        if scope not in names.stars:
+            return ()
+        stars = self._at(names, scope, exported, is_final)
+        giving = self._giving.get(name, _NOBODY)
+        if len(giving) > len(stars.by_path):
+            paths: Iterable[str] = (path for path in stars.by_path if path in giving)
+        else:
+            paths = giving
+        direct = [one for path in paths for one in stars.by_path.get(path, ())]
+        return [*sorted(direct), *stars.others] if direct else stars.others
+
+    def outside(self, names: FileNames, exported: bool, is_final: bool) -> Outside | None:
+        """The last module that a file imports everything of and that is not in the archive."""
+        if FILE not in names.stars:
+            return None
+        return self._at(names, FILE, exported, is_final).outside
+
+    def _at(self, names: FileNames, scope: int, exported: bool, is_final: bool) -> _Stars:
+        key = (names.path, scope, exported)
+        found = self._known.get(key)
+        if found is None:
+            found = self._find(names, scope, exported)
+            if is_final:
+                self._known[key] = found
+        return found
+
+    def _find(self, names: FileNames, scope: int, exported: bool) -> _Stars:
+        found = _Stars()
+        for ordinal in names.stars[scope]:
+            if exported and not names.facts.imports[ordinal].exported:
+                continue
+            target = self._target(names.path, ordinal)
+            if isinstance(target, Outside):
+                found.outside = target
+                continue
+            if isinstance(target, Module):
+                found.by_path.setdefault(target.path, []).append(ordinal)
+                if self._is_plain(target):
+                    continue
+            elif isinstance(target, Package) and len(target.paths) <= _PACKAGE_FILES_FEW:
+                for path in target.paths:
+                    found.by_path.setdefault(path, []).append(ordinal)
+                    self._is_plain(Module(path))
+            if target is not None:
+                found.others.append(ordinal)
+        return found
+
+    def _is_plain(self, module: Module) -> bool:
+        is_plain = self._plain.get(module.path)
+        if is_plain is None:
+            names = self._files[module.path]
+            by_folder = names.language.submodule is not None and posixpath.basename(
+                module.path
+            ).startswith(_NAMED_BY_FOLDER)
+            is_plain = not (
+                by_folder
+                or FILE in names.stars
+                or "" in names.facts.exports
+                or module in self._added_to
+            )
+            self._plain[module.path] = is_plain
+            own = (names.members(), names.facts.variables, names.facts.exports)
+            for given in (*own, names.imported.get(FILE, {})):
+                for name in given:
+                    self._giving.setdefault(name, {})[module.path] = None
+        return is_plain

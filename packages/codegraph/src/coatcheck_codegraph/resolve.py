@@ -9,12 +9,12 @@ from typing import NamedTuple
 from coatcheck_codegraph.entities import Declared, Entity, Instance, Module, Overloads, Package
 from coatcheck_codegraph.evaluation import Evaluator
 from coatcheck_codegraph.facts import IMPLIED, Call
-from coatcheck_codegraph.flowing_calls import FlowingCalls
+from coatcheck_codegraph.javascript_values.calls import FlowingCalls
 from coatcheck_codegraph.language import Outside
 from coatcheck_codegraph.names import FileNames
-from coatcheck_codegraph.overriding import Overrides
 from coatcheck_codegraph.project import Project
-from coatcheck_codegraph.value_flow import ValueFlow
+from coatcheck_codegraph.python_values.overriding import Overrides
+from coatcheck_codegraph.python_values.solver import ValueFlow
 
 
 class ResolvedCall(NamedTuple):

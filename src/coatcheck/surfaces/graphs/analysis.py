@@ -26,7 +26,7 @@ from coatcheck.surfaces.graphs.gathering import PARSED, gather
 from coatcheck.surfaces.graphs.parser_process import ParserLimits
 from coatcheck_codegraph.document import Processing, write_document
 from coatcheck_codegraph.domain_document import assign
-from coatcheck_codegraph.operations import Operation
+from coatcheck_codegraph.graph import Operation
 from coatcheck_codegraph.project import Project
 from coatcheck_codegraph.resolve import resolve
 

@@ -1,4 +1,4 @@
-"""What the standard libraries of C and C++ have."""
+"""Names that the standard libraries of C and C++ have."""
 
 from __future__ import annotations
 

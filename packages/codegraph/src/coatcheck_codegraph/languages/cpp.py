@@ -6,8 +6,8 @@ from typing import Final
 
 from coatcheck_codegraph.language import Language
 from coatcheck_codegraph.languages.c_builtins import CPP_NAMES
-from coatcheck_codegraph.languages.c_includes import RULES
-from coatcheck_codegraph.languages.c_parsing import extract_cpp
+from coatcheck_codegraph.languages.c_extraction import extract_cpp
+from coatcheck_codegraph.languages.c_rules import RULES
 
 LANGUAGE: Final = Language(
     name="cpp",

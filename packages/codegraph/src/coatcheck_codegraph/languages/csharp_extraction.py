@@ -1,7 +1,8 @@
-"""What a C# file says of its structure."""
+"""Reads what a C# file declares, imports and calls."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Final
@@ -21,8 +22,35 @@ from coatcheck_codegraph.extraction import (
     type_text,
 )
 from coatcheck_codegraph.facts import Base, Binding, FileFacts, Ref, Step
-from coatcheck_codegraph.languages.csharp_directives import without_directives
-from coatcheck_codegraph.words import words
+from coatcheck_codegraph.language import words
+
+# Takes directives out of C# source where they keep it from being parsed.
+#
+# ``#if`` may stand in the middle of a declaration or an expression, where no grammar expects it.
+# Of its branches the first is kept: which of them is compiled, the source does not say.
+
+_DIRECTIVE: Final = re.compile(rb"^[ \t]*#[ \t]*(\w+)")
+
+
+def without_directives(source: bytes) -> bytes:
+    """The source with as many lines, those of directives and of all but first branches empty."""
+    kept: list[bytes] = []
+    first_branch: list[bool] = []
+    for line in source.split(b"\n"):
+        directive = _DIRECTIVE.match(line)
+        if directive is None:
+            kept.append(line if all(first_branch) else b"")
+            continue
+        kept.append(b"")
+        match directive[1]:
+            case b"if":
+                first_branch.append(True)
+            case b"elif" | b"else" if first_branch:
+                first_branch[-1] = False
+            case b"endif" if first_branch:
+                first_branch.pop()
+    return b"\n".join(kept)
+
 
 GLOBAL: Final = "global::"
 """What a name begins with that is looked for outside of all namespaces."""

@@ -1,4 +1,4 @@
-"""Variables and assignments: what is on the right gets the names on the left."""
+"""Variables and assignments of JavaScript: what is on the right gets the names on the left."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from tree_sitter import Node
 
 from coatcheck_codegraph.builder import name_of
 from coatcheck_codegraph.facts import FILE, Binding, Ref, Step
-from coatcheck_codegraph.languages.ecmascript_chains import chain_of, key_of, specifier_of
-from coatcheck_codegraph.languages.ecmascript_classes import Classes
-from coatcheck_codegraph.languages.ecmascript_functions import FUNCTIONS, Functions
-from coatcheck_codegraph.languages.ecmascript_objects import Objects, holds_functions
-from coatcheck_codegraph.languages.ecmascript_prototypes import Prototypes
-from coatcheck_codegraph.languages.ecmascript_references import EXPORTS, UNKNOWN, References
-from coatcheck_codegraph.languages.ecmascript_scopes import Scope
+from coatcheck_codegraph.languages.ecmascript_classes import Classes, Objects, holds_functions
+from coatcheck_codegraph.languages.ecmascript_functions import FUNCTIONS, Functions, Prototypes
+from coatcheck_codegraph.languages.ecmascript_references import (
+    EXPORTS,
+    UNKNOWN,
+    References,
+    chain_of,
+    key_of,
+    specifier_of,
+)
 from coatcheck_codegraph.languages.ecmascript_types import bound_names, type_ref
-from coatcheck_codegraph.languages.ecmascript_walk import THIS, Walk
+from coatcheck_codegraph.languages.ecmascript_walk import THIS, Scope, Walk
 from coatcheck_codegraph.languages.rivals import leave_open
 
 _Kind = Literal["local", "var", "set", "exports", "this", "prototype", "member", "other"]
 
 
 @dataclass(slots=True)
-class Target:
+class AssignmentTarget:
     """What is assigned to: a new variable (``local``, ``var``), one that is there (``set``), an
     export (without a name: all of them), an attribute of ``this``, a prototype, a ``member`` of
     ``owner``."""
@@ -35,7 +38,7 @@ class Target:
     owner: Ref | None = None
 
 
-_OTHER: Final = Target("other")
+_OTHER: Final = AssignmentTarget("other")
 _VARIABLES: Final = ("local", "var", "set")
 
 
@@ -95,7 +98,7 @@ class Assignments:
         elif value is None:
             self._hold(name, stated, hoisted=kind == "var")
         elif stated is None or value.type in FUNCTIONS:
-            targets = [Target(kind, name)]
+            targets = [AssignmentTarget(kind, name)]
             while value is not None and value.type == "assignment_expression":
                 targets.append(self._target(value.child_by_field_name("left")))
                 value = value.child_by_field_name("right")
@@ -138,7 +141,7 @@ class Assignments:
 
     def assignment(self, node: Node) -> None:
         """``a = b.c = value``."""
-        targets: list[Target] = []
+        targets: list[AssignmentTarget] = []
         value: Node | None = node
         while value is not None and value.type == "assignment_expression":
             left = value.child_by_field_name("left")
@@ -158,14 +161,14 @@ class Assignments:
             self._set(name_of(left), None)
         self._walk.children(node)
 
-    def _target(self, node: Node | None) -> Target:
+    def _target(self, node: Node | None) -> AssignmentTarget:
         if node is None:
             return _OTHER
         if node.type == "identifier":
             name = name_of(node)
             if name == "exports" and self._walk.scopes.meaning(name) == name:
-                return Target("exports")
-            return Target("set", name)
+                return AssignmentTarget("exports")
+            return AssignmentTarget("set", name)
         if node.type != "member_expression":
             return _OTHER
         chain = chain_of(node)
@@ -173,21 +176,21 @@ class Assignments:
         if not names or any(link.called for link in chain.links):
             return _OTHER
         if chain.root == "this":
-            return Target("this", names[0]) if len(names) == 1 else _OTHER
+            return AssignmentTarget("this", names[0]) if len(names) == 1 else _OTHER
         if chain.root != "name":
             return _OTHER
         if names[:2] == ["module", "exports"]:
             names = names[1:]
         if names[0] == "exports" and self._walk.scopes.meaning("exports") == "exports":
-            return Target("exports", "".join(names[1:])) if len(names) <= 2 else _OTHER
+            return AssignmentTarget("exports", "".join(names[1:])) if len(names) <= 2 else _OTHER
         if len(names) == 2 and names[1] == "prototype":
-            return Target("prototype", "", self._references.named(names[0]))
+            return AssignmentTarget("prototype", "", self._references.named(names[0]))
         owner = self._references.of(chain, len(names) - 2)
         if owner.base != "name" or any("@" in step.name for step in owner.steps):
             return _OTHER
-        return Target("member", names[-1], owner)
+        return AssignmentTarget("member", names[-1], owner)
 
-    def assign(self, targets: list[Target], value: Node | None) -> None:
+    def assign(self, targets: list[AssignmentTarget], value: Node | None) -> None:
         """Give a value its names, and walk it."""
         while value is not None and value.type == "parenthesized_expression":
             value = value.named_children[0] if value.named_child_count == 1 else None
@@ -202,7 +205,7 @@ class Assignments:
         else:
             self._value(targets, value)
 
-    def _name_all(self, targets: Iterable[Target], what: Ref | None) -> None:
+    def _name_all(self, targets: Iterable[AssignmentTarget], what: Ref | None) -> None:
         """Further names of something that has one."""
         for target in targets:
             if target.kind in ("local", "var"):
@@ -280,7 +283,7 @@ class Assignments:
 
     # By what is assigned
 
-    def _function(self, targets: list[Target], node: Node) -> None:
+    def _function(self, targets: list[AssignmentTarget], node: Node) -> None:
         first = targets[0]
         rest = targets[1:]
         if first.kind in _VARIABLES:
@@ -302,7 +305,7 @@ class Assignments:
         else:
             self._functions.anonymous(node)
 
-    def _note_replaced(self, target: Target) -> None:
+    def _note_replaced(self, target: AssignmentTarget) -> None:
         """A function or class for a variable that has a value."""
         scopes = self._walk.scopes
         scope = scopes.holder(target.name) if target.kind == "set" else None
@@ -320,7 +323,7 @@ class Assignments:
             receiver = Ref("name", (Step(around.name),))
             self._functions.declare(name, node, receiver=receiver, this=THIS)
 
-    def _class(self, targets: list[Target], node: Node) -> None:
+    def _class(self, targets: list[AssignmentTarget], node: Node) -> None:
         first = targets[0]
         own = name_of(node.child_by_field_name("name"))
         if first.kind in _VARIABLES:
@@ -340,7 +343,7 @@ class Assignments:
             self._hold(own, named)
         self._classes.declare(name, node)
 
-    def _object(self, targets: list[Target], node: Node) -> None:
+    def _object(self, targets: list[AssignmentTarget], node: Node) -> None:
         first = targets[0]
         is_class = holds_functions(node) or first.name in self._prototypes.given_functions
         if first.kind in ("local", "var") and is_class:
@@ -364,7 +367,7 @@ class Assignments:
         if exports.setdefault(name, what) != what:
             exports[name] = UNKNOWN
 
-    def _value(self, targets: list[Target], value: Node) -> None:
+    def _value(self, targets: list[AssignmentTarget], value: Node) -> None:
         first = targets[0]
         is_new = first.kind in ("local", "var")
         specifier = specifier_of(value) if value.type == "call_expression" else None

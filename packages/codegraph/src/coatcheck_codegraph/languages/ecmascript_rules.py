@@ -1,4 +1,4 @@
-"""Finds the file that a module specifier names, as Node, bundlers and TypeScript do."""
+"""Finds the file that an import of JavaScript names, as Node, bundlers and TypeScript do."""
 
 from __future__ import annotations
 

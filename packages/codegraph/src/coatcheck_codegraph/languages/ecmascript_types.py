@@ -1,4 +1,4 @@
-"""Types as they are written: which class one names, and how a signature shows it."""
+"""Types of TypeScript as they are written: which class one names, how a signature shows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from coatcheck_codegraph.builder import SIGNATURE_CHARACTERS_MAX, name_of, text
 from coatcheck_codegraph.facts import Ref, Step
-from coatcheck_codegraph.languages.ecmascript_scopes import Scopes
+from coatcheck_codegraph.languages.ecmascript_walk import BlockScopes
 
 _MAY_HOLD_LITERALS: Final = re.compile(rb"""['"`/0-9-]|true|false""")
 _SHOWN_AS: Final = {
@@ -54,7 +54,7 @@ def _literals(node: Node) -> Iterator[Node]:
             pending.extend(reversed(found.children))
 
 
-def type_ref(node: Node | None, scopes: Scopes, *, awaited: bool = False) -> Ref | None:
+def type_ref(node: Node | None, scopes: BlockScopes, *, awaited: bool = False) -> Ref | None:
     """The class that a type names, if it names one; ``awaited``: that a promise is of."""
     for _ in range(_NESTED_MAX):
         if node is None:
@@ -136,7 +136,7 @@ def _names(node: Node) -> list[str]:
     return names[::-1]
 
 
-def _named_type(names: list[str], scopes: Scopes) -> Ref | None:
+def _named_type(names: list[str], scopes: BlockScopes) -> Ref | None:
     meaning = scopes.meaning(names[0])
     if meaning is None:
         return None

@@ -1,4 +1,4 @@
-"""The facts of a Go file."""
+"""Reads what a Go file declares, imports and calls."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import Final
 import tree_sitter_go
 from tree_sitter import Language, Node, Parser
 
-from coatcheck_codegraph.builder import Builder, name_of, named, text
+from coatcheck_codegraph.builder import Builder, name_of, named, spelled, text
 from coatcheck_codegraph.facts import FILE, Binding, FileFacts, Ref
-from coatcheck_codegraph.languages.go_references import elements, made, reference, value
-from coatcheck_codegraph.languages.go_types import (
+from coatcheck_codegraph.language import words
+from coatcheck_codegraph.languages.go_references import (
     TypeParameters,
     element_ref,
+    elements,
+    made,
+    reference,
     type_names,
     type_parameters,
     type_ref,
+    value,
 )
 from coatcheck_codegraph.languages.rivals import leave_open
 from coatcheck_codegraph.languages.scopes import OPAQUE, Scopes
-from coatcheck_codegraph.languages.spelling import spelled
-from coatcheck_codegraph.words import words
 
 _GRAMMAR: Final = Language(tree_sitter_go.language())
 _FUNCTIONS_NESTED_MAX: Final = 20
@@ -66,7 +68,7 @@ def extract(path: str, source: bytes) -> FileFacts:
     builder = Builder(path, "go")
     builder.facts.lines = source.count(b"\n") + (not source.endswith(b"\n") and bool(source))
     builder.facts.broken = root.has_error
-    file = _File(builder)
+    file = _GoFile(builder)
     file.read(root)
     _name_receivers(builder.facts)
     file.settle()
@@ -101,7 +103,7 @@ def local_names(path: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in spellings if _IDENTIFIER.fullmatch(name)))
 
 
-class _File:
+class _GoFile:
     """One walk over a file, top down, a stack of nodes in hand: code may nest without end."""
 
     def __init__(self, builder: Builder) -> None:

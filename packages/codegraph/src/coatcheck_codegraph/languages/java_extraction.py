@@ -1,4 +1,4 @@
-"""What a Java file says of its structure."""
+"""Reads what a Java file declares, imports and calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coatcheck_codegraph.extraction import (
     type_text,
 )
 from coatcheck_codegraph.facts import Base, Binding, FileFacts, Ref, Step
-from coatcheck_codegraph.words import words
+from coatcheck_codegraph.language import words
 
 _ANNOTATIONS: Final = frozenset({"annotation", "marker_annotation", "modifiers"})
 _TYPES_WITH_NAME: Final = frozenset({"type_identifier", "scoped_type_identifier", "generic_type"})

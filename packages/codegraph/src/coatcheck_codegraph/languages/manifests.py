@@ -1,4 +1,4 @@
-"""Files that say how other files are found: what the rules of other languages read of them.
+"""Reads manifests (go.mod, package.json, ...): how files of a project find each other.
 
 Whatever they hold, nothing of it raises: what cannot be read makes the file ``broken``.
 """

@@ -10,10 +10,89 @@ import msgspec
 
 from coatcheck_codegraph.facts import FileFacts, Import
 from coatcheck_codegraph.language import Inside, Language, Outside
-from coatcheck_codegraph.languages.php_builtins import CLASSES, FUNCTIONS
 from coatcheck_codegraph.languages.php_extraction import RELATIVE, ROOT, extract
 from coatcheck_codegraph.namespaces import NamespacesByProject
 from coatcheck_codegraph.project import Project
+
+# What PHP has without an import: the functions and classes of its core and usual extensions.
+
+CLASSES: Final = (
+    "ArgumentCountError ArithmeticError ArrayAccess ArrayIterator ArrayObject AssertionError "
+    "BackedEnum BadFunctionCallException BadMethodCallException Closure CompileError Countable "
+    "CurlHandle DateInterval DatePeriod DateTime DateTimeImmutable DateTimeInterface "
+    "DateTimeZone DirectoryIterator DivisionByZeroError DOMAttr DOMDocument DOMElement DOMNode "
+    "DOMNodeList DOMXPath DomainException Error ErrorException Exception Fiber "
+    "FilesystemIterator Generator InfiniteIterator InvalidArgumentException Iterator "
+    "IteratorAggregate IteratorIterator JsonException JsonSerializable LengthException "
+    "LimitIterator LogicException OutOfBoundsException OutOfRangeException OverflowException "
+    "PDO PDOException PDOStatement Phar RangeException RecursiveArrayIterator "
+    "RecursiveDirectoryIterator RecursiveIteratorIterator ReflectionClass ReflectionEnum "
+    "ReflectionException ReflectionFunction ReflectionMethod ReflectionNamedType "
+    "ReflectionObject ReflectionParameter ReflectionProperty RuntimeException Serializable "
+    "SimpleXMLElement SplFileInfo SplFileObject SplObjectStorage SplPriorityQueue SplQueue "
+    "SplStack Stringable Throwable Traversable TypeError UnderflowException "
+    "UnexpectedValueException UnhandledMatchError UnitEnum ValueError WeakMap WeakReference "
+    "XMLReader XMLWriter ZipArchive mysqli stdClass"
+)
+
+FUNCTIONS: Final = (
+    "abs addslashes array_chunk array_column array_combine array_count_values array_diff "
+    "array_diff_assoc array_diff_key array_fill array_fill_keys array_filter array_flip "
+    "array_intersect array_intersect_assoc array_intersect_key array_is_list array_key_exists "
+    "array_key_first array_key_last array_keys array_map array_merge array_merge_recursive "
+    "array_multisort array_pad array_pop array_product array_push array_rand array_reduce "
+    "array_replace array_replace_recursive array_reverse array_search array_shift array_slice "
+    "array_splice array_sum array_unique array_unshift array_values array_walk "
+    "array_walk_recursive arsort asort assert base64_decode base64_encode basename bin2hex "
+    "bindec call_user_func call_user_func_array ceil chdir checkdate chmod chr chunk_split "
+    "class_exists class_implements class_parents class_uses clearstatcache closedir compact "
+    "constant copy cos count crc32 ctype_alnum ctype_alpha ctype_digit ctype_lower ctype_space "
+    "ctype_upper ctype_xdigit curl_close curl_errno curl_error curl_exec curl_getinfo curl_init "
+    "curl_setopt curl_setopt_array current date date_default_timezone_get "
+    "date_default_timezone_set debug_backtrace decbin dechex define defined dirname end "
+    "enum_exists error_get_last error_log error_reporting escapeshellarg exec explode "
+    "extension_loaded extract fclose feof fflush fgetc fgetcsv fgets file file_exists "
+    "file_get_contents file_put_contents fileatime filemtime fileperms filesize filter_input "
+    "filter_var floatval flock floor fmod fopen forward_static_call fprintf fputcsv fputs fread "
+    "fseek fstat ftell ftruncate func_get_args func_num_args function_exists fwrite "
+    "gc_collect_cycles get_called_class get_class get_class_methods get_debug_type "
+    "get_object_vars get_parent_class get_resource_type getcwd getenv gettype glob gzcompress "
+    "gzdecode gzencode gzinflate gzuncompress hash hash_algos hash_equals hash_hmac header "
+    "headers_sent hex2bin hexdec hrtime html_entity_decode htmlentities htmlspecialchars "
+    "http_build_query http_response_code iconv implode in_array ini_get ini_set intdiv "
+    "interface_exists intval ip2long is_a is_array is_bool is_callable is_countable is_dir "
+    "is_executable is_file is_finite is_float is_infinite is_int is_integer is_iterable is_link "
+    "is_nan is_null is_numeric is_object is_readable is_resource is_scalar is_string "
+    "is_subclass_of is_writable iterator_apply iterator_count iterator_to_array join "
+    "json_decode json_encode json_last_error json_last_error_msg key key_exists krsort ksort "
+    "lcfirst levenshtein link localeconv log ltrim mail max mb_check_encoding mb_convert_case "
+    "mb_convert_encoding mb_detect_encoding mb_internal_encoding mb_str_split mb_strimwidth "
+    "mb_strlen mb_strpos mb_strrpos mb_strtolower mb_strtoupper mb_strwidth mb_substr "
+    "mb_substr_count md5 md5_file memory_get_peak_usage memory_get_usage method_exists "
+    "microtime min mkdir mktime move_uploaded_file mt_rand mt_srand natcasesort natsort next "
+    "nl2br number_format ob_end_clean ob_end_flush ob_get_clean ob_get_contents ob_get_level "
+    "ob_start octdec opendir openssl_decrypt openssl_encrypt ord parse_str parse_url passthru "
+    "password_hash password_verify pathinfo pclose php_sapi_name php_uname phpinfo phpversion "
+    "pi popen pow preg_grep preg_last_error preg_match preg_match_all preg_quote preg_replace "
+    "preg_replace_callback preg_split prev print_r printf proc_close proc_open property_exists "
+    "putenv quotemeta rand random_bytes random_int range rawurldecode rawurlencode readdir "
+    "readfile readline realpath register_shutdown_function rename reset restore_error_handler "
+    "restore_exception_handler rewind rmdir round rsort rtrim scandir serialize session_destroy "
+    "session_id session_start set_error_handler set_exception_handler set_time_limit setcookie "
+    "setlocale settype sha1 sha1_file shell_exec shuffle similar_text simplexml_load_string sin "
+    "sleep sort spl_autoload_register spl_object_hash spl_object_id sprintf sqrt srand sscanf "
+    "stat str_contains str_ends_with str_getcsv str_ireplace str_pad str_repeat str_replace "
+    "str_split str_starts_with str_word_count strcasecmp strcmp strcspn stream_context_create "
+    "stream_copy_to_stream stream_get_contents stream_get_meta_data stream_isatty stream_select "
+    "stream_set_blocking stream_set_timeout strftime strip_tags stripos stripslashes stristr "
+    "strlen strnatcasecmp strnatcmp strncasecmp strncmp strpbrk strpos strrchr strrev strripos "
+    "strrpos strspn strstr strtok strtolower strtotime strtoupper strtr strval substr "
+    "substr_compare substr_count substr_replace symlink sys_get_temp_dir system tempnam time "
+    "tmpfile token_get_all touch trait_exists trigger_error trim uasort ucfirst ucwords uksort "
+    "umask uniqid unlink unpack unserialize urldecode urlencode usleep usort utf8_decode "
+    "utf8_encode var_dump var_export version_compare vprintf vsprintf wordwrap"
+)
+
 
 _BUILTINS: Final = frozenset([*CLASSES.split(), *FUNCTIONS.split()])
 _namespaces = NamespacesByProject("php")

@@ -1,4 +1,4 @@
-"""What a PHP file says of its structure.
+"""Reads what a PHP file declares, imports and calls.
 
 Variables keep their ``$``, so that they are told from functions and classes; properties have none.
 """
@@ -24,8 +24,8 @@ from coatcheck_codegraph.extraction import (
     type_text,
 )
 from coatcheck_codegraph.facts import Base, Binding, FileFacts, Ref, Step
+from coatcheck_codegraph.language import words
 from coatcheck_codegraph.languages.rivals import leave_open
-from coatcheck_codegraph.words import words
 
 ROOT: Final = "\\"
 """What a name begins with that is looked for outside of all namespaces."""

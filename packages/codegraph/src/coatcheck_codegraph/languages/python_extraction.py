@@ -1,12 +1,11 @@
-"""Reads the facts off a Python file.
+"""Reads what a Python file declares, imports and calls.
 
 The lines of a function or class are those of its ``def`` or ``class`` statement: decorators above
 it belong to what is around. So do the calls in them, in default values, annotations and bases,
 which run there. A lambda is a function whose name is ``<lambda>``.
 
 Variables are known by the first word on them; once another kind of value is assigned to the same
-name, nothing is known of it any more.
-"""
+name, nothing is known of it any more."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import tree_sitter_python
 from tree_sitter import Language, Node, Parser
 
@@ -28,7 +28,6 @@ from coatcheck_codegraph.facts import (
     Ref,
     Step,
 )
-from coatcheck_codegraph.languages.python_flow import Place, read_flow
 from coatcheck_codegraph.languages.python_references import (
     OPAQUE,
     annotation,
@@ -38,7 +37,86 @@ from coatcheck_codegraph.languages.python_references import (
     reference,
     signature,
 )
-from coatcheck_codegraph.languages.python_rivals import PythonRivals
+from coatcheck_codegraph.languages.rivals import Conditions, hide, leave_open
+from coatcheck_codegraph.python_values.extraction import Place, read_flow
+
+# Functions and classes of one name in one place of a Python file: the last replaces the others.
+#
+# That is, if it is certain to be declared. What an ``if`` or an ``except`` declares may be there,
+# or the other one; and so it is with a name that is declared and gets another value, too.
+
+
+class PythonRivals:
+    """What one file declares, and under which conditions."""
+
+    def __init__(self, facts: FileFacts) -> None:
+        self._facts = facts
+        self._conditions = Conditions()
+        self._declared: dict[tuple[int, str], list[int]] = {}
+        self._conditional: set[int] = set()
+        self._elsewhere: dict[str, list[Ref]] = {}
+
+    def enter(self, node: Node) -> None:
+        """What is inside of ``node`` may not happen."""
+        self._conditions.enter(node)
+
+    def declared(self, index: int, node: Node) -> None:
+        """A function or a class is declared here."""
+        declared = self._facts.declarations[index]
+        parent = declared.parent
+        around = None if parent == FILE else self._facts.declarations[parent]
+        if self._conditions.hold_for(node, around):
+            self._conditional.add(index)
+        self._declared.setdefault((parent, declared.name), []).append(index)
+
+    def assigned_elsewhere(self, name: str, value: Ref) -> None:
+        """A function assigns to a variable that is not its own (``global``, ``nonlocal``)."""
+        self._elsewhere.setdefault(name, []).append(value)
+
+    def _settle_elsewhere(self) -> None:
+        variables = self._facts.variables
+        for name, values in self._elsewhere.items():
+            if (
+                any(value != variables.get(name, value) for value in values)
+                or (FILE, name) in self._declared
+            ):
+                variables[name] = Ref("opaque", ())
+
+    def settle(self) -> None:
+        """When the file was walked: let each name mean the last of its declarations, or none."""
+        self._settle_elsewhere()
+        replaced_until: dict[tuple[int, str], int] = {}
+        for (parent, name), found in self._declared.items():
+            last = found[-1]
+            if self._gets_other_value(parent, name) or (
+                len(found) > 1 and last in self._conditional
+            ):
+                leave_open(self._facts, found)
+            elif len(found) > 1:
+                replaced_until[(parent, name)] = self._facts.declarations[last].line
+                for index in found[:-1]:
+                    hide(self._facts.declarations[index])
+        self._obscure_calls(replaced_until)
+
+    def _gets_other_value(self, parent: int, name: str) -> bool:
+        """Whether a name that is declared is assigned to, too. ``f = cached(f)`` is still f."""
+        if parent == FILE:
+            held = self._facts.variables.get(name)
+        else:
+            around = self._facts.declarations[parent]
+            held = around.locals.get(name) if around.kind == "function" else None
+        return held is not None and not (held.steps and held.steps[-1].called)
+
+    def _obscure_calls(self, replaced_until: dict[tuple[int, str], int]) -> None:
+        """What runs before the last declaration, and is not in a function, means another one."""
+        calls = self._facts.calls
+        for at, call in enumerate(calls if replaced_until else ()):
+            steps = call.callee.steps
+            if call.callee.base == "name" and steps:
+                until = replaced_until.get((call.caller, steps[0].name), 0)
+                if call.line < until:
+                    calls[at] = msgspec.structs.replace(call, callee=Ref("opaque", steps))
+
 
 LAMBDA: Final = "<lambda>"
 _GRAMMAR: Final = Language(tree_sitter_python.language())
@@ -82,10 +160,10 @@ class _Function:
 
 def extract(path: str, source: bytes) -> FileFacts:
     """The facts of a Python file."""
-    return _Walk(path).over(source)
+    return _PythonWalk(path).over(source)
 
 
-class _Walk:
+class _PythonWalk:
     def __init__(self, path: str) -> None:
         self.builder = Builder(path, "python")
         self.facts = self.builder.facts
@@ -531,29 +609,29 @@ def _dotted(node: Node | None) -> str:
     return dots + ".".join(names)
 
 
-_VISITS: Final[Mapping[str, Callable[[_Walk, Node], None]]] = {
-    "decorated_definition": _Walk.decorated,
-    "function_definition": _Walk.function,
-    "class_definition": _Walk.class_,
-    "type_alias_statement": _Walk.type_alias,
-    "import_statement": _Walk.import_,
-    "import_from_statement": _Walk.import_from,
-    "future_import_statement": _Walk.import_future,
-    "call": _Walk.call,
-    "assignment": _Walk.assignment,
-    "named_expression": _Walk.walrus,
-    "for_statement": _Walk.for_,
-    "if_statement": _Walk.condition,
-    "match_statement": _Walk.condition,
-    "try_statement": _Walk.condition,
-    "while_statement": _Walk.condition,
-    "for_in_clause": _Walk.loop,
-    "lambda": _Walk.lambda_,
-    "with_statement": _Walk.with_,
-    "except_clause": _Walk.except_,
-    "global_statement": _Walk.elsewhere,
-    "nonlocal_statement": _Walk.elsewhere,
-    "string": _Walk.string,
-    "return_statement": _Walk.return_,
-    "yield": _Walk.yield_,
+_VISITS: Final[Mapping[str, Callable[[_PythonWalk, Node], None]]] = {
+    "decorated_definition": _PythonWalk.decorated,
+    "function_definition": _PythonWalk.function,
+    "class_definition": _PythonWalk.class_,
+    "type_alias_statement": _PythonWalk.type_alias,
+    "import_statement": _PythonWalk.import_,
+    "import_from_statement": _PythonWalk.import_from,
+    "future_import_statement": _PythonWalk.import_future,
+    "call": _PythonWalk.call,
+    "assignment": _PythonWalk.assignment,
+    "named_expression": _PythonWalk.walrus,
+    "for_statement": _PythonWalk.for_,
+    "if_statement": _PythonWalk.condition,
+    "match_statement": _PythonWalk.condition,
+    "try_statement": _PythonWalk.condition,
+    "while_statement": _PythonWalk.condition,
+    "for_in_clause": _PythonWalk.loop,
+    "lambda": _PythonWalk.lambda_,
+    "with_statement": _PythonWalk.with_,
+    "except_clause": _PythonWalk.except_,
+    "global_statement": _PythonWalk.elsewhere,
+    "nonlocal_statement": _PythonWalk.elsewhere,
+    "string": _PythonWalk.string,
+    "return_statement": _PythonWalk.return_,
+    "yield": _PythonWalk.yield_,
 }

@@ -9,7 +9,7 @@ from tree_sitter import Node
 
 from coatcheck_codegraph.builder import name_of, text
 from coatcheck_codegraph.facts import Ref, Step
-from coatcheck_codegraph.words import words
+from coatcheck_codegraph.language import words
 
 OPAQUE: Final = Ref("opaque", ())
 """A value of which nothing is known, except that it is there."""

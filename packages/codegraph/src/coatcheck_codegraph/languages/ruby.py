@@ -10,9 +10,7 @@ from weakref import WeakKeyDictionary
 
 from coatcheck_codegraph.facts import FileFacts, Import
 from coatcheck_codegraph.language import Inside, Language, Outside
-from coatcheck_codegraph.languages.ruby_builtins import CONSTANTS, KERNEL
-from coatcheck_codegraph.languages.ruby_extraction import RELATIVE, extract
-from coatcheck_codegraph.languages.ruby_syntax import TOP
+from coatcheck_codegraph.languages.ruby_extraction import CONSTANTS, KERNEL, RELATIVE, TOP, extract
 from coatcheck_codegraph.namespaces import nearest
 from coatcheck_codegraph.project import Project
 

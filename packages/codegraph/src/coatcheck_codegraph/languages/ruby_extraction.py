@@ -1,15 +1,15 @@
-"""Reads what a file of Ruby declares and calls.
+"""Reads what a Ruby file declares and calls.
 
 Ruby tells methods of a class from those of its objects by whom they are asked for. The facts have
 one namespace for both, so a method of the class has the name it is defined by: ``self.create``,
 both where it is declared and where a class is asked for it.
 
 A bare word that no assignment made a variable is a call of the object's own method. Classes and
-modules are open: all declarations of one, in whatever files, are one thing.
-"""
+modules are open: all declarations of one, in whatever files, are one thing."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -18,20 +18,116 @@ import tree_sitter_ruby
 from tree_sitter import Language as Grammar
 from tree_sitter import Node, Parser
 
-from coatcheck_codegraph.builder import Builder, name_of, named
+from coatcheck_codegraph.builder import Builder, name_of, named, text
 from coatcheck_codegraph.extraction import STEPS_MAX, UNKNOWN, Extraction, Handler, lines_in
 from coatcheck_codegraph.facts import Base, FileFacts, Ref, Step
-from coatcheck_codegraph.languages.ruby_builtins import KERNEL
-from coatcheck_codegraph.languages.ruby_syntax import (
-    TOP,
-    constant_names,
-    is_constant,
-    is_of_class,
-    spelled_parameters,
-    statements_in,
-    symbol,
-)
-from coatcheck_codegraph.words import words
+from coatcheck_codegraph.language import words
+
+# What Ruby has without a ``require``.
+
+_KERNEL: Final = """
+    abort at_exit autoload binding block_given? caller caller_locations catch eval exec exit
+    exit! fail fork format freeze frozen? gets global_variables instance_of? is_a? kind_of?
+    lambda load local_variables loop nil? object_id open p pp print printf proc putc puts raise
+    rand readline readlines require require_relative respond_to? select set_trace_func sleep
+    spawn sprintf srand syscall system test throw trap warn attr attr_accessor attr_reader
+    attr_writer alias_method const_get const_set define_method extend include module_function
+    prepend private private_class_method private_constant protected public public_class_method
+    refine remove_method undef_method using instance_variable_get instance_variable_set method
+    methods send public_send tap then dup clone hash inspect class Array Complex Float Hash
+    Integer Rational String __dir__ __method__
+    """
+KERNEL: Final = frozenset(_KERNEL.split())
+"""Methods that every object or class has."""
+
+_CONSTANTS: Final = """
+    ARGF ARGV ArgumentError Array BasicObject Binding Class ClosedQueueError Comparable Complex
+    ConditionVariable Data Dir ENV EOFError Encoding EncodingError Enumerable Enumerator Errno
+    Exception FalseClass Fiber FiberError File FileTest Float FloatDomainError FrozenError GC
+    Hash IO IOError IndexError Integer Interrupt Kernel KeyError LoadError LocalJumpError
+    Marshal MatchData Math Method Module Monitor Mutex NameError NilClass NoMatchingPatternError
+    NoMethodError NotImplementedError Numeric Object ObjectSpace Proc Process Queue
+    RUBY_PLATFORM RUBY_VERSION Ractor Random Range RangeError Rational Refinement Regexp
+    RegexpError RubyVM RuntimeError STDERR STDIN STDOUT ScriptError SecurityError Set Signal
+    SignalException SizedQueue StandardError StopIteration String Struct Symbol SyntaxError
+    SystemCallError SystemExit SystemStackError Thread ThreadError ThreadGroup Time TracePoint
+    TrueClass TypeError UnboundMethod UncaughtThrowError ZeroDivisionError
+    """
+CONSTANTS: Final = frozenset(_CONSTANTS.split())
+
+
+# What small pieces of Ruby say: constants, symbols, parameters, bodies.
+
+TOP: Final = "::"
+"""Where constants are that are inside of no other."""
+
+_NAME: Final = re.compile(r"\w+[?!=]?")
+_NO_NODES: Final[Sequence[Node]] = ()
+
+
+def statements_in(node: Node) -> Sequence[Node]:
+    body = node.child_by_field_name("body")
+    return _NO_NODES if body is None else body.named_children
+
+
+def is_of_class(inside: Sequence[Node]) -> bool:
+    """Whether a module's methods are its own, by ``extend self`` or ``module_function``."""
+    for node in inside:
+        if node.type == "identifier" and text(node) == "module_function":
+            return True
+        if node.type == "call" and name_of(node.child_by_field_name("method")) == "extend":
+            arguments = node.child_by_field_name("arguments")
+            if arguments is not None and any(
+                each.type == "self" for each in arguments.named_children
+            ):
+                return True
+    return False
+
+
+def constant_names(node: Node | None) -> tuple[str, ...]:
+    """``A::B`` as its names, ``::A`` from the TOP; nothing if it does not begin with a constant."""
+    names: list[str] = []
+    while node is not None and len(names) <= STEPS_MAX:
+        if node.type == "constant":
+            names.append(name_of(node))
+            return tuple(reversed(names))
+        if node.type != "scope_resolution":
+            return ()
+        names.append(name_of(node.child_by_field_name("name")))
+        scope = node.child_by_field_name("scope")
+        if scope is None:
+            return (TOP, *reversed(names))
+        node = scope
+    return ()
+
+
+def is_constant(name: str) -> bool:
+    return name[:1].isupper()
+
+
+def symbol(node: Node | None) -> str:
+    """The name that a symbol or a string is, if it could be a method's."""
+    name = name_of(node).strip(":\"'")
+    return name if _NAME.fullmatch(name) else ""
+
+
+def spelled_parameters(parameters: Node) -> list[str]:
+    """The parameters by their names, without what they are if they are not given."""
+    marks = {
+        "block_parameter": "&{}",
+        "hash_splat_parameter": "**{}",
+        "keyword_parameter": "{}:",
+        "splat_parameter": "*{}",
+    }
+    spelled = []
+    for parameter in parameters.named_children:
+        if parameter.type == "identifier":
+            spelled.append(name_of(parameter))
+        elif parameter.type != "comment":
+            name = name_of(parameter.child_by_field_name("name"))
+            spelled.append(marks.get(parameter.type, "{}").format(name) or "(...)")
+    return spelled
+
 
 RELATIVE: Final = "relative"
 LOADED: Final = "loaded"
@@ -75,13 +171,13 @@ def extract(path: str, source: bytes) -> FileFacts:
     """The facts of a file of Ruby."""
     root = _PARSER.parse(source).root_node
     builder = Builder(path, "ruby")
-    _Walk(builder).run(root)
+    _RubyWalk(builder).run(root)
     builder.facts.lines = lines_in(root)
     builder.facts.broken = root.has_error
     return builder.facts
 
 
-class _Walk:
+class _RubyWalk:
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
         self._known: list[set[str]] = [set()]

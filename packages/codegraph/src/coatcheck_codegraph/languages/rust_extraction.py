@@ -1,25 +1,154 @@
-"""The facts of a Rust file."""
+"""Reads what a Rust file declares, imports and calls."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import tree_sitter_rust
 from tree_sitter import Language, Node, Parser
 
-from coatcheck_codegraph.builder import Builder, name_of, named, text
+from coatcheck_codegraph.builder import Builder, name_of, named, spelled, text
 from coatcheck_codegraph.facts import FILE, Binding, FileFacts, Kind, Ref
-from coatcheck_codegraph.languages.rust_patterns import variables
-from coatcheck_codegraph.languages.rust_references import References, made, path
-from coatcheck_codegraph.languages.rust_rivals import RustRivals
+from coatcheck_codegraph.language import words
+from coatcheck_codegraph.languages.rivals import hide, leave_open, obscure
+from coatcheck_codegraph.languages.rust_references import RustReferences, made, path, variables
 from coatcheck_codegraph.languages.rust_types import HERE, TYPE_MACROS, Holding, Types
-from coatcheck_codegraph.languages.rust_uses import uses
 from coatcheck_codegraph.languages.scopes import OPAQUE, Scopes
-from coatcheck_codegraph.languages.spelling import spelled
-from coatcheck_codegraph.words import words
+
+# The trees of ``use`` declarations, leaf by leaf.
+
+_PATH_WORDS = frozenset({"identifier", "self", "super", "crate", "type_identifier"})
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One name of a ``use``: the path it has, and the name it gets here (``*``: all that is there;
+    ``_``: none)."""
+
+    node: Node
+    path: tuple[str, ...]
+    name: str
+
+
+def uses(argument: Node | None) -> Iterator[Use]:
+    """What ``a::{self, b as c, d::*}`` brings."""
+    if argument is None:
+        return
+    todo: list[tuple[Node, tuple[str, ...]]] = [(argument, ())]
+    while todo:
+        node, before = todo.pop()
+        kind = node.type
+        if kind == "use_list":
+            todo.extend((inner, before) for inner in reversed(node.named_children))
+        elif kind == "scoped_use_list":
+            listed = node.child_by_field_name("list")
+            if listed is not None:
+                todo.append((listed, before + _path(node.child_by_field_name("path"))))
+        elif kind == "use_as_clause":
+            path = before + _path(node.child_by_field_name("path"))
+            if path:
+                yield Use(node, _without_self(path), name_of(node.child_by_field_name("alias")))
+        elif kind == "use_wildcard":
+            inner = node.named_children
+            yield Use(node, before + (_path(inner[0]) if inner else ()), "*")
+        else:
+            path = _without_self(before + _path(node))
+            if path:
+                yield Use(node, path, path[-1])
+
+
+def _without_self(path: tuple[str, ...]) -> tuple[str, ...]:
+    """``a::{self}`` is ``a``."""
+    return path[:-1] if len(path) > 1 and path[-1] == "self" else path
+
+
+def _path(node: Node | None) -> tuple[str, ...]:
+    names: list[str] = []
+    while node is not None:
+        if node.type == "scoped_identifier":
+            names.append(name_of(node.child_by_field_name("name")))
+            node = node.child_by_field_name("path")
+        else:
+            if node.type in _PATH_WORDS:
+                names.append(name_of(node))
+            break
+    return tuple(reversed(names))
+
+
+# Items of one name in one place of a Rust file: ``#[cfg]`` keeps one of them, or traits do.
+#
+# ``impl From<A> for X`` and ``impl From<B> for X`` both have a ``from``; which of them
+# ``X::from`` means depends on types that are not known here. A function of the type itself comes
+# before those of its traits.
+
+_COMMENTS: Final = ("line_comment", "block_comment")
+
+
+class RustRivals:
+    """The items of one file. ``is_conditional`` is whether there is a ``#[cfg]`` before the one
+    that the walk has come to."""
+
+    def __init__(self, facts: FileFacts) -> None:
+        self._facts = facts
+        self._items: dict[tuple[int, bool, str], list[int]] = {}
+        self._conditional: set[int] = set()
+        self._of_traits: set[int] = set()
+        self._follows_condition = False
+        self.is_conditional = False
+
+    def is_attribute(self, node: Node) -> bool:
+        """Take note of a node, before all else; whether it is but an attribute of the next."""
+        if node.type == "attribute_item":
+            attribute = node.named_children[0] if node.named_child_count else None
+            if attribute is not None and attribute.named_child_count:
+                self._follows_condition |= text(attribute.named_children[0]) == "cfg"
+            return True
+        if node.type not in _COMMENTS:
+            self.is_conditional, self._follows_condition = self._follows_condition, False
+        return False
+
+    def declared(self, index: int, *, is_of_trait: bool = False) -> None:
+        """The item is declared that the walk has come to."""
+        declared = self._facts.declarations[index]
+        key = (declared.parent, declared.kind == "function", declared.qualified)
+        self._items.setdefault(key, []).append(index)
+        if self.is_conditional:
+            self._conditional.add(index)
+        if is_of_trait:
+            self._of_traits.add(index)
+
+    def settle(self) -> None:
+        """When the file was walked: let no name mean what may not be there."""
+        classes = {
+            (declared.parent, declared.name): index
+            for index, declared in enumerate(self._facts.declarations)
+            if declared.kind == "class"
+        }
+        for items in self._items.values():
+            if len(items) == 1:
+                continue
+            if not self._conditional.isdisjoint(items):
+                self._leave_open(items, classes)
+            elif self._facts.declarations[items[0]].receiver is not None:
+                own = [index for index in items if index not in self._of_traits]
+                if len(own) == 1:
+                    for index in self._of_traits.intersection(items):
+                        hide(self._facts.declarations[index])
+                else:
+                    self._leave_open(items, classes)
+
+    def _leave_open(self, items: list[int], classes: Mapping[tuple[int, str], int]) -> None:
+        first = self._facts.declarations[items[0]]
+        if first.receiver is not None and first.receiver.steps:
+            owner = classes.get((first.parent, first.receiver.steps[-1].name))
+            if owner is not None:
+                obscure(self._facts, owner, first.name)
+        leave_open(self._facts, items)
+
 
 _GRAMMAR: Final = Language(tree_sitter_rust.language())
 _DECLARATIONS_DEEP_MAX: Final = 20
@@ -63,17 +192,17 @@ def extract(path: str, source: bytes) -> FileFacts:
     builder = Builder(path, "rust")
     builder.facts.lines = source.count(b"\n") + (not source.endswith(b"\n") and bool(source))
     builder.facts.broken = root.has_error
-    _File(builder).read_file(root)
+    _RustFile(builder).read_file(root)
     return builder.facts
 
 
-class _File:
+class _RustFile:
     """One walk over a file, top down, a stack of nodes in hand: code may nest without end."""
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
         self._scopes: Scopes | None = None
-        self._references = References(None)
+        self._references = RustReferences(None)
         self._types = Types()
         self._modules: tuple[str, ...] = ()
         self._deep = 0
@@ -324,7 +453,7 @@ class _File:
             return
         before = self._scopes, self._references
         self._scopes = Scopes(self._builder)
-        self._references = References(self._scopes)
+        self._references = RustReferences(self._scopes)
         with self._declaring(index, types):
             if types.own:
                 self._references.declare("self", types.holding_own())

@@ -1,4 +1,4 @@
-"""Variables by the block that they are declared in, for languages that let a name be declared anew.
+"""Variables by the block that declares them, for languages that let a name be declared anew.
 
 ``x := open(); if x := x.next(); x.ok() {...}`` has two variables. The facts of a function know
 variables by name alone, so the second is written as ``x#2`` wherever it is meant. What is in a

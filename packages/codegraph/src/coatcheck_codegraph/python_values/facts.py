@@ -1,11 +1,10 @@
-"""How values move inside of one file: what reads, binds, stores and calls what.
+"""How values move inside of one Python file: what reads, binds, stores and calls what.
 
 The facts behind calls that names alone do not explain: a function that is passed as an argument,
 put into a dict or returned by a decorator. Every value of a file has a number; ``UNKNOWN`` is one
-of which nothing is known. ``value_flow.py`` follows the values across files.
+of which nothing is known. ``python_values.solver`` follows the values across files.
 
-Keys of containers are digests of literals, never the literals.
-"""
+Keys of containers are digests of literals, never the literals."""
 
 from __future__ import annotations
 

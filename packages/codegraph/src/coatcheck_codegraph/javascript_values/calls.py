@@ -1,9 +1,8 @@
-"""Joins the calls that values lead to with the declarations of a project.
+"""Joins the calls that values of JavaScript lead to with the declarations of a project.
 
 A function without a name is a declaration if something calls it that is not written around it. As
 long as nothing does, and where it is called at once or by what is built in, it belongs to the
-declaration around: what it calls, that calls.
-"""
+declaration around: what it calls, that calls."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from typing import Final
 from coatcheck_codegraph.entities import Declared, Module
 from coatcheck_codegraph.evaluation import Evaluator
 from coatcheck_codegraph.facts import FILE, Declaration
-from coatcheck_codegraph.flows import Flows, Records, call_of
-from coatcheck_codegraph.points_to import FlowingCall, Target, solved
+from coatcheck_codegraph.javascript_values.facts import Flows, Records, call_of
+from coatcheck_codegraph.javascript_values.solver import CallTarget, FlowingCall, solved
 
 ANONYMOUS: Final = "(anonymous)"
 _BETWEEN_NAMES: Final = re.compile(r"\.(?![^\[]*\])")
@@ -152,7 +151,7 @@ class FlowingCalls:
             before = of_file.callees.get(call.ordinal, ())
             of_file.callees[call.ordinal] = tuple(dict.fromkeys((*before, *callees)))
 
-    def _index(self, target: Target) -> int:
+    def _index(self, target: CallTarget) -> int:
         if target.index >= 0:
             return target.index
         return self._declared.get((target.path, target.function), -1)

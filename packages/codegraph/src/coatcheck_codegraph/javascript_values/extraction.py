@@ -2,8 +2,7 @@
 
 A second walk over the tree, after the declarations are known. The bodies of functions are walked
 after the code around them: then all variables around are known, wherever they are declared.
-Promises are seen through: what awaits one has what it is resolved with.
-"""
+Promises are seen through: what awaits one has what it is resolved with."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from tree_sitter import Node
 
 from coatcheck_codegraph.builder import end_line_of, line_of
 from coatcheck_codegraph.facts import FILE
-from coatcheck_codegraph.flows import (
+from coatcheck_codegraph.javascript_values.facts import (
     ANY,
     ARRAY,
     ARROW,
@@ -59,7 +58,7 @@ from coatcheck_codegraph.flows import (
     record_of_function,
 )
 from coatcheck_codegraph.languages.ecmascript_builtins import GLOBALS
-from coatcheck_codegraph.languages.ecmascript_chains import (
+from coatcheck_codegraph.languages.ecmascript_references import (
     key_of,
     name_said,
     specifier_of,
@@ -124,7 +123,7 @@ _CHOOSING: Final = frozenset({"&&", "||", "??"})
 _SKIPPED: Final = EMPTY - {"identifier", "this"}
 
 
-class _Scope:
+class _BlockScope:
     """The variables of a block of ``function``, by name.
 
     Of those that have got another value since, ``earlier`` has the nodes of what they were, and
@@ -133,7 +132,7 @@ class _Scope:
 
     __slots__ = ("around", "constants", "earlier", "function", "is_function", "nodes", "shared")
 
-    def __init__(self, around: _Scope | None, function: int, *, is_function: bool) -> None:
+    def __init__(self, around: _BlockScope | None, function: int, *, is_function: bool) -> None:
         self.around = around
         self.function = function
         self.is_function = is_function
@@ -145,7 +144,7 @@ class _Scope:
 
 _Constraint = tuple[int, int, int, int, int, int]
 
-_Body = tuple[Node, _Scope, int, int, int]
+_Body = tuple[Node, _BlockScope, int, int, int]
 """A function to be walked: its node, the scope around, its number, ``this``, the class around."""
 
 
@@ -171,7 +170,7 @@ class _Extraction:
         self._imports: list[int] = []
         self._exports: list[int] = []
         self._stars: list[int] = []
-        self._scope = _Scope(None, 0, is_function=True)
+        self._scope = _BlockScope(None, 0, is_function=True)
         self._top = self._scope
         self._function = 0
         self._this = 0
@@ -311,7 +310,7 @@ class _Extraction:
     # Names
 
     def _find(self, name: str) -> int:
-        scope: _Scope | None = self._scope
+        scope: _BlockScope | None = self._scope
         while scope is not None:
             node = scope.nodes.get(name)
             if node is not None:
@@ -343,7 +342,7 @@ class _Extraction:
             self._share(scope.shared[name], after)
         return True
 
-    def _shared(self, scope: _Scope, name: str) -> tuple[int, int]:
+    def _shared(self, scope: _BlockScope, name: str) -> tuple[int, int]:
         """The nodes that other functions read a variable from, and write it to."""
         shared = scope.shared.get(name)
         if shared is None:
@@ -359,7 +358,7 @@ class _Extraction:
 
     def _give(self, name: str, value: int) -> None:
         """A value for a variable that is there, at a time that is not known."""
-        scope: _Scope | None = self._scope
+        scope: _BlockScope | None = self._scope
         while scope is not None and name not in scope.nodes:
             scope = scope.around
         if scope is None:
@@ -398,7 +397,7 @@ class _Extraction:
             return written if written.isdecimal() and len(written) < 6 else None
         if node.type == "identifier":
             name = _word(node)
-            scope: _Scope | None = self._scope
+            scope: _BlockScope | None = self._scope
             while scope is not None:
                 if name in scope.nodes or name in scope.constants:
                     return scope.constants.get(name)
@@ -466,14 +465,14 @@ class _Extraction:
 
     def _block(self, node: Node) -> int:
         around = self._scope
-        self._scope = _Scope(around, self._function, is_function=False)
+        self._scope = _BlockScope(around, self._function, is_function=False)
         self._statements(node)
         self._scope = around
         return 0
 
     def _loop(self, node: Node) -> int:
         around = self._scope
-        self._scope = _Scope(around, self._function, is_function=False)
+        self._scope = _BlockScope(around, self._function, is_function=False)
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
         source = self._visit(right)
         word = node.child_by_field_name("operator")
@@ -497,7 +496,7 @@ class _Extraction:
 
     def _catch(self, node: Node) -> int:
         around = self._scope
-        self._scope = _Scope(around, self._function, is_function=False)
+        self._scope = _BlockScope(around, self._function, is_function=False)
         parameter = node.child_by_field_name("parameter")
         if parameter is not None:
             self._bind(parameter, self._thrown)
@@ -841,8 +840,8 @@ class _Extraction:
         self._bodies.append((node, self._scope, number, this, self._class))
         return function.value
 
-    def _body(self, node: Node, around: _Scope, number: int, this: int, of_class: int) -> None:
-        self._scope = _Scope(around, number, is_function=True)
+    def _body(self, node: Node, around: _BlockScope, number: int, this: int, of_class: int) -> None:
+        self._scope = _BlockScope(around, number, is_function=True)
         self._function, self._this, self._class = number, this, of_class
         self._depth = 0
         function = self._functions[number]
@@ -967,7 +966,7 @@ class _Extraction:
         base = 0 if heritage is None else self._base(heritage)
         made = FlowClass(index, value, base, instance, -1, [])
         self._classes.append(made)
-        self._scope = _Scope(self._scope, self._function, is_function=True)
+        self._scope = _BlockScope(self._scope, self._function, is_function=True)
         self._this, self._class = instance, number
         own = node.child_by_field_name("name")
         if own is not None:

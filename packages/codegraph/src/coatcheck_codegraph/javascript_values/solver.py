@@ -1,14 +1,14 @@
-"""Which functions calls run, found by following the values of a project: a points-to analysis.
+"""Follows values across the JavaScript files of a project: a points-to analysis.
 
-The constraints of all files (``flows.py``) are solved together. What is found for a node is a set
-of objects: functions, classes, their instances, literals. A set never gets larger than a bound: of
-what may be so many things, nothing is said. So the work grows with the code and not faster, and a
-budget ends it where code is made to be worse.
+It finds which functions a call may run. The constraints of all files (``javascript_values.facts``)
+are solved together. What is found for a node is a set of objects: functions, classes, their
+instances, literals. A set never gets larger than a bound: of what may be so many things, nothing is
+said. So the work grows with the code and not faster, and a budget ends it where code is made to be
+worse.
 
 The order of statements does not matter, except that a variable may get another value in the block
 that declares it; nor does it who calls a function, except that a parameter which a function returns
-as it is goes back to the caller alone that gave it.
-"""
+as it is goes back to the caller alone that gave it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from coatcheck_codegraph.facts import FILE
-from coatcheck_codegraph.flows import (
+from coatcheck_codegraph.javascript_values.facts import (
     ANY,
     ARRAY,
     ARROW,
@@ -154,7 +154,7 @@ class _Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CallTarget:
     """A function or a class. ``index`` is that of its declaration; below 0, ``function`` says which
     of the file's functions it is that has none."""
 
@@ -173,7 +173,7 @@ class FlowingCall:
     function: int
     ordinal: int
     quiet: bool
-    targets: tuple[Target, ...]
+    targets: tuple[CallTarget, ...]
 
 
 Resolve = Callable[[str, str], str | None]
@@ -187,7 +187,7 @@ def solved(files: Mapping[str, Flows], resolve: Resolve) -> Iterator[FlowingCall
     return solver.calls()
 
 
-class _File:
+class _FileConstraints:
     """The flows of a file, and which numbers its nodes have among those of all files."""
 
     __slots__ = (
@@ -240,10 +240,10 @@ _OWN_NODES: Final = frozenset({ELEMENT, PARENT, PROTOTYPE})
 class _Solver:
     def __init__(self, files: Mapping[str, Flows], resolve: Resolve) -> None:
         self._resolve = resolve
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _FileConstraints] = {}
         self._size = 1
         for path, flows in files.items():
-            self._files[path] = _File(path, flows, self._size)
+            self._files[path] = _FileConstraints(path, flows, self._size)
             self._size += flows.size
         self._ordered = list(self._files.values())
         self._starts = [file.start for file in self._ordered]
@@ -478,7 +478,7 @@ class _Solver:
             self._use_classes(file)
         self._run()
 
-    def _take_in(self, file: _File) -> None:
+    def _take_in(self, file: _FileConstraints) -> None:
         start, names, flows = file.start, file.names, file.flows
         for number in range(len(file.functions)):
             record = file.functions[number]
@@ -527,7 +527,7 @@ class _Solver:
     def _module(self, path: str) -> int:
         return self._files[path].start + self._files[path].flows.module
 
-    def _import_all(self, file: _File) -> None:
+    def _import_all(self, file: _FileConstraints) -> None:
         imports, names = numbers_in(file.flows.imports).tolist(), file.names
         for at in range(0, len(imports), 3):
             specifier, name, node = imports[at : at + 3]
@@ -583,7 +583,7 @@ class _Solver:
                 if further not in seen and len(seen) < _STARS_MAX:
                     seen.append(further)
 
-    def _site_of(self, file: _File, number: int) -> _Site:
+    def _site_of(self, file: _FileConstraints, number: int) -> _Site:
         """A call of a file, which is looked at when something to be called is known."""
         site = file.sites.get(number)
         if site is not None:
@@ -806,7 +806,7 @@ class _Solver:
 
     # Methods
 
-    def _use_classes(self, file: _File) -> None:
+    def _use_classes(self, file: _FileConstraints) -> None:
         """Methods that nothing of the archive calls are called by others, on objects of the
         class."""
         for said in file.flows.classes:
@@ -930,7 +930,7 @@ class _Solver:
             self._add(site.result, made)
         self._callback(site, callback, arguments, result)
 
-    def _call_back_all(self, file: _File) -> None:
+    def _call_back_all(self, file: _FileConstraints) -> None:
         """Methods that nothing of the archive has call what they are given, if they are called as
         those of the language that do."""
         names = file.names
@@ -1004,7 +1004,7 @@ class _Solver:
         for site in self._sites:
             if site.is_unknown or not site.targets:
                 continue
-            targets: dict[Target, None] = {}
+            targets: dict[CallTarget, None] = {}
             for one in sorted(site.targets):
                 for target in self._targets(one):
                     targets[target] = None
@@ -1018,10 +1018,10 @@ class _Solver:
                     tuple(targets),
                 )
 
-    def _targets(self, one: int) -> list[Target]:
+    def _targets(self, one: int) -> list[CallTarget]:
         """What calling a function or making an object of a class runs: of a class without a
         constructor, those that it inherits; the class itself, if it inherits none."""
-        found: list[Target] = []
+        found: list[CallTarget] = []
         seen = {one}
         ahead = [one]
         while ahead:
@@ -1040,11 +1040,11 @@ class _Solver:
                             seen.add(base)
                             ahead.append(base)
                     continue
-            found.append(Target(path, file.functions[number][0], number))
+            found.append(CallTarget(path, file.functions[number][0], number))
         if not found:
             path, number = self._source(one)
             index = self._files[path].flows.classes[number].index
-            found = [] if index == FILE else [Target(path, index, -1)]
+            found = [] if index == FILE else [CallTarget(path, index, -1)]
         return found
 
 

@@ -1,4 +1,4 @@
-"""Python's garbage collector, which has nothing to find where no cycles are made."""
+"""Pauses Python's garbage collector, which has nothing to find where no cycles are made."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 What a file sees is what it includes, and what that includes in turn. The folders that a compiler
 would search are not known here, so a header is looked for beside the file that includes it, and
-then wherever its path ends as the include says.
-"""
+then wherever its path ends as the include says."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from weakref import WeakKeyDictionary
 from coatcheck_codegraph.facts import FILE, FileFacts, Import
 from coatcheck_codegraph.language import Inside, Outside
 from coatcheck_codegraph.languages.c_builtins import STANDARD_HEADERS
-from coatcheck_codegraph.languages.c_declarators import TOP
-from coatcheck_codegraph.languages.c_walk import ANGLED, USED_NAMESPACES
+from coatcheck_codegraph.languages.c_extraction import ANGLED, USED_NAMESPACES
+from coatcheck_codegraph.languages.c_syntax import TOP
 from coatcheck_codegraph.namespaces import nearest
 from coatcheck_codegraph.project import Project
 

@@ -1,5 +1,4 @@
-"""Methods that override others: ``self.m()`` runs that of the object's class, which may be further
-down than the class where it is written."""
+"""Methods that override others: ``self.m()`` may run that of a subclass of the class it is in."""
 
 from __future__ import annotations
 

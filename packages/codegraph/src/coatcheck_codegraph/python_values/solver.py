@@ -1,26 +1,29 @@
-"""Follows values across the files of a project: which functions a call may run.
+"""Follows values across the Python files of a project: which functions a call may run.
 
 Every value of every file has a set of what it may be: functions, classes, objects of a class,
-containers. The facts of ``flow.py`` say how values move; whatever arrives at a value moves on to
-those that are copied from it, and at a call, arguments move to parameters and results to the call.
-This ends when nothing new arrives anywhere. Functions are not told apart by who calls them.
+containers. The facts of ``python_values.facts`` say how values move; whatever arrives at a value
+moves on to those that are copied from it, and at a call, arguments move to parameters and results
+to the call. This ends when nothing new arrives anywhere. Functions are not told apart by who calls
+them.
 
 It is bounded: a value is so many things at most, and each arrives once. So the work grows with the
-number of statements, not with the ways through them.
-"""
+number of statements, not with the ways through them."""
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from coatcheck_codegraph.collector import collector_paused
 from coatcheck_codegraph.entities import Declared, Entity, Instance, Module, Package
 from coatcheck_codegraph.evaluation import Evaluator
 from coatcheck_codegraph.facts import FILE
-from coatcheck_codegraph.flow import (
+from coatcheck_codegraph.language import Outside, words
+from coatcheck_codegraph.names import FileNames
+from coatcheck_codegraph.python_values.collector import collector_paused
+from coatcheck_codegraph.python_values.facts import (
     ANY_KEY,
     UNKNOWN,
     CallFlow,
@@ -30,10 +33,149 @@ from coatcheck_codegraph.flow import (
     key_of,
     unpacked,
 )
-from coatcheck_codegraph.language import Outside
-from coatcheck_codegraph.names import FileNames
-from coatcheck_codegraph.reactions import NONE, Kind, Origins, Reactions
-from coatcheck_codegraph.words import words
+
+# What the files of a project say is to be done with values, as numbers in arrays.
+#
+# There are very many of these facts, and most never come to matter: an object for each would cost
+# more memory than all the rest.
+
+
+class Kind:
+    """What is to be done with whatever a value is."""
+
+    COPY: Final = 0
+    LOAD: Final = 1
+    STORE: Final = 2
+    LOAD_ITEM: Final = 3
+    STORE_ITEM: Final = 4
+    CALL: Final = 5
+    PROTOCOL: Final = 6
+    SUPER: Final = 7
+
+
+NONE: Final = -1
+"""The end of a chain."""
+
+
+class Reactions:
+    """What the files say is to be done with values. There are very many, and most never happen:
+    they are numbers in arrays, chained by value."""
+
+    def __init__(self) -> None:
+        self.first = array("i")
+        self.following = array("i")
+        self.kinds = bytearray()
+        self.one = array("i")
+        self.other = array("i")
+        self.names: list[str] = []
+        self.keys: list[int] = []
+        self._name_numbers: dict[str, int] = {}
+        self._key_numbers: dict[int, int] = {}
+        self._calls = array("i")
+
+    def reserve(self, values: int) -> None:
+        self.first = array("i", [NONE]) * values
+
+    def note(self, value: int, kind: int, one: int, other: int) -> None:
+        self.following.append(self.first[value])
+        self.first[value] = len(self.kinds)
+        self.kinds.append(kind)
+        self.one.append(one)
+        self.other.append(other)
+
+    def name(self, name: str) -> int:
+        number = self._name_numbers.get(name)
+        if number is None:
+            number = self._name_numbers[name] = len(self.names)
+            self.names.append(name)
+        return number
+
+    def key(self, key: int) -> int:
+        number = self._key_numbers.get(key)
+        if number is None:
+            number = self._key_numbers[key] = len(self.keys)
+            self.keys.append(key)
+        return number
+
+    def pack(self, call: CallFlow, base: int) -> int:
+        """Keep a call whose values are numbered from ``base``; returns where."""
+        place = len(self._calls)
+
+        def moved(value: int) -> int:
+            return base + value if value else UNKNOWN
+
+        self._calls.extend(
+            (
+                call.line,
+                call.caller,
+                call.ordinal,
+                moved(call.function),
+                moved(call.result),
+                moved(call.rest),
+                moved(call.keywords),
+                call.constructs_only,
+                len(call.positional),
+                len(call.named),
+                *map(moved, call.positional),
+            )
+        )
+        for name, value in call.named:
+            self._calls.extend((self.name(name), moved(value)))
+        return place
+
+    def call(self, place: int) -> CallFlow:
+        calls = self._calls
+        line, caller, ordinal, function, result, rest, keywords, only, positional, named = calls[
+            place : place + 10
+        ]
+        place += 10
+        arguments = tuple(calls[place : place + positional])
+        place += positional
+        by_name = tuple(
+            (self.names[calls[at]], calls[at + 1]) for at in range(place, place + 2 * named, 2)
+        )
+        return CallFlow(
+            line,
+            caller,
+            ordinal,
+            function,
+            result,
+            arguments,
+            by_name,
+            rest,
+            keywords,
+            bool(only),
+        )
+
+    def copies(self) -> Iterator[tuple[int, int]]:
+        """(from, to)"""
+        for value, begin in enumerate(self.first):
+            at = begin
+            while at != NONE:
+                if self.kinds[at] == Kind.COPY:
+                    yield value, self.one[at]
+                at = self.following[at]
+
+
+class Origins:
+    """Where values come from: copies, backwards."""
+
+    def __init__(self, values: int) -> None:
+        self._first = array("i", [NONE]) * values
+        self._following = array("i")
+        self._origins = array("i")
+
+    def note(self, to: int, value: int) -> None:
+        self._following.append(self._first[to])
+        self._first[to] = len(self._origins)
+        self._origins.append(value)
+
+    def of(self, value: int) -> Iterator[int]:
+        at = self._first[value] if value < len(self._first) else NONE
+        while at != NONE:
+            yield self._origins[at]
+            at = self._following[at]
+
 
 _VALUES_MAX: Final = 6_000_000
 """Of a project. The calls of files beyond that are found by names alone."""

@@ -1,12 +1,10 @@
-"""How values flow through one file: the constraints of a points-to analysis.
+"""How values move inside of one JavaScript file: the constraints of a points-to analysis.
 
 A *node* is a place that values flow through: a variable, a parameter, the value of an expression.
 It is a number above 0 that counts within the file; 0 stands for a value that is of no interest.
 What flows are functions, classes and objects. Names are numbers, too: places in ``names``.
 
-Only languages whose calls are mostly made through values write these facts. ``points_to.py`` solves
-the constraints of all files together.
-"""
+``javascript_values.solver`` solves the constraints of all files together."""
 
 from __future__ import annotations
 

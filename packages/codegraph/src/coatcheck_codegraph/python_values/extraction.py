@@ -1,11 +1,10 @@
 """Reads off a Python file how values move in it.
 
 With the interpreter's own parser: a file that it refuses, for a syntax error or for syntax of a
-later version, has no flow, and its calls are found by names alone.
+later version, has no such facts, and its calls are found by names alone.
 
 A variable that is assigned twice in a row holds what was assigned last. Where branches meet, it
-holds what any of them assigned; in a loop and in functions further in, what any statement did.
-"""
+holds what any of them assigned; in a loop and in functions further in, what any statement did."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from coatcheck_codegraph.collector import collector_paused
 from coatcheck_codegraph.facts import FILE, FileFacts
-from coatcheck_codegraph.flow import (
+from coatcheck_codegraph.python_values.collector import collector_paused
+from coatcheck_codegraph.python_values.facts import (
     ANY_KEY,
     UNKNOWN,
     Access,

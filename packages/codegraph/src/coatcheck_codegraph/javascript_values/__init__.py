@@ -1,0 +1,1 @@
+"""Follows values through JavaScript and TypeScript code: calls that names do not explain."""
