@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import coatcheck_codegraph
-from coatcheck_codegraph import domains, evaluation, lineages
+from coatcheck_codegraph import class_ancestors, domains, evaluation
 from coatcheck_codegraph.domain_document import assign
 from coatcheck_codegraph.javascript_values import solver as javascript_solver
 from coatcheck_codegraph.project import Project
@@ -26,7 +26,7 @@ from packages.codegraph.tests.graphs import analysed, parsed
 Sources = Mapping[str, str]
 
 BOUND = 40
-"""On classes of a lineage, and on imports of everything that are followed: low, to be exceeded."""
+"""On ancestors of a class, and on wildcard imports that are followed: low, to be exceeded."""
 SMALL = 110
 """More than all bounds on what is looked at for one name: below them, nothing can seem linear."""
 TIMES = 4
@@ -38,8 +38,8 @@ _WITHIN = str(Path(coatcheck_codegraph.__file__).parent)
 
 @pytest.fixture(autouse=True)
 def low_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lineages, "_CLASSES_MAX", BOUND)
-    monkeypatch.setattr(evaluation, "_STARS_FOLLOWED_MAX", BOUND)
+    monkeypatch.setattr(class_ancestors, "_CLASSES_MAX", BOUND)
+    monkeypatch.setattr(evaluation, "_WILDCARDS_FOLLOWED_MAX", BOUND)
     monkeypatch.setattr(python_solver, "_ELEMENTS_MAX", BOUND)
 
 

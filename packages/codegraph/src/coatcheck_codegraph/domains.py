@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import networkx
 
 
-# What a domain is called: by the folder that its files share, and the words at home in it.
+# What a domain is called: by the folder that its files share, and the words that mark them.
 #
 # The names of files say more of what a part is for than the names in them, those of files that
-# the others of the part lean on most of all; and a word says the more the fewer files elsewhere
+# the others of the part lean on most of all; and a word says the more the fewer other files
 # have it.
 
 _MOST: Final = 0.6
@@ -101,7 +101,7 @@ def name_domains(
 
 
 def _keywords(files: Sequence[NamedFile], everywhere: Mapping[str, int]) -> tuple[str, ...]:
-    """The words that are at home here: frequent, weighty, and in few other files."""
+    """The words that mark these files: frequent, weighty, and in few other files."""
     frequent = Counter(word for file in files for word in file.words)
     scores = Counter(frequent)
     for file in files:
@@ -118,13 +118,16 @@ def _candidates(
 ) -> Iterator[str]:
     """Names from the best to one that is free for certain."""
     parts = [part for part in folder.split("/") if part]
-    telling = [part for part in parts if part.lower() not in _COMMON_FOLDERS]
-    title = _titled(telling[-1]) if telling else ""
+    distinctive = [part for part in parts if part.lower() not in _COMMON_FOLDERS]
+    title = _titled(distinctive[-1]) if distinctive else ""
     if title:
         yield title
         if taken.get(title) != folder:
-            # One from elsewhere has it: where they are tells them apart.
-            above = [*reversed(telling[:-1]), *(part for part in parts if part not in telling)]
+            # Another folder has this title: the folders above tell the two apart.
+            above = [
+                *reversed(distinctive[:-1]),
+                *(part for part in parts if part not in distinctive),
+            ]
             yield from (f"{_titled(part)} {title}" for part in above)
     elif len(files) == 1:
         yield _titled(_stem(files[0].path))

@@ -25,18 +25,18 @@ from coatcheck_codegraph.choices import (
     parts_of,
     shape_of,
 )
+from coatcheck_codegraph.class_ancestors import ClassAncestors
 from coatcheck_codegraph.entities import Declared, Entity, Instance, Module, Overloads, Package
 from coatcheck_codegraph.facts import FILE, Ref
 from coatcheck_codegraph.language import Inside, Language, Outside
 from coatcheck_codegraph.languages import load
-from coatcheck_codegraph.lineages import Lineages
-from coatcheck_codegraph.names import FileNames, Neighbourhood, Stars
+from coatcheck_codegraph.names import FileNames, Neighbourhood, WildcardImports
 from coatcheck_codegraph.project import Project
 
 _DEPTH_MAX: Final = 40
 """Evaluations inside of each other. Each takes a handful of Python's stack frames."""
 
-_STARS_FOLLOWED_MAX: Final = 200
+_WILDCARDS_FOLLOWED_MAX: Final = 200
 """Imports of everything that are followed in search of one name."""
 
 _EXPORTED_MAX: Final = 400_000
@@ -66,11 +66,11 @@ class Evaluator:
         self._whole_members = WholeMembers(self.files)
         self._definitions: dict[Declared, Declared] = {}
         self._choices = Choices(self.files, self._whole, self._neighbourhood)
-        self.lineages = Lineages(self._parts, self._base)
+        self.ancestors = ClassAncestors(self._parts, self._base)
         self._owners: dict[Declared, Declared | Module] = {}
         self._outside_members: dict[Declared | Module, dict[str, list[Declared]]] = {}
         self._extensions: dict[Declared, dict[str, list[Declared]]] = {}
-        self._stars = Stars(self.files, self.target, self._outside_members)
+        self._wildcards = WildcardImports(self.files, self.target, self._outside_members)
         self._holders = holders_of(self.files.values(), self._whole)
         self._forget()
         self._find_receivers()
@@ -86,8 +86,8 @@ class Evaluator:
         self._constructors: dict[Declared, Declared | Overloads | None] = {}
         self._inside_and_outside: dict[tuple[Declared, str], list[Declared]] = {}
         self._without_functions: dict[tuple[Declared, str], list[Declared]] = {}
-        self.lineages.forget()
-        self._stars.forget()
+        self.ancestors.forget()
+        self._wildcards.forget()
 
     def owners(self) -> dict[tuple[str, int], Declared]:
         """The classes of functions that are declared outside of them, by path and index."""
@@ -233,8 +233,8 @@ class Evaluator:
             if not isinstance(around, Declared):
                 return None
             if not steps:
-                above = self.lineages.of(around)[1:]
-                return above[0].instance if above else self.lineages.outside_base(around)
+                above = self.ancestors.of(around)[1:]
+                return above[0].instance if above else self.ancestors.outside_base(around)
             entity = self._inherited(around, steps[0].name, steps[0].called, path)
             at = 1
         else:
@@ -323,7 +323,7 @@ class Evaluator:
         entity = self._found[key]
         if entity is None and called and names.language.implicit_self:
             around = self._class_around(path, scope)
-            return self.lineages.outside_base(around) if isinstance(around, Declared) else None
+            return self.ancestors.outside_base(around) if isinstance(around, Declared) else None
         return entity
 
     def _seen_in(
@@ -400,7 +400,7 @@ class Evaluator:
         if name in names.language.builtins:
             return Outside(name)
         if names.language.types_by_star:
-            for ordinal in names.stars.get(FILE, ()):
+            for ordinal in names.wildcards.get(FILE, ()):
                 brings_it = as_type or not called or names.facts.imports[ordinal].kind == "static"
                 target = self.target(path, ordinal)
                 if brings_it and isinstance(target, Outside):
@@ -491,18 +491,18 @@ class Evaluator:
     def _starred(
         self, names: FileNames, scope: int, name: str, as_type: bool, exported: bool = False
     ) -> Entity | None:
-        """What a name means that an import of everything brings."""
+        """What a name means that a wildcard import brings."""
         prefix = names.language.private_prefix
-        if scope not in names.stars or (prefix and name.startswith(prefix)):
+        if scope not in names.wildcards or (prefix and name.startswith(prefix)):
             return None
         is_outermost = self._stars_followed is None
         followed = self._stars_followed or 0
         is_final = not self._targets_pending
         try:
-            for ordinal in self._stars.bringing(names, scope, name, exported, is_final):
+            for ordinal in self._wildcards.bringing(names, scope, name, exported, is_final):
                 self._stars_followed = followed = followed + 1
                 target = self.target(names.path, ordinal)
-                if followed > _STARS_FOLLOWED_MAX or target is None:
+                if followed > _WILDCARDS_FOLLOWED_MAX or target is None:
                     return None
                 entity = self.member(target, name, as_type, False, names.path)
                 if entity is not None:
@@ -610,7 +610,7 @@ class Evaluator:
         value = self._module_value(Module(names.path))
         if value is not None and value != Module(names.path):
             return value if name == "default" else self.member(value, name, as_type, False, path)
-        return self._stars.outside(names, exported=True, is_final=not self._targets_pending)
+        return self._wildcards.outside(names, exported=True, is_final=not self._targets_pending)
 
     def _module_value(self, module: Module | Package) -> Entity | None:
         """What a file itself stands for, if it says so."""
@@ -654,7 +654,7 @@ class Evaluator:
         of = self._whole.get(of, of)
         extensions = self._extensions_of(of, name) if called else ()
         if not found:
-            return Overloads((), extensions) if extensions else self.lineages.outside_base(of)
+            return Overloads((), extensions) if extensions else self.ancestors.outside_base(of)
         levels = levels_of(entity)
         return Overloads(levels, extensions) if levels and extensions else entity
 
@@ -663,7 +663,7 @@ class Evaluator:
         if not self._extensions:
             return ()
         levels: list[tuple[Declared, ...]] = []
-        for ancestor in self.lineages.of(of):
+        for ancestor in self.ancestors.of(of):
             extensions = self._extensions.get(ancestor, {}).get(name, ())
             if len(extensions) > _OVERLOADS_MAX:
                 return (*levels, ())  # of so many, none is certain
@@ -677,10 +677,10 @@ class Evaluator:
         """Whether a class of the archive says of itself that it has a member, and which."""
         of = self._whole.get(of, of)
         holders = self._holders.get(name, _NOBODY)
-        lineage = [one for one in self.lineages.of(of) if one in holders] if holders else []
-        for at, ancestor in enumerate(lineage):
+        ancestors = [one for one in self.ancestors.of(of) if one in holders] if holders else []
+        for at, ancestor in enumerate(ancestors):
             if _is_one_of_several(ancestor, name):
-                del lineage[at + 1 :]
+                del ancestors[at + 1 :]
                 break
         searches: tuple[_Search, ...] = (
             (self._own_member, self._field)
@@ -692,7 +692,7 @@ class Evaluator:
             # Where members need no name before them, a field may have the name of its type.
             searches = (self._own_member,)
         for search in searches:
-            entity = _first(search, lineage, name, asker, as_type, called)
+            entity = _first(search, ancestors, name, asker, as_type, called)
             if entity is not None:
                 return True, None if entity is _OPAQUE else entity
         if called and self._names_constructor(of, name):
@@ -746,15 +746,15 @@ class Evaluator:
         return _OPAQUE if entity is None else entity
 
     def _inherited(self, of: Declared, name: str, called: bool, asker: str) -> Entity | None:
-        above = self.lineages.of(of)[1:]
+        above = self.ancestors.of(of)[1:]
         holders = self._holders.get(name, _NOBODY)
-        lineage = [one for one in above if one in holders] if holders else ()
-        entity = _first(self._member_or_field, lineage, name, asker, False, called)
+        ancestors = [one for one in above if one in holders] if holders else ()
+        entity = _first(self._member_or_field, ancestors, name, asker, False, called)
         if entity is not None:
             return None if entity is _OPAQUE else entity
         if above and self._names_constructor(above[0], name):
             return above[0]
-        return self.lineages.outside_base(of)
+        return self.ancestors.outside_base(of)
 
     def _member_or_field(self, of: Declared, name: str, asker: str, as_type: bool) -> Entity | None:
         return self._own_member(of, name, asker, as_type) or self._field(of, name, asker, as_type)
@@ -810,16 +810,16 @@ _Search = Callable[[Declared, str, str, bool], Entity | None]
 
 def _first(
     search: _Search,
-    lineage: Iterable[Declared],
+    ancestors: Iterable[Declared],
     name: str,
     asker: str,
     as_type: bool,
     called: bool,
 ) -> Entity | None:
-    """What the first of a lineage has by a name; overloads that are called, what all of it has."""
+    """What the first ancestor has by a name; of overloads that are called, what all have."""
     levels: list[tuple[Declared, ...]] = []
     gathered = 0
-    for ancestor in lineage:
+    for ancestor in ancestors:
         entity = search(ancestor, name, asker, as_type)
         own = levels_of(entity) if called else ()
         levels += own
@@ -834,11 +834,11 @@ def _first(
 
 
 _OVERLOADS_MAX: Final = 100
-"""Of one lineage: what is further up than so many is left out."""
+"""Of the ancestors of one class: what is further up than so many is left out."""
 
 
 def _is_one_of_several(of: Declared, name: str) -> bool:
-    """Whether a class has members of a name that a condition chooses from (``rivals.py``)."""
+    """Whether a condition chooses among a class's members of a name (see ``alternatives``)."""
     held = of.declaration.fields.get(name)
     return held is not None and held.base == "opaque" and bool(held.steps)
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from coatcheck_codegraph.javascript_values.facts import Flows
+from coatcheck_codegraph.javascript_values.facts import JavaScriptFlow
 
 Kind = Literal["class", "function", "type", "namespace"]
 """``class``: what can be made and has methods (classes, structs, traits, interfaces, enums, modules
@@ -142,9 +142,9 @@ class FileFacts(msgspec.Struct, array_like=True):
     ``broken`` says that the parser found text that is not of the language, and went on after it.
     ``exports`` is what other files get by a name that no declaration here has
     (``export { a as b }``); under the empty name, what they get for the file itself
-    (``module.exports = f``). ``flow`` is how values move in a file of Python
-    (``python_values.facts``), packed; empty, where that is not read. ``flows`` is how they move in
-    a file of JavaScript or TypeScript (``javascript_values.facts``).
+    (``module.exports = f``). ``python_values`` is how values move in a file of Python
+    (``python_values.facts``), packed; empty, where that is not read. ``javascript_values`` is the
+    same of a file of JavaScript or TypeScript (``javascript_values.facts``).
     """
 
     path: str
@@ -158,5 +158,5 @@ class FileFacts(msgspec.Struct, array_like=True):
     properties: dict[str, str] = {}
     broken: bool = False
     exports: dict[str, Ref] = {}
-    flow: bytes = b""
-    flows: Flows | None = None
+    python_values: bytes = b""
+    javascript_values: JavaScriptFlow | None = None

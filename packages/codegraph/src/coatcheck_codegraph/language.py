@@ -67,7 +67,7 @@ class Language:
     ``calls_variables``: a variable may hold what is called; where none can (Java), a name that is
     called is not looked for among them. ``last_wins``: of several declarations of one name in one
     place, the last counts, not the first. ``private_prefix``: names that begin with it are not
-    brought by an import of everything. ``submodule`` finds what is inside of a module without
+    brought by a wildcard import. ``submodule`` finds what is inside of a module without
     being declared there. ``types_by_star``: a class that is found nowhere comes from an external
     module that everything is imported from, if there is one; so does a function, if the import's
     kind is ``static`` (Java, C#). ``extension_methods``: a function with a receiver belongs to the

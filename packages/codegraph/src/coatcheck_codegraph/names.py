@@ -1,4 +1,4 @@
-"""Which names a file sees: its own, those of files beside it, those of imports of everything."""
+"""Which names a file sees: its own, those of files beside it, those of wildcard imports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ImportedName = tuple[int, str]
 class FileNames:
     """What a file declares and imports."""
 
-    __slots__ = ("declared", "facts", "imported", "inside", "language", "path", "stars")
+    __slots__ = ("declared", "facts", "imported", "inside", "language", "path", "wildcards")
 
     def __init__(self, facts: FileFacts, language: Language) -> None:
         self.path = facts.path
@@ -38,11 +38,11 @@ class FileNames:
                 place = self.inside.setdefault(declared.declaration.parent, {})
                 place.setdefault(declared.declaration.name, []).append(declared)
         self.imported: dict[int, dict[str, list[ImportedName]]] = {}
-        self.stars: dict[int, list[int]] = {}
+        self.wildcards: dict[int, list[int]] = {}
         for ordinal, imported in enumerate(facts.imports):
             for binding in imported.bindings:
                 if binding.local == "*":
-                    self.stars.setdefault(imported.scope, []).append(ordinal)
+                    self.wildcards.setdefault(imported.scope, []).append(ordinal)
                 else:
                     names = self.imported.setdefault(imported.scope, {})
                     names.setdefault(binding.local, []).append((ordinal, binding.remote))
@@ -170,9 +170,9 @@ class Neighbourhood:
         return ranks
 
 
-# Imports of everything: which of them may bring a name.
+# Wildcard imports (``from x import *``): which of them may bring a name.
 #
-# A file may import everything of thousands of others, and those of others again. So not all of
+# A file may import all names of thousands of others, and those of others again. So not all of
 # them are asked for every name: a file that has only what is written in it is known by its names,
 # and is asked for none that it does not have.
 
@@ -186,8 +186,8 @@ _NOBODY: Final[Mapping[str, None]] = {}
 
 
 @dataclass(slots=True)
-class _Stars:
-    """The imports of everything at one place, by their ordinals.
+class _ScopeWildcards:
+    """The wildcard imports at one place, by their ordinals.
 
     ``by_path`` has those of single files and small packages; ``others`` those, too, that may bring
     what is not written there. ``outside`` is the last of what is not in the archive.
@@ -198,7 +198,7 @@ class _Stars:
     outside: Outside | None = None
 
 
-class Stars:
+class WildcardImports:
     """``target`` finds what an import names; ``added_to`` are modules that other files add to."""
 
     def __init__(
@@ -214,7 +214,7 @@ class Stars:
 
     def forget(self) -> None:
         """Find everything out anew."""
-        self._known: dict[tuple[str, int, bool], _Stars] = {}
+        self._known: dict[tuple[str, int, bool], _ScopeWildcards] = {}
         self._giving: dict[str, dict[str, None]] = {}
         self._plain: dict[str, bool] = {}
 
@@ -227,24 +227,24 @@ class Stars:
         Of those that pass on what they bring alone, if ``exported``. ``is_final`` says that no
         import is just being followed, so that what is found here is true for good.
         """
-        if scope not in names.stars:
+        if scope not in names.wildcards:
             return ()
-        stars = self._at(names, scope, exported, is_final)
+        wildcards = self._at(names, scope, exported, is_final)
         giving = self._giving.get(name, _NOBODY)
-        if len(giving) > len(stars.by_path):
-            paths: Iterable[str] = (path for path in stars.by_path if path in giving)
+        if len(giving) > len(wildcards.by_path):
+            paths: Iterable[str] = (path for path in wildcards.by_path if path in giving)
         else:
             paths = giving
-        direct = [one for path in paths for one in stars.by_path.get(path, ())]
-        return [*sorted(direct), *stars.others] if direct else stars.others
+        direct = [one for path in paths for one in wildcards.by_path.get(path, ())]
+        return [*sorted(direct), *wildcards.others] if direct else wildcards.others
 
     def outside(self, names: FileNames, exported: bool, is_final: bool) -> Outside | None:
-        """The last module that a file imports everything of and that is not in the archive."""
-        if FILE not in names.stars:
+        """The last module of a wildcard import that is not in the archive."""
+        if FILE not in names.wildcards:
             return None
         return self._at(names, FILE, exported, is_final).outside
 
-    def _at(self, names: FileNames, scope: int, exported: bool, is_final: bool) -> _Stars:
+    def _at(self, names: FileNames, scope: int, exported: bool, is_final: bool) -> _ScopeWildcards:
         key = (names.path, scope, exported)
         found = self._known.get(key)
         if found is None:
@@ -253,9 +253,9 @@ class Stars:
                 self._known[key] = found
         return found
 
-    def _find(self, names: FileNames, scope: int, exported: bool) -> _Stars:
-        found = _Stars()
-        for ordinal in names.stars[scope]:
+    def _find(self, names: FileNames, scope: int, exported: bool) -> _ScopeWildcards:
+        found = _ScopeWildcards()
+        for ordinal in names.wildcards[scope]:
             if exported and not names.facts.imports[ordinal].exported:
                 continue
             target = self._target(names.path, ordinal)
@@ -283,7 +283,7 @@ class Stars:
             ).startswith(_NAMED_BY_FOLDER)
             is_plain = not (
                 by_folder
-                or FILE in names.stars
+                or FILE in names.wildcards
                 or "" in names.facts.exports
                 or module in self._added_to
             )

@@ -30,8 +30,8 @@ class Sharing:
             for held in (declaration.locals, declaration.fields):
                 for name, ref in held.items():
                     held[name] = share(ref, ref)
-        if facts.flows is not None:
-            facts.flows.names = list(map(intern, facts.flows.names))
+        if facts.javascript_values is not None:
+            facts.javascript_values.names = list(map(intern, facts.javascript_values.names))
         return facts
 
 

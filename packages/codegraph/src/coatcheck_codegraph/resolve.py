@@ -9,12 +9,12 @@ from typing import NamedTuple
 from coatcheck_codegraph.entities import Declared, Entity, Instance, Module, Overloads, Package
 from coatcheck_codegraph.evaluation import Evaluator
 from coatcheck_codegraph.facts import IMPLIED, Call
-from coatcheck_codegraph.javascript_values.calls import FlowingCalls
+from coatcheck_codegraph.javascript_values.calls import JavaScriptCalls
 from coatcheck_codegraph.language import Outside
 from coatcheck_codegraph.names import FileNames
 from coatcheck_codegraph.project import Project
 from coatcheck_codegraph.python_values.overriding import Overrides
-from coatcheck_codegraph.python_values.solver import ValueFlow
+from coatcheck_codegraph.python_values.solver import PythonValueSolver
 
 
 class ResolvedCall(NamedTuple):
@@ -94,10 +94,10 @@ def resolve(project: Project, *, external_calls: bool = False) -> Resolution:
     ``external_calls``: keep those that lead out of the archive, too.
     """
     evaluator = Evaluator(project)
-    flow = ValueFlow(evaluator)
+    flow = PythonValueSolver(evaluator)
     flow.run()
     overrides = Overrides(evaluator, set(flow.targets))
-    flowing = FlowingCalls(evaluator)
+    flowing = JavaScriptCalls(evaluator)
     resolution = Resolution(project, {}, {}, {})
     calls: dict[str, list[ResolvedCall]] = {}
     imports: dict[str, list[ResolvedImport]] = {}
@@ -120,8 +120,8 @@ def resolve(project: Project, *, external_calls: bool = False) -> Resolution:
 
 def _calls(
     evaluator: Evaluator,
-    flow: ValueFlow,
-    flowing: FlowingCalls,
+    flow: PythonValueSolver,
+    flowing: JavaScriptCalls,
     overrides: Overrides,
     names: FileNames,
     counts: CallCounts,
@@ -167,7 +167,7 @@ def _calls(
 
 
 def _together(
-    by_name: Entity | None, by_value: Mapping[Declared, None], flow: ValueFlow
+    by_name: Entity | None, by_value: Mapping[Declared, None], flow: PythonValueSolver
 ) -> Collection[Declared]:
     """What a call runs, by the names that it is written with and by the values that they hold.
 
@@ -217,7 +217,7 @@ def _inherits(evaluator: Evaluator, names: FileNames) -> list[Inheritance]:
     found: dict[Inheritance, None] = {}
     for declared in names.declared:
         if declared.declaration.bases:
-            for base in evaluator.lineages.bases_of_part(declared):
+            for base in evaluator.ancestors.bases_of_part(declared):
                 if isinstance(base, Declared):
                     found[Inheritance(declared.index, base)] = None
     return list(found)

@@ -14,8 +14,8 @@ from typing import Final
 from coatcheck_codegraph.entities import Declared, Module
 from coatcheck_codegraph.evaluation import Evaluator
 from coatcheck_codegraph.facts import FILE, Declaration
-from coatcheck_codegraph.javascript_values.facts import Flows, Records, call_of
-from coatcheck_codegraph.javascript_values.solver import CallTarget, FlowingCall, solved
+from coatcheck_codegraph.javascript_values.facts import JavaScriptFlow, Records, call_of
+from coatcheck_codegraph.javascript_values.solver import CallTarget, SolvedCall, solved
 
 ANONYMOUS: Final = "(anonymous)"
 _BETWEEN_NAMES: Final = re.compile(r"\.(?![^\[]*\])")
@@ -36,7 +36,7 @@ class FileCalls:
 _NOTHING: Final = FileCalls()
 
 
-class FlowingCalls:
+class JavaScriptCalls:
     """The calls that are found by the flows of a project."""
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -47,9 +47,9 @@ class FlowingCalls:
         self._declared: dict[tuple[str, int], int] = {}
         self._imports: dict[str, dict[str, int]] = {}
         flows = {
-            path: facts.flows
+            path: facts.javascript_values
             for path, facts in self._project.files.items()
-            if facts.flows is not None
+            if facts.javascript_values is not None
         }
         if flows:
             self._join(flows)
@@ -57,7 +57,7 @@ class FlowingCalls:
     def of(self, path: str) -> FileCalls:
         return self._by_path.get(path, _NOTHING)
 
-    def _join(self, flows: Mapping[str, Flows]) -> None:
+    def _join(self, flows: Mapping[str, JavaScriptFlow]) -> None:
         calls = list(solved(flows, self._module))
         functions = {path: Records(of_file.functions) for path, of_file in flows.items()}
         self._declare(flows, functions, calls)
@@ -80,9 +80,9 @@ class FlowingCalls:
 
     def _declare(
         self,
-        flows: Mapping[str, Flows],
+        flows: Mapping[str, JavaScriptFlow],
         functions: Mapping[str, Records],
-        calls: list[FlowingCall],
+        calls: list[SolvedCall],
     ) -> None:
         """Make declarations of functions without a name that are called from elsewhere."""
         needed = {
@@ -123,7 +123,7 @@ class FlowingCalls:
             number = around
         return FILE
 
-    def _move_calls(self, path: str, flows: Flows, functions: Records) -> None:
+    def _move_calls(self, path: str, flows: JavaScriptFlow, functions: Records) -> None:
         """Say which calls are made by what has become a declaration."""
         callers = self._by_path.setdefault(path, FileCalls()).callers
         own = {index for (where, _), index in self._declared.items() if where == path}
@@ -135,7 +135,7 @@ class FlowingCalls:
                 if around in own:
                     callers[call.ordinal] = around
 
-    def _note(self, call: FlowingCall, functions: Records) -> None:
+    def _note(self, call: SolvedCall, functions: Records) -> None:
         callees = tuple(
             self._files[target.path].declared[index]
             for target in call.targets

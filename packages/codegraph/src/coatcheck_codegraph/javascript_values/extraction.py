@@ -47,10 +47,10 @@ from coatcheck_codegraph.javascript_values.facts import (
     STORE,
     SUPER,
     WIDTH,
-    FlowCall,
-    FlowClass,
-    FlowFunction,
-    Flows,
+    JavaScriptCallFlow,
+    JavaScriptClassFlow,
+    JavaScriptFlow,
+    JavaScriptFunctionFlow,
     Unnamed,
     packed,
     packed_records,
@@ -148,7 +148,9 @@ _Body = tuple[Node, _BlockScope, int, int, int]
 """A function to be walked: its node, the scope around, its number, ``this``, the class around."""
 
 
-def flows_of(root: Node, declared: Mapping[Range, int], calls: Mapping[Range, int]) -> Flows:
+def flows_of(
+    root: Node, declared: Mapping[Range, int], calls: Mapping[Range, int]
+) -> JavaScriptFlow:
     """The flows of a file. ``declared`` has the declarations of functions, classes and objects by
     where they are written, ``calls`` the ordinals of calls by where the name is that is called."""
     return _Extraction(declared, calls).of(root)
@@ -162,14 +164,14 @@ class _Extraction:
         self._names: dict[str, int] = {}
         self._constraints: list[_Constraint] = []
         """Each with its node first, and what it is next."""
-        self._functions: list[FlowFunction] = []
-        self._classes: list[FlowClass] = []
-        self._noted_calls: list[FlowCall] = []
+        self._functions: list[JavaScriptFunctionFlow] = []
+        self._classes: list[JavaScriptClassFlow] = []
+        self._noted_calls: list[JavaScriptCallFlow] = []
         self._unnamed: dict[int, Unnamed] = {}
         self._objects: list[int] = []
         self._imports: list[int] = []
         self._exports: list[int] = []
-        self._stars: list[int] = []
+        self._wildcards: list[int] = []
         self._scope = _BlockScope(None, 0, is_function=True)
         self._top = self._scope
         self._function = 0
@@ -229,10 +231,10 @@ class _Extraction:
             "yield_expression": self._yield,
         }
 
-    def of(self, root: Node) -> Flows:
+    def of(self, root: Node) -> JavaScriptFlow:
         self._module = self._new_node()
         self._thrown = self._new_node()
-        self._functions.append(FlowFunction(FILE, FILE))
+        self._functions.append(JavaScriptFunctionFlow(FILE, FILE))
         self._statements(root)
         while self._bodies:
             self._body(*self._bodies.pop())
@@ -248,7 +250,7 @@ class _Extraction:
                 self._constraints.append((call.callee, CALLED, number, 0, 0, 0))
         self._constraints.sort()
         constraints = array("i", chain.from_iterable(self._constraints))
-        return Flows(
+        return JavaScriptFlow(
             self._size,
             self._module,
             list(self._names),
@@ -261,7 +263,7 @@ class _Extraction:
             packed(self._objects),
             packed(self._imports),
             packed(self._exports),
-            packed(self._stars),
+            packed(self._wildcards),
         )
 
     # Nodes and constraints
@@ -821,7 +823,7 @@ class _Extraction:
         own = node.child_by_field_name("name")
         if own is not None and node.type != "method_definition":
             name = _word(own)
-        function = FlowFunction(
+        function = JavaScriptFunctionFlow(
             index,
             self._function,
             flags=flags,
@@ -869,7 +871,9 @@ class _Extraction:
         else:
             self._give_back(body)
 
-    def _parameter(self, node: Node, function: FlowFunction, nodes: list[int], number: int) -> None:
+    def _parameter(
+        self, node: Node, function: JavaScriptFunctionFlow, nodes: list[int], number: int
+    ) -> None:
         pattern: Node | None = node
         default: Node | None = None
         is_field = False
@@ -961,10 +965,10 @@ class _Extraction:
         index = self._declared.get((node.start_byte, node.end_byte), -1)
         heritage = next((one for one in node.named_children if one.type == "class_heritage"), None)
         before = (self._function, self._this, self._class, self._scope)
-        self._functions.append(FlowFunction(index, self._function, this=instance))
+        self._functions.append(JavaScriptFunctionFlow(index, self._function, this=instance))
         self._function = len(self._functions) - 1
         base = 0 if heritage is None else self._base(heritage)
-        made = FlowClass(index, value, base, instance, -1, [])
+        made = JavaScriptClassFlow(index, value, base, instance, -1, [])
         self._classes.append(made)
         self._scope = _BlockScope(self._scope, self._function, is_function=True)
         self._this, self._class = instance, number
@@ -988,7 +992,7 @@ class _Extraction:
             return self._visit(part)
         return 0
 
-    def _class_member(self, node: Node, made: FlowClass) -> None:
+    def _class_member(self, node: Node, made: JavaScriptClassFlow) -> None:
         kind = node.type
         words = {child.type for child in node.children}
         static = "static" in words
@@ -1054,7 +1058,7 @@ class _Extraction:
     ) -> int:
         result = result or self._new_node()
         self._noted_calls.append(
-            FlowCall(
+            JavaScriptCallFlow(
                 kind,
                 callee,
                 receiver,
@@ -1373,7 +1377,7 @@ class _Extraction:
     def _export_from(self, source: str, children: list[Node]) -> None:
         clauses = [one for one in children if one.type in ("export_clause", "namespace_export")]
         if not clauses:
-            self._stars.append(self._name(source))
+            self._wildcards.append(self._name(source))
         for clause in clauses:
             if clause.type == "namespace_export":
                 for alias in clause.named_children[:1]:

@@ -30,13 +30,13 @@ GETTER: Final = "get "
 SETTER: Final = "set "
 """What begins the names of accessors."""
 
-# What a literal or a built-in makes (``Flows.objects``).
+# What a literal or a built-in makes (``JavaScriptFlow.objects``).
 OBJECT: Final = 0
 ARRAY: Final = 1
 MAP: Final = 2
 SET: Final = 3
 
-# How something is called (``FlowCall.kind``).
+# How something is called (``JavaScriptCallFlow.kind``).
 CALL: Final = 0
 METHOD: Final = 1
 NEW: Final = 2
@@ -54,10 +54,10 @@ GENERATOR: Final = 2
 ON_PROTOTYPE: Final = 0
 ON_CLASS: Final = 1
 ON_INSTANCE: Final = 2
-"""Whose member it is (``FlowClass.members``)."""
+"""Whose member it is (``JavaScriptClassFlow.members``)."""
 
 
-# Constraints, by what flows into their first node (``Flows.constraints``).
+# Constraints, by what flows into their first node (``JavaScriptFlow.constraints``).
 STORE: Final = 0
 LOAD: Final = 1
 ITERATE: Final = 2
@@ -68,12 +68,12 @@ WIDTH: Final = 6
 """Numbers that a constraint has."""
 
 
-class FlowFunction(msgspec.Struct, gc=False):
+class JavaScriptFunctionFlow(msgspec.Struct, gc=False):
     """A function, the file itself (the first one), or the body of a class.
 
-    ``index`` is its declaration, or -1 for a function that is none (``Flows.unnamed`` says what it
-    would be). ``around`` is the function that it is written in. All others are nodes, but for
-    ``passed``: the positions of parameters that it returns as they are.
+    ``index`` is its declaration, or -1 for a function that is none (``JavaScriptFlow.unnamed`` says
+    what it would be). ``around`` is the function that it is written in. All others are nodes, but
+    for ``passed``: the positions of parameters that it returns as they are.
     """
 
     index: int
@@ -90,7 +90,7 @@ class FlowFunction(msgspec.Struct, gc=False):
     passed: tuple[int, ...] = ()
 
 
-class FlowClass(msgspec.Struct, array_like=True, gc=False):
+class JavaScriptClassFlow(msgspec.Struct, array_like=True, gc=False):
     """A class. ``members`` are triples: whose, name, node."""
 
     index: int
@@ -101,7 +101,7 @@ class FlowClass(msgspec.Struct, array_like=True, gc=False):
     members: list[int]
 
 
-class FlowCall(msgspec.Struct, gc=False):
+class JavaScriptCallFlow(msgspec.Struct, gc=False):
     """A call inside of ``function``. ``ordinal`` is that of the same call in ``FileFacts.calls``,
     or -1. An argument below 0 is an array that is spread. ``quiet``: what is called is written
     right here, and part of the code around."""
@@ -127,7 +127,7 @@ class Unnamed(msgspec.Struct, array_like=True, gc=False):
     signature: str
 
 
-class Flows(msgspec.Struct, array_like=True):
+class JavaScriptFlow(msgspec.Struct, array_like=True):
     """All constraints of a file. There are many: they are kept as bytes of 32-bit numbers.
 
     ``constraints``: node by node in order, what follows of what it has: the node (which ``nodes``
@@ -136,7 +136,7 @@ class Flows(msgspec.Struct, array_like=True):
     to copy to; for ``CALLED`` and ``RECEIVED`` the number of the call that it is the callee or the
     receiver of.
     ``objects``: node, kind. ``imports``: specifier, name or -1, node. ``exports``: name, node.
-    ``stars``: specifiers. ``module`` is the node of what the file is to those that import it.
+    ``wildcards``: specifiers. ``module`` is the node of what the file is to those that import it.
     """
 
     size: int
@@ -146,12 +146,12 @@ class Flows(msgspec.Struct, array_like=True):
     constraints: bytes
     functions: bytes
     calls: bytes
-    classes: list[FlowClass]
+    classes: list[JavaScriptClassFlow]
     unnamed: dict[int, Unnamed]
     objects: bytes
     imports: bytes
     exports: bytes
-    stars: bytes
+    wildcards: bytes
 
 
 def packed(numbers: Iterable[int]) -> bytes:
@@ -192,7 +192,7 @@ class Records:
         return self._numbers[self._starts[at] : self._starts[at + 1]]
 
 
-def record_of_function(of: FlowFunction) -> Sequence[int]:
+def record_of_function(of: JavaScriptFunctionFlow) -> Sequence[int]:
     """A function as numbers."""
     return (
         of.index,
@@ -211,12 +211,12 @@ def record_of_function(of: FlowFunction) -> Sequence[int]:
     )
 
 
-def function_of(record: memoryview) -> FlowFunction:
+def function_of(record: memoryview) -> JavaScriptFunctionFlow:
     """The function that a record is of."""
     numbers = record.tolist()
     index, around, flags, value, this, returns, yields, sent, arguments, rest = numbers[:10]
     last = 11 + numbers[10]
-    return FlowFunction(
+    return JavaScriptFunctionFlow(
         index,
         around,
         flags,
@@ -232,7 +232,7 @@ def function_of(record: memoryview) -> FlowFunction:
     )
 
 
-def record_of_call(of: FlowCall) -> Sequence[int]:
+def record_of_call(of: JavaScriptCallFlow) -> Sequence[int]:
     """A call as numbers."""
     return (
         of.kind,
@@ -248,10 +248,10 @@ def record_of_call(of: FlowCall) -> Sequence[int]:
     )
 
 
-def call_of(record: memoryview) -> FlowCall:
+def call_of(record: memoryview) -> JavaScriptCallFlow:
     """The call that a record is of."""
     numbers = record.tolist()
     kind, callee, receiver, name, result, line, function, ordinal, quiet = numbers[:9]
-    return FlowCall(
+    return JavaScriptCallFlow(
         kind, callee, receiver, name, result, line, function, ordinal, quiet, tuple(numbers[9:])
     )

@@ -52,9 +52,9 @@ from coatcheck_codegraph.javascript_values.facts import (
     STORE,
     SUPER,
     WIDTH,
-    FlowCall,
-    FlowFunction,
-    Flows,
+    JavaScriptCallFlow,
+    JavaScriptFlow,
+    JavaScriptFunctionFlow,
     Records,
     call_of,
     function_of,
@@ -63,7 +63,7 @@ from coatcheck_codegraph.javascript_values.facts import (
 
 _OBJECTS_MAX: Final = 8
 """That one node may have, and that one call may run; of what may be more, nothing is said."""
-_STARS_MAX: Final = 50
+_WILDCARDS_MAX: Final = 50
 """Modules whose exports others export as a whole that are looked into for one name."""
 _BASES_MAX: Final = 100
 """Classes that are looked at for the constructors that one class inherits."""
@@ -164,7 +164,7 @@ class CallTarget:
 
 
 @dataclass(slots=True)
-class FlowingCall:
+class SolvedCall:
     """A call and all that it may run. ``ordinal`` is below 0 if it is not among the file's calls.
     ``function`` is the one that it is made in."""
 
@@ -180,7 +180,7 @@ Resolve = Callable[[str, str], str | None]
 """Gives, for the path of a file and the name of a module that it imports, the module's path."""
 
 
-def solved(files: Mapping[str, Flows], resolve: Resolve) -> Iterator[FlowingCall]:
+def solved(files: Mapping[str, JavaScriptFlow], resolve: Resolve) -> Iterator[SolvedCall]:
     """All calls of the files whose targets are found, in order."""
     solver = _Solver(files, resolve)
     solver.solve()
@@ -205,7 +205,7 @@ class _FileConstraints:
         "start",
     )
 
-    def __init__(self, path: str, flows: Flows, start: int) -> None:
+    def __init__(self, path: str, flows: JavaScriptFlow, start: int) -> None:
         self.path = path
         self.flows = flows
         self.start = start
@@ -215,16 +215,16 @@ class _FileConstraints:
         self.functions = Records(flows.functions)
         self.calls = Records(flows.calls)
         self.exported = {flows.names[name] for name in numbers_in(flows.exports)[::2]}
-        self.known: dict[int, FlowFunction] = {}
+        self.known: dict[int, JavaScriptFunctionFlow] = {}
         self.sites: dict[int, _Site] = {}
 
-    def function(self, number: int) -> FlowFunction:
+    def function(self, number: int) -> JavaScriptFunctionFlow:
         found = self.known.get(number)
         if found is None:
             found = self.known[number] = function_of(self.functions[number])
         return found
 
-    def call(self, number: int) -> FlowCall:
+    def call(self, number: int) -> JavaScriptCallFlow:
         return call_of(self.calls[number])
 
 
@@ -238,7 +238,7 @@ _OWN_NODES: Final = frozenset({ELEMENT, PARENT, PROTOTYPE})
 
 
 class _Solver:
-    def __init__(self, files: Mapping[str, Flows], resolve: Resolve) -> None:
+    def __init__(self, files: Mapping[str, JavaScriptFlow], resolve: Resolve) -> None:
         self._resolve = resolve
         self._files: dict[str, _FileConstraints] = {}
         self._size = 1
@@ -551,7 +551,7 @@ class _Solver:
         """The modules all of whose exports a module exports."""
         found: list[str] = []
         file = self._files[path]
-        for specifier in numbers_in(file.flows.stars)[:_STARS_MAX]:
+        for specifier in numbers_in(file.flows.wildcards)[:_WILDCARDS_MAX]:
             target = self._resolve(path, file.names[specifier])
             if target is not None and target in self._files:
                 found.append(target)
@@ -566,7 +566,7 @@ class _Solver:
             if name == "default":
                 return None
             for further in self._starred(one):
-                if further not in seen and len(seen) < _STARS_MAX:
+                if further not in seen and len(seen) < _WILDCARDS_MAX:
                     seen.append(further)
         return None
 
@@ -580,7 +580,7 @@ class _Solver:
             for further in self._starred(one):
                 parent = self._field(self._objects_of_modules[one], PARENT)
                 self._copy(self._module(further), parent)
-                if further not in seen and len(seen) < _STARS_MAX:
+                if further not in seen and len(seen) < _WILDCARDS_MAX:
                     seen.append(further)
 
     def _site_of(self, file: _FileConstraints, number: int) -> _Site:
@@ -759,7 +759,13 @@ class _Solver:
         self._run_body(site, path, self._files[path].function(number), this, result, one)
 
     def _run_body(
-        self, site: _Site, path: str, function: FlowFunction, this: int, result: int, one: int
+        self,
+        site: _Site,
+        path: str,
+        function: JavaScriptFunctionFlow,
+        this: int,
+        result: int,
+        one: int,
     ) -> None:
         start = self._files[path].start
         arguments = site.arguments
@@ -999,7 +1005,7 @@ class _Solver:
 
     # What was found
 
-    def calls(self) -> Iterator[FlowingCall]:
+    def calls(self) -> Iterator[SolvedCall]:
         """All calls that lead somewhere."""
         for site in self._sites:
             if site.is_unknown or not site.targets:
@@ -1009,7 +1015,7 @@ class _Solver:
                 for target in self._targets(one):
                     targets[target] = None
             if 0 < len(targets) <= _OBJECTS_MAX:
-                yield FlowingCall(
+                yield SolvedCall(
                     site.path,
                     site.line,
                     site.function,

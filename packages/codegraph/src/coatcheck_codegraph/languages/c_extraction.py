@@ -17,6 +17,7 @@ from coatcheck_codegraph.builder import Builder, end_line_of, line_of, name_of, 
 from coatcheck_codegraph.extraction import UNKNOWN, Extraction, Handler, lines_in
 from coatcheck_codegraph.facts import FILE, Declaration, FileFacts, Ref, Step
 from coatcheck_codegraph.language import words
+from coatcheck_codegraph.languages.alternatives import Conditions, hide, leave_open, obscure
 from coatcheck_codegraph.languages.c_builtins import C_FUNCTIONS
 from coatcheck_codegraph.languages.c_syntax import (
     ELEMENT,
@@ -38,7 +39,6 @@ from coatcheck_codegraph.languages.c_syntax import (
     type_of,
     without_literals,
 )
-from coatcheck_codegraph.languages.rivals import Conditions, hide, leave_open, obscure
 from coatcheck_codegraph.languages.scopes import element
 
 # What exists in C and C++ only where the preprocessor keeps it.
@@ -132,7 +132,7 @@ class CConditions:
             elif parent == FILE and name in self._renamed:
                 leave_open(self._facts, found)
             elif len(found) > 1:
-                leave_open(self._facts, self._rivals(found))
+                leave_open(self._facts, self._alternatives(found))
             elif found[0] in self._macros:
                 obscure(self._facts, parent, name)
                 certain_in[name] = self._macros[found[0]]
@@ -155,7 +155,7 @@ class CConditions:
             return own
         return found
 
-    def _rivals(self, found: list[int]) -> list[int]:
+    def _alternatives(self, found: list[int]) -> list[int]:
         if not self._plus_plus or not self._macros.keys().isdisjoint(found):
             return found
         by_shape: dict[str, list[int]] = {}

@@ -10,6 +10,7 @@ from tree_sitter import Node
 
 from coatcheck_codegraph.builder import name_of
 from coatcheck_codegraph.facts import FILE, Binding, Ref, Step
+from coatcheck_codegraph.languages.alternatives import leave_open
 from coatcheck_codegraph.languages.ecmascript_classes import Classes, Objects, holds_functions
 from coatcheck_codegraph.languages.ecmascript_functions import FUNCTIONS, Functions, Prototypes
 from coatcheck_codegraph.languages.ecmascript_references import (
@@ -22,7 +23,6 @@ from coatcheck_codegraph.languages.ecmascript_references import (
 )
 from coatcheck_codegraph.languages.ecmascript_types import bound_names, type_ref
 from coatcheck_codegraph.languages.ecmascript_walk import THIS, Scope, Walk
-from coatcheck_codegraph.languages.rivals import leave_open
 
 _Kind = Literal["local", "var", "set", "exports", "this", "prototype", "member", "other"]
 

@@ -305,7 +305,7 @@ def extract(path: str, language: str, parser: Parser, source: bytes) -> FileFact
     modules.conclude()
     functions.conclude()
     assignments.conclude()
-    walk.facts.flows = flows_of(root, walk.declared_at, walk.calls_at)
+    walk.facts.javascript_values = flows_of(root, walk.declared_at, walk.calls_at)
     return walk.facts
 
 

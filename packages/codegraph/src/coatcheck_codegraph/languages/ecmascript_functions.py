@@ -9,10 +9,10 @@ from tree_sitter import Node
 
 from coatcheck_codegraph.builder import end_line_of, line_of, name_of, text
 from coatcheck_codegraph.facts import Declaration, Ref, Step
+from coatcheck_codegraph.languages.alternatives import hide
 from coatcheck_codegraph.languages.ecmascript_references import UNKNOWN, Chain, References, argument
 from coatcheck_codegraph.languages.ecmascript_types import bound_names, signature, type_ref
 from coatcheck_codegraph.languages.ecmascript_walk import SAME, THIS, Scope, Walk
-from coatcheck_codegraph.languages.rivals import hide
 
 # Classes that are made without the word: functions with a prototype, objects given functions.
 

@@ -13,6 +13,7 @@ from tree_sitter import Language, Node, Parser
 from coatcheck_codegraph.builder import Builder, name_of, named, spelled, text
 from coatcheck_codegraph.facts import FILE, Binding, FileFacts, Ref
 from coatcheck_codegraph.language import words
+from coatcheck_codegraph.languages.alternatives import leave_open
 from coatcheck_codegraph.languages.go_references import (
     TypeParameters,
     element_ref,
@@ -24,7 +25,6 @@ from coatcheck_codegraph.languages.go_references import (
     type_ref,
     value,
 )
-from coatcheck_codegraph.languages.rivals import leave_open
 from coatcheck_codegraph.languages.scopes import OPAQUE, Scopes
 
 _GRAMMAR: Final = Language(tree_sitter_go.language())

@@ -25,7 +25,7 @@ from coatcheck_codegraph.extraction import (
 )
 from coatcheck_codegraph.facts import Base, Binding, FileFacts, Ref, Step
 from coatcheck_codegraph.language import words
-from coatcheck_codegraph.languages.rivals import leave_open
+from coatcheck_codegraph.languages.alternatives import leave_open
 
 ROOT: Final = "\\"
 """What a name begins with that is looked for outside of all namespaces."""
@@ -71,9 +71,9 @@ def _leave_rivals_open(facts: FileFacts) -> None:
         if one.kind != "namespace" and one.receiver is None:
             key = (one.parent, one.kind == "function", one.name)
             declared.setdefault(key, []).append(index)
-    for rivals in declared.values():
-        if len(rivals) > 1:
-            leave_open(facts, rivals)
+    for alternatives in declared.values():
+        if len(alternatives) > 1:
+            leave_open(facts, alternatives)
 
 
 class PhpExtraction(Extraction):

@@ -28,6 +28,7 @@ from coatcheck_codegraph.facts import (
     Ref,
     Step,
 )
+from coatcheck_codegraph.languages.alternatives import Conditions, hide, leave_open
 from coatcheck_codegraph.languages.python_references import (
     OPAQUE,
     annotation,
@@ -37,7 +38,6 @@ from coatcheck_codegraph.languages.python_references import (
     reference,
     signature,
 )
-from coatcheck_codegraph.languages.rivals import Conditions, hide, leave_open
 from coatcheck_codegraph.python_values.extraction import Place, read_flow
 
 # Functions and classes of one name in one place of a Python file: the last replaces the others.
@@ -46,7 +46,7 @@ from coatcheck_codegraph.python_values.extraction import Place, read_flow
 # or the other one; and so it is with a name that is declared and gets another value, too.
 
 
-class PythonRivals:
+class PythonAlternatives:
     """What one file declares, and under which conditions."""
 
     def __init__(self, facts: FileFacts) -> None:
@@ -54,7 +54,7 @@ class PythonRivals:
         self._conditions = Conditions()
         self._declared: dict[tuple[int, str], list[int]] = {}
         self._conditional: set[int] = set()
-        self._elsewhere: dict[str, list[Ref]] = {}
+        self._from_inside: dict[str, list[Ref]] = {}
 
     def enter(self, node: Node) -> None:
         """What is inside of ``node`` may not happen."""
@@ -69,13 +69,13 @@ class PythonRivals:
             self._conditional.add(index)
         self._declared.setdefault((parent, declared.name), []).append(index)
 
-    def assigned_elsewhere(self, name: str, value: Ref) -> None:
+    def assigned_from_inside(self, name: str, value: Ref) -> None:
         """A function assigns to a variable that is not its own (``global``, ``nonlocal``)."""
-        self._elsewhere.setdefault(name, []).append(value)
+        self._from_inside.setdefault(name, []).append(value)
 
-    def _settle_elsewhere(self) -> None:
+    def _settle_inner_assignments(self) -> None:
         variables = self._facts.variables
-        for name, values in self._elsewhere.items():
+        for name, values in self._from_inside.items():
             if (
                 any(value != variables.get(name, value) for value in values)
                 or (FILE, name) in self._declared
@@ -84,7 +84,7 @@ class PythonRivals:
 
     def settle(self) -> None:
         """When the file was walked: let each name mean the last of its declarations, or none."""
-        self._settle_elsewhere()
+        self._settle_inner_assignments()
         replaced_until: dict[tuple[int, str], int] = {}
         for (parent, name), found in self._declared.items():
             last = found[-1]
@@ -153,7 +153,7 @@ class _Function:
     def __init__(self, declared: Declaration | None) -> None:
         self.declared = declared
         self.certain: set[str] = set()
-        self.elsewhere: set[str] = set()
+        self.outer_names: set[str] = set()
         self.returned: dict[Ref, None] = {}
         self.is_generator = False
 
@@ -171,7 +171,7 @@ class _PythonWalk:
         self.functions = [_Function(None)]
         self.certain_fields: set[tuple[int, str]] = set()
         self.decorators: dict[int, list[Node]] = {}
-        self.rivals = PythonRivals(self.facts)
+        self.alternatives = PythonAlternatives(self.facts)
         self.call_places: dict[Place, int] = {}
         self.lambda_places: dict[Place, int] = {}
 
@@ -197,8 +197,10 @@ class _PythonWalk:
             else:
                 self._enter(node)
         self._settle_overloads()
-        self.rivals.settle()
-        self.facts.flow = read_flow(source, self.facts, self.call_places, self.lambda_places)
+        self.alternatives.settle()
+        self.facts.python_values = read_flow(
+            source, self.facts, self.call_places, self.lambda_places
+        )
         return self.facts
 
     def _settle_overloads(self) -> None:
@@ -261,7 +263,7 @@ class _PythonWalk:
         )
         declared = self.facts.declarations[index]
         if not declared.forward and not marks & _ACCESSORS:
-            self.rivals.declared(index, node)
+            self.alternatives.declared(index, node)
         if is_method and marks & _PROPERTIES:
             self.builder.field(declared.name, Ref("self", (Step(declared.name, True),)))
         parameters = node.child_by_field_name("parameters")
@@ -289,7 +291,7 @@ class _PythonWalk:
         ]
         name = name_of(node.child_by_field_name("name"))
         index = self.builder.declare("class", name, node, bases=bases)
-        self.rivals.declared(index, node)
+        self.alternatives.declared(index, node)
         body = node.child_by_field_name("body")
         if body is not None:
             self.stack.append(_Enter(index, body))
@@ -426,9 +428,9 @@ class _PythonWalk:
             self._note(around.fields, name, value, certain, self.certain_fields, self.builder.here)
             return
         function = self.functions[-1]
-        if name in function.elsewhere:
+        if name in function.outer_names:
             if value is not None:
-                self.rivals.assigned_elsewhere(name, value)
+                self.alternatives.assigned_from_inside(name, value)
             return
         place = self.facts.variables if function.declared is None else function.declared.locals
         if value is None:
@@ -493,11 +495,11 @@ class _PythonWalk:
         self._later(node.named_children)
 
     def condition(self, node: Node) -> None:
-        self.rivals.enter(node)
+        self.alternatives.enter(node)
         self._later(node.named_children)
 
     def for_(self, node: Node) -> None:
-        self.rivals.enter(node)
+        self.alternatives.enter(node)
         self.loop(node)
 
     def loop(self, node: Node) -> None:
@@ -543,8 +545,8 @@ class _PythonWalk:
                 self._assigned(target, annotation(caught) or OPAQUE)
         self._later(node.named_children)
 
-    def elsewhere(self, node: Node) -> None:
-        self.functions[-1].elsewhere.update(name_of(child) for child in node.named_children)
+    def global_or_nonlocal(self, node: Node) -> None:
+        self.functions[-1].outer_names.update(name_of(child) for child in node.named_children)
 
     def string(self, node: Node) -> None:
         self._later([part for part in node.named_children if part.type == "interpolation"])
@@ -629,8 +631,8 @@ _VISITS: Final[Mapping[str, Callable[[_PythonWalk, Node], None]]] = {
     "lambda": _PythonWalk.lambda_,
     "with_statement": _PythonWalk.with_,
     "except_clause": _PythonWalk.except_,
-    "global_statement": _PythonWalk.elsewhere,
-    "nonlocal_statement": _PythonWalk.elsewhere,
+    "global_statement": _PythonWalk.global_or_nonlocal,
+    "nonlocal_statement": _PythonWalk.global_or_nonlocal,
     "string": _PythonWalk.string,
     "return_statement": _PythonWalk.return_,
     "yield": _PythonWalk.yield_,

@@ -109,10 +109,10 @@ class Crates:
                     self._parents[found] = path
                     todo.append(found)
 
-    def _module_file(self, path: str, names: Sequence[str], elsewhere: str) -> str | None:
+    def _module_file(self, path: str, names: Sequence[str], given_path: str) -> str | None:
         folder, file = posixpath.split(path)
-        if elsewhere:
-            found = posixpath.normpath(posixpath.join(folder, *names[:-1], elsewhere))
+        if given_path:
+            found = posixpath.normpath(posixpath.join(folder, *names[:-1], given_path))
             return found if found in self._files else None
         if self._roots.get(path) != path and file != "mod.rs":
             folder = posixpath.join(folder, file.removesuffix(".rs"))
@@ -197,7 +197,7 @@ def _folders(project: Project) -> Iterator[tuple[str, FileFacts]]:
         yield posixpath.dirname(manifest.path), manifest
 
 
-_STARS_MAX: Final = 100
+_WILDCARDS_MAX: Final = 100
 """Imports of everything in one file that are looked into for the beginning of a path."""
 
 
@@ -206,7 +206,7 @@ class RustRules:
 
     def __init__(self) -> None:
         self._crates: WeakKeyDictionary[Project, Crates] = WeakKeyDictionary()
-        self._stars: WeakKeyDictionary[Project, dict[str, Outside | None]] = WeakKeyDictionary()
+        self._wildcards: WeakKeyDictionary[Project, dict[str, Outside | None]] = WeakKeyDictionary()
 
     def target(self, project: Project, file: FileFacts, imported: Import) -> Inside | Outside:
         crates = self._of(project)
@@ -240,8 +240,8 @@ class RustRules:
 
     def _from_outside(self, project: Project, file: FileFacts) -> Outside | None:
         """Where a type comes from that no file of the archive is known to have: from the one crate
-        of which the file imports everything. Unless a macro may have made it."""
-        if file.path not in self._stars.setdefault(project, {}):
+        that the file imports by a wildcard. Unless a macro may have made it."""
+        if file.path not in self._wildcards.setdefault(project, {}):
             found = {
                 target
                 for imported in file.imports
@@ -249,8 +249,8 @@ class RustRules:
                 and isinstance(target := self.target(project, file, imported), Outside)
             }
             certain = len(found) == 1 and not self._of(project).has_types_by_macro(file.path)
-            self._stars[project][file.path] = found.pop() if certain else None
-        return self._stars[project][file.path]
+            self._wildcards[project][file.path] = found.pop() if certain else None
+        return self._wildcards[project][file.path]
 
     def _begin(
         self, crates: Crates, file: FileFacts, imported: Import, names: list[str]
@@ -276,7 +276,7 @@ class RustRules:
 
         if any(True for _ in others(first)):
             return file.path, names
-        for other in islice(others("*"), _STARS_MAX):
+        for other in islice(others("*"), _WILDCARDS_MAX):
             brings = self._brought(crates, file, other, first)
             if brings is not None:
                 return brings, names
@@ -286,7 +286,7 @@ class RustRules:
         return None, rest
 
     def _brought(self, crates: Crates, file: FileFacts, star: Import, name: str) -> str | None:
-        """The file from which an import of everything brings ``name``, a module."""
+        """The file from which a wildcard import brings ``name``, a module."""
         names = _names(star)
         anchor = _anchor(crates, file.path, names[0])
         where = _descend(crates, anchor, names[1:]) if anchor is not None else Inside()

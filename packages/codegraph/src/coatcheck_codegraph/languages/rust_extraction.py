@@ -14,7 +14,7 @@ from tree_sitter import Language, Node, Parser
 from coatcheck_codegraph.builder import Builder, name_of, named, spelled, text
 from coatcheck_codegraph.facts import FILE, Binding, FileFacts, Kind, Ref
 from coatcheck_codegraph.language import words
-from coatcheck_codegraph.languages.rivals import hide, leave_open, obscure
+from coatcheck_codegraph.languages.alternatives import hide, leave_open, obscure
 from coatcheck_codegraph.languages.rust_references import RustReferences, made, path, variables
 from coatcheck_codegraph.languages.rust_types import HERE, TYPE_MACROS, Holding, Types
 from coatcheck_codegraph.languages.scopes import OPAQUE, Scopes
@@ -88,7 +88,7 @@ def _path(node: Node | None) -> tuple[str, ...]:
 _COMMENTS: Final = ("line_comment", "block_comment")
 
 
-class RustRivals:
+class RustAlternatives:
     """The items of one file. ``is_conditional`` is whether there is a ``#[cfg]`` before the one
     that the walk has come to."""
 
@@ -208,7 +208,7 @@ class _RustFile:
         self._deep = 0
         self._implements: list[tuple[int, tuple[str, ...], Ref]] = []
         self._crates: dict[str, Node] = {}
-        self._rivals = RustRivals(builder.facts)
+        self._alternatives = RustAlternatives(builder.facts)
         self._handlers: Mapping[str, Callable[[Node, Todo], None]] = {
             "use_declaration": self._use,
             "extern_crate_declaration": self._extern_crate,
@@ -239,7 +239,7 @@ class _RustFile:
         self._read(root)
         self._add_implemented()
         self._add_crates()
-        self._rivals.settle()
+        self._alternatives.settle()
 
     def _read(self, root: Node) -> None:
         todo: Todo = [root]
@@ -252,7 +252,7 @@ class _RustFile:
             kind = item.type
             if kind in _EMPTY:
                 continue
-            if self._rivals.is_attribute(item):
+            if self._alternatives.is_attribute(item):
                 continue
             if kind in _BLOCKS and self._scopes is not None:
                 self._scopes.open()
@@ -301,7 +301,7 @@ class _RustFile:
             self._builder.imports(node, where, [Binding(name)], kind=kind, exported=True)
             return
         index = self._builder.declare("namespace", name, node)
-        self._rivals.declared(index)
+        self._alternatives.declared(index)
         modules = self._modules
         self._modules = (*modules, name)
         with self._declaring(index, Types(modules=self._modules)):
@@ -375,7 +375,7 @@ class _RustFile:
         types = self._types.inside(generic, _where(node), own=(name,))
         signature = f"{word} {name}{spelled(generic)}"
         index = self._builder.declare(kind, name, node, signature=signature)
-        self._rivals.declared(index)
+        self._alternatives.declared(index)
         return index, types
 
     def _impl(self, node: Node, _todo: Todo) -> None:
@@ -395,12 +395,12 @@ class _RustFile:
         receiver = named(*own, is_type=True) if own else OPAQUE
         before = self._types, self._deep
         self._types, self._deep = types, self._deep + 1
-        is_conditional = self._rivals.is_conditional
+        is_conditional = self._alternatives.is_conditional
         for item in body.named_children:
-            if self._rivals.is_attribute(item):
+            if self._alternatives.is_attribute(item):
                 continue
             if item.type in ("function_item", "function_signature_item"):
-                self._rivals.is_conditional |= is_conditional
+                self._alternatives.is_conditional |= is_conditional
                 self._declare_function(item, receiver, is_of_trait=trait is not None)
             elif item.type in ("const_item", "macro_invocation"):
                 self._read(item)
@@ -447,7 +447,7 @@ class _RustFile:
         )
         if receiver is not None:
             self._qualify(index, receiver)
-        self._rivals.declared(index, is_of_trait=is_of_trait)
+        self._alternatives.declared(index, is_of_trait=is_of_trait)
         body = node.child_by_field_name("body")
         if self._deep >= _DECLARATIONS_DEEP_MAX:
             return
@@ -653,7 +653,7 @@ class _RustFile:
         index = self._builder.declare(
             "function", name + "!", node, signature=f"macro_rules! {name}"
         )
-        self._rivals.declared(index)
+        self._alternatives.declared(index)
         if node.text is not None and _MAKES_TYPES.search(node.text):
             properties = self._builder.facts.properties
             properties[TYPE_MACROS] = f"{properties.get(TYPE_MACROS, '')} {name}!".strip()

@@ -19,11 +19,11 @@ from coatcheck_codegraph.python_values.facts import (
     ANY_KEY,
     UNKNOWN,
     Access,
-    CallFlow,
-    Flow,
-    FunctionFlow,
     Protocol,
-    ProtocolFlow,
+    PythonCallFlow,
+    PythonFlow,
+    PythonFunctionFlow,
+    PythonProtocolFlow,
     key_of,
     packed,
 )
@@ -65,7 +65,7 @@ def read_flow(
         with warnings.catch_warnings(), collector_paused():
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
-            return packed(_FlowWalk(facts, calls, lambdas).over(tree))
+            return packed(_PythonFlowWalk(facts, calls, lambdas).over(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return b""
 
@@ -79,12 +79,12 @@ class _Scope:
     __slots__ = (
         "around",
         "changed",
-        "elsewhere",
         "ever",
         "index",
         "is_class",
         "loose",
         "now",
+        "outer_names",
         "parameters",
         "passes",
         "reads",
@@ -100,7 +100,7 @@ class _Scope:
         self.now: dict[str, int] = {}
         self.ever: dict[str, int] = {}
         self.reads: dict[str, int] = {}
-        self.elsewhere: dict[str, bool] = {}
+        self.outer_names: dict[str, bool] = {}
         """Names that are those of a scope further out; True for those of the file."""
         self.changed: dict[str, int | None] | None = None
         """In a branch: what the variables that it has changed held before."""
@@ -121,11 +121,11 @@ class _Scope:
             self.now[name] = value
 
 
-class _FlowWalk:
+class _PythonFlowWalk:
     def __init__(
         self, facts: FileFacts, calls: Mapping[Place, int], lambdas: Mapping[Place, int]
     ) -> None:
-        self.flow = Flow()
+        self.flow = PythonFlow()
         self._ordinals = calls
         self._lambdas = lambdas
         self._declared = {
@@ -144,7 +144,7 @@ class _FlowWalk:
         self._constants: dict[int, int] = {}
         self._depth = 0
 
-    def over(self, tree: ast.Module) -> Flow:
+    def over(self, tree: ast.Module) -> PythonFlow:
         self._statements(tree.body)
         for scope in self._scopes:
             self._settle_reads(scope)
@@ -156,9 +156,9 @@ class _FlowWalk:
     def _settle_reads(self, scope: _Scope) -> None:
         for name, value in scope.reads.items():
             holder: _Scope | None = scope
-            if scope.elsewhere.get(name):
+            if scope.outer_names.get(name):
                 holder = self._file
-            elif name in scope.elsewhere:
+            elif name in scope.outer_names:
                 holder = scope.around
             while holder is not None and (
                 name not in holder.ever or (holder.is_class and holder is not scope)
@@ -215,8 +215,8 @@ class _FlowWalk:
 
     def _bind(self, name: str, value: int) -> None:
         scope = self._scope
-        if name in scope.elsewhere:
-            holder: _Scope | None = self._file if scope.elsewhere[name] else scope.around
+        if name in scope.outer_names:
+            holder: _Scope | None = self._file if scope.outer_names[name] else scope.around
             while holder is not None and (holder.is_class or name not in holder.ever):
                 holder = holder.around
             holder = holder or self._file
@@ -402,7 +402,7 @@ class _FlowWalk:
             return UNKNOWN
         result = self._new()
         self.flow.protocols.append(
-            ProtocolFlow(node.lineno, self._scope.index, protocol, holder, result)
+            PythonProtocolFlow(node.lineno, self._scope.index, protocol, holder, result)
         )
         return result
 
@@ -436,7 +436,7 @@ class _FlowWalk:
             value = UNKNOWN if raised is None else self._value(raised)
             if raised is not None and value != UNKNOWN and not isinstance(raised, ast.Call):
                 self.flow.calls.append(
-                    CallFlow(
+                    PythonCallFlow(
                         raised.lineno,
                         self._scope.index,
                         -1,
@@ -455,9 +455,9 @@ class _FlowWalk:
         if node.msg is not None:
             self._value(node.msg)
 
-    def elsewhere(self, node: ast.Global | ast.Nonlocal) -> None:
+    def global_or_nonlocal(self, node: ast.Global | ast.Nonlocal) -> None:
         for name in node.names:
-            self._scope.elsewhere[name] = isinstance(node, ast.Global)
+            self._scope.outer_names[name] = isinstance(node, ast.Global)
 
     def import_(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
@@ -499,7 +499,7 @@ class _FlowWalk:
                 continue
             result = self._new()
             self.flow.calls.append(
-                CallFlow(decorator.lineno, self._scope.index, -1, function, result, (value,))
+                PythonCallFlow(decorator.lineno, self._scope.index, -1, function, result, (value,))
             )
             self.flow.decorations.append((result, value, function))
             value = result
@@ -544,12 +544,12 @@ class _FlowWalk:
             self._shadows = []
             self._statements(body)
         self._scope, self._shadows = outer, shadows
-        is_generator = _YIELDS in scope.elsewhere
+        is_generator = _YIELDS in scope.outer_names
         positional = positional[:_PARAMETERS_MAX]
         keyword_only = keyword_only[:_PARAMETERS_MAX]
         followed = {name for name, _ in (*positional, *keyword_only)}
         self.flow.functions.append(
-            FunctionFlow(
+            PythonFunctionFlow(
                 index,
                 value,
                 tuple(positional),
@@ -649,7 +649,7 @@ class _FlowWalk:
             return UNKNOWN
         result = self._new()
         self.flow.calls.append(
-            CallFlow(
+            PythonCallFlow(
                 node.lineno,
                 self._scope.index,
                 self._ordinals.get(_place_of(function), -1),
@@ -769,13 +769,13 @@ class _FlowWalk:
         return self._value(node.value)
 
     def yield_(self, node: ast.Yield) -> int:
-        self._scope.elsewhere.setdefault(_YIELDS, False)
+        self._scope.outer_names.setdefault(_YIELDS, False)
         if node.value is not None:
             self._copy(self._scope.yields, self._value(node.value))
         return UNKNOWN
 
     def yield_from(self, node: ast.YieldFrom) -> int:
-        self._scope.elsewhere.setdefault(_YIELDS, False)
+        self._scope.outer_names.setdefault(_YIELDS, False)
         self._copy(self._scope.yields, self._protocol(node.value, "iterate"))
         return UNKNOWN
 
@@ -832,56 +832,56 @@ def _place_of(function: ast.expr) -> Place:
     return function.lineno, function.col_offset
 
 
-_STATEMENTS: Final[Mapping[type[ast.stmt], Callable[[_FlowWalk, Any], None]]] = {
-    ast.Expr: _FlowWalk.expression,
-    ast.Assign: _FlowWalk.assignment,
-    ast.AnnAssign: _FlowWalk.annotated,
-    ast.AugAssign: _FlowWalk.augmented,
-    ast.Return: _FlowWalk.return_,
-    ast.Raise: _FlowWalk.raise_,
-    ast.If: _FlowWalk.if_,
-    ast.For: _FlowWalk.for_,
-    ast.AsyncFor: _FlowWalk.for_,
-    ast.While: _FlowWalk.while_,
-    ast.With: _FlowWalk.with_,
-    ast.AsyncWith: _FlowWalk.with_,
-    ast.Try: _FlowWalk.try_,
-    ast.TryStar: _FlowWalk.try_,
-    ast.Match: _FlowWalk.match_,
-    ast.FunctionDef: _FlowWalk.function,
-    ast.AsyncFunctionDef: _FlowWalk.function,
-    ast.ClassDef: _FlowWalk.class_,
-    ast.Import: _FlowWalk.import_,
-    ast.ImportFrom: _FlowWalk.import_,
-    ast.Global: _FlowWalk.elsewhere,
-    ast.Nonlocal: _FlowWalk.elsewhere,
-    ast.Assert: _FlowWalk.assert_,
+_STATEMENTS: Final[Mapping[type[ast.stmt], Callable[[_PythonFlowWalk, Any], None]]] = {
+    ast.Expr: _PythonFlowWalk.expression,
+    ast.Assign: _PythonFlowWalk.assignment,
+    ast.AnnAssign: _PythonFlowWalk.annotated,
+    ast.AugAssign: _PythonFlowWalk.augmented,
+    ast.Return: _PythonFlowWalk.return_,
+    ast.Raise: _PythonFlowWalk.raise_,
+    ast.If: _PythonFlowWalk.if_,
+    ast.For: _PythonFlowWalk.for_,
+    ast.AsyncFor: _PythonFlowWalk.for_,
+    ast.While: _PythonFlowWalk.while_,
+    ast.With: _PythonFlowWalk.with_,
+    ast.AsyncWith: _PythonFlowWalk.with_,
+    ast.Try: _PythonFlowWalk.try_,
+    ast.TryStar: _PythonFlowWalk.try_,
+    ast.Match: _PythonFlowWalk.match_,
+    ast.FunctionDef: _PythonFlowWalk.function,
+    ast.AsyncFunctionDef: _PythonFlowWalk.function,
+    ast.ClassDef: _PythonFlowWalk.class_,
+    ast.Import: _PythonFlowWalk.import_,
+    ast.ImportFrom: _PythonFlowWalk.import_,
+    ast.Global: _PythonFlowWalk.global_or_nonlocal,
+    ast.Nonlocal: _PythonFlowWalk.global_or_nonlocal,
+    ast.Assert: _PythonFlowWalk.assert_,
 }
 
-_EXPRESSIONS: Final[Mapping[type[ast.expr], Callable[[_FlowWalk, Any], int]]] = {
-    ast.Name: _FlowWalk.name,
-    ast.Attribute: _FlowWalk.attribute,
-    ast.Call: _FlowWalk.call,
-    ast.Subscript: _FlowWalk.subscript,
-    ast.List: _FlowWalk.sequence,
-    ast.Tuple: _FlowWalk.sequence,
-    ast.Set: _FlowWalk.sequence,
-    ast.Dict: _FlowWalk.dict_,
-    ast.ListComp: _FlowWalk.comprehension,
-    ast.SetComp: _FlowWalk.comprehension,
-    ast.GeneratorExp: _FlowWalk.comprehension,
-    ast.DictComp: _FlowWalk.comprehension,
-    ast.Lambda: _FlowWalk.lambda_,
-    ast.NamedExpr: _FlowWalk.walrus,
-    ast.IfExp: _FlowWalk.conditional,
-    ast.BoolOp: _FlowWalk.either,
-    ast.BinOp: _FlowWalk.operation,
-    ast.Await: _FlowWalk.await_,
-    ast.Yield: _FlowWalk.yield_,
-    ast.YieldFrom: _FlowWalk.yield_from,
-    ast.UnaryOp: _FlowWalk.unary,
-    ast.Compare: _FlowWalk.comparison,
-    ast.JoinedStr: _FlowWalk.parts,
-    ast.FormattedValue: _FlowWalk.parts,
-    ast.Starred: _FlowWalk.parts,
+_EXPRESSIONS: Final[Mapping[type[ast.expr], Callable[[_PythonFlowWalk, Any], int]]] = {
+    ast.Name: _PythonFlowWalk.name,
+    ast.Attribute: _PythonFlowWalk.attribute,
+    ast.Call: _PythonFlowWalk.call,
+    ast.Subscript: _PythonFlowWalk.subscript,
+    ast.List: _PythonFlowWalk.sequence,
+    ast.Tuple: _PythonFlowWalk.sequence,
+    ast.Set: _PythonFlowWalk.sequence,
+    ast.Dict: _PythonFlowWalk.dict_,
+    ast.ListComp: _PythonFlowWalk.comprehension,
+    ast.SetComp: _PythonFlowWalk.comprehension,
+    ast.GeneratorExp: _PythonFlowWalk.comprehension,
+    ast.DictComp: _PythonFlowWalk.comprehension,
+    ast.Lambda: _PythonFlowWalk.lambda_,
+    ast.NamedExpr: _PythonFlowWalk.walrus,
+    ast.IfExp: _PythonFlowWalk.conditional,
+    ast.BoolOp: _PythonFlowWalk.either,
+    ast.BinOp: _PythonFlowWalk.operation,
+    ast.Await: _PythonFlowWalk.await_,
+    ast.Yield: _PythonFlowWalk.yield_,
+    ast.YieldFrom: _PythonFlowWalk.yield_from,
+    ast.UnaryOp: _PythonFlowWalk.unary,
+    ast.Compare: _PythonFlowWalk.comparison,
+    ast.JoinedStr: _PythonFlowWalk.parts,
+    ast.FormattedValue: _PythonFlowWalk.parts,
+    ast.Starred: _PythonFlowWalk.parts,
 }

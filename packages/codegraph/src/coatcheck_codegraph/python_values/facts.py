@@ -37,7 +37,7 @@ Access = Literal["plain", "static", "class", "property"]
 or it is called at once."""
 
 
-class FunctionFlow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PythonFunctionFlow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The values of one function: ``index`` is that of its declaration, ``value`` the function.
 
     ``positional`` and ``keyword_only`` are its parameters, by name. ``rest`` gathers further
@@ -59,7 +59,7 @@ class FunctionFlow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     passes: tuple[str, ...] = ()
 
 
-class CallFlow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PythonCallFlow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A call. ``ordinal`` is its place among the file's calls, -1 if the code does not spell it as
     one (``raise X``, a decorator). ``rest`` and ``keywords`` are what ``*`` and ``**`` spread."""
 
@@ -75,7 +75,7 @@ class CallFlow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     constructs_only: bool = False
 
 
-class ProtocolFlow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PythonProtocolFlow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """``for result in object``, ``with object as result``."""
 
     line: int
@@ -85,7 +85,7 @@ class ProtocolFlow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     result: int
 
 
-class Flow(msgspec.Struct, array_like=True):
+class PythonFlow(msgspec.Struct, array_like=True):
     """All of a file. Numbers of values are less than ``values``.
 
     ``names``: what a name of the file or of a class (its index) holds in the end.
@@ -111,22 +111,22 @@ class Flow(msgspec.Struct, array_like=True):
     constants: list[tuple[int, int]] = []
     supers: list[tuple[int, int, int]] = []
     decorations: list[tuple[int, int, int]] = []
-    functions: list[FunctionFlow] = []
+    functions: list[PythonFunctionFlow] = []
     classes: list[tuple[int, int]] = []
-    calls: list[CallFlow] = []
-    protocols: list[ProtocolFlow] = []
+    calls: list[PythonCallFlow] = []
+    protocols: list[PythonProtocolFlow] = []
 
 
-def packed(flow: Flow) -> bytes:
+def packed(flow: PythonFlow) -> bytes:
     """A flow as facts hold it: it is long, and looked at once."""
     return msgspec.msgpack.encode(flow)
 
 
-def unpacked(flow: bytes) -> Flow:
+def unpacked(flow: bytes) -> PythonFlow:
     return _DECODER.decode(flow)
 
 
-_DECODER: Final = msgspec.msgpack.Decoder(Flow)
+_DECODER: Final = msgspec.msgpack.Decoder(PythonFlow)
 
 
 def key_of(constant: object) -> int:

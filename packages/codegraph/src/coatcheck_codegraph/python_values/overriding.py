@@ -21,12 +21,12 @@ class Overrides:
     def __init__(self, evaluator: Evaluator, followed: set[str]) -> None:
         """``followed`` are the paths of the files whose calls may have several targets."""
         self._files = evaluator.files
-        self._lineage = evaluator.lineages.of
+        self._ancestors = evaluator.ancestors.of
         self._heirs: dict[Declared, list[Declared]] = {}
         for path in followed:
             for declared in evaluator.files[path].declared:
                 if declared.declaration.kind == "class" and declared.declaration.bases:
-                    for ancestor in self._lineage(declared)[1:]:
+                    for ancestor in self._ancestors(declared)[1:]:
                         heirs = self._heirs.setdefault(ancestor, [])
                         if len(heirs) <= _HEIRS_MAX:
                             heirs.append(declared)
@@ -52,7 +52,7 @@ class Overrides:
 
     def _method(self, of: Declared, name: str) -> Declared | None:
         """The function that a class has by a name."""
-        for ancestor in self._lineage(of):
+        for ancestor in self._ancestors(of):
             members = self._files[ancestor.path].members(ancestor.index).get(name)
             if members:
                 last = members[-1]

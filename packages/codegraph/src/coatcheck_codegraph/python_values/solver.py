@@ -26,10 +26,10 @@ from coatcheck_codegraph.python_values.collector import collector_paused
 from coatcheck_codegraph.python_values.facts import (
     ANY_KEY,
     UNKNOWN,
-    CallFlow,
-    Flow,
-    FunctionFlow,
-    ProtocolFlow,
+    PythonCallFlow,
+    PythonFlow,
+    PythonFunctionFlow,
+    PythonProtocolFlow,
     key_of,
     unpacked,
 )
@@ -97,7 +97,7 @@ class Reactions:
             self.keys.append(key)
         return number
 
-    def pack(self, call: CallFlow, base: int) -> int:
+    def pack(self, call: PythonCallFlow, base: int) -> int:
         """Keep a call whose values are numbered from ``base``; returns where."""
         place = len(self._calls)
 
@@ -123,7 +123,7 @@ class Reactions:
             self._calls.extend((self.name(name), moved(value)))
         return place
 
-    def call(self, place: int) -> CallFlow:
+    def call(self, place: int) -> PythonCallFlow:
         calls = self._calls
         line, caller, ordinal, function, result, rest, keywords, only, positional, named = calls[
             place : place + 10
@@ -134,7 +134,7 @@ class Reactions:
         by_name = tuple(
             (self.names[calls[at]], calls[at + 1]) for at in range(place, place + 2 * named, 2)
         )
-        return CallFlow(
+        return PythonCallFlow(
             line,
             caller,
             ordinal,
@@ -204,7 +204,7 @@ _DERIVED_MAX: Final = 8
 _LISTED_MAX: Final = 8
 """Up to that, a list is searched as quickly as anything else."""
 
-_STARS_FOLLOWED_MAX: Final = 40
+_WILDCARDS_FOLLOWED_MAX: Final = 40
 """Files that everything is imported from, that are looked into for one name."""
 
 
@@ -255,7 +255,7 @@ class Partial:
     """A function some of whose arguments are given already, by ``call``."""
 
     function: Thing
-    call: CallFlow
+    call: PythonCallFlow
 
 
 Thing = (
@@ -294,7 +294,7 @@ class Targets:
     implicit: dict[tuple[int, int, int], Implicit] = field(default_factory=dict)
 
 
-class ValueFlow:
+class PythonValueSolver:
     """The values of a project. ``targets`` has what was found, by path, after ``run``."""
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -308,10 +308,10 @@ class ValueFlow:
         self._onward: dict[int, list[int] | dict[int, None]] = {}
         self._watching: dict[int, list[tuple[Callable[..., None], Any]]] = {}
         self._arrived: deque[tuple[int, Thing]] = deque()
-        self._protocols: list[tuple[str, ProtocolFlow]] = []
+        self._protocols: list[tuple[str, PythonProtocolFlow]] = []
         self._paths: list[str] = []
         self._classes: list[Declared] = []
-        self._functions: dict[Declared, FunctionFlow] = {}
+        self._functions: dict[Declared, PythonFunctionFlow] = {}
         self._names: dict[tuple[str, int], dict[str, int]] = {}
         self._fields: dict[tuple[Declared, str], int] = {}
         self._decorations: dict[int, tuple[int, int]] = {}
@@ -332,15 +332,15 @@ class ValueFlow:
     def _run(self) -> None:
         flows: list[tuple[FileNames, int]] = []
         for names in self._evaluator.files.values():
-            if names.facts.flow and len(self._values) < _VALUES_MAX:
-                flow = unpacked(names.facts.flow)
+            if names.facts.python_values and len(self._values) < _VALUES_MAX:
+                flow = unpacked(names.facts.python_values)
                 base = self._reserve(flow.values)
                 self._know(names, flow, base)
                 flows.append((names, base))
         self._static.reserve(len(self._values))
         for names, base in flows:
-            self._link(names, unpacked(names.facts.flow), base)
-            names.facts.flow = b""
+            self._link(names, unpacked(names.facts.python_values), base)
+            names.facts.python_values = b""
         self._settle()
         # What no decorator is known to return is what it decorates: first where the decorator is
         # not known, because one that is may return what such a one has decorated.
@@ -438,7 +438,7 @@ class ValueFlow:
 
     # What the files say
 
-    def _know(self, names: FileNames, flow: Flow, base: int) -> None:
+    def _know(self, names: FileNames, flow: PythonFlow, base: int) -> None:
         self.targets[names.path] = Targets()
         for index, name, value in flow.names:
             self._names.setdefault((names.path, index), {})[name] = base + value
@@ -448,7 +448,7 @@ class ValueFlow:
             if function.decorated:
                 self.decorated.add(declared)
 
-    def _link(self, names: FileNames, flow: Flow, base: int) -> None:
+    def _link(self, names: FileNames, flow: PythonFlow, base: int) -> None:
         path = names.path
         for value, has_keys in flow.containers:
             self._add(base + value, Container(has_keys, self._new(), self._new()))
@@ -498,7 +498,7 @@ class ValueFlow:
                 base + call.function, Kind.CALL, static.pack(call, base), len(self._paths) - 1
             )
         for protocol in flow.protocols:
-            moved = ProtocolFlow(
+            moved = PythonProtocolFlow(
                 protocol.line,
                 protocol.caller,
                 protocol.protocol,
@@ -508,7 +508,7 @@ class ValueFlow:
             self._protocols.append((path, moved))
             static.note(moved.object, Kind.PROTOCOL, len(self._protocols) - 1, 0)
 
-    def _link_function(self, names: FileNames, function: FunctionFlow) -> None:
+    def _link_function(self, names: FileNames, function: PythonFunctionFlow) -> None:
         declared = names.declared[function.index]
         self._add(function.value, declared)
         declaration = declared.declaration
@@ -531,8 +531,8 @@ class ValueFlow:
         first = function.positional[0][1]
         self._add(first, of if function.access == "class" else of.instance)
 
-    def _lineage(self, of: Declared) -> tuple[Declared, ...]:
-        return self._evaluator.lineages.of(of)[:_ANCESTORS_MAX]
+    def _ancestors(self, of: Declared) -> tuple[Declared, ...]:
+        return self._evaluator.ancestors.of(of)[:_ANCESTORS_MAX]
 
     # Names
 
@@ -540,7 +540,7 @@ class ValueFlow:
         """A name that nothing in the file binds."""
         if name in _MODELLED and name in names.language.builtins:
             self._add(value, _MODELLED[name])
-        elif FILE in names.stars:
+        elif FILE in names.wildcards:
             held = self._starred(names.path, name)
             if held is None:
                 self._take(value, self._evaluator.lookup(names.path, FILE, name))
@@ -571,25 +571,25 @@ class ValueFlow:
     def _exported(self, module: Module, name: str) -> int | Entity | None:
         """The value that a name of a module holds, or what it is."""
         held = self._names.get((module.path, FILE), _NO_NAMES).get(name)
-        if held is None and self._evaluator.files[module.path].stars:
+        if held is None and self._evaluator.files[module.path].wildcards:
             held = self._starred(module.path, name)
         if held is not None:
             return held
         return self._evaluator.member(module, name, False, False, module.path)
 
     def _starred(self, path: str, name: str) -> int | None:
-        """The value of a name that an import of everything brings, from wherever that has it."""
+        """The value of a name that a wildcard import brings, from wherever that has it."""
         prefix = self._evaluator.files[path].language.private_prefix
         if prefix and name.startswith(prefix):
             return None
         seen, pending = {path}, deque((path,))
         while pending:
             here = pending.popleft()
-            for ordinal in self._evaluator.files[here].stars.get(FILE, ()):
+            for ordinal in self._evaluator.files[here].wildcards.get(FILE, ()):
                 target = self._evaluator.target(here, ordinal)
                 if isinstance(target, Module) and target.path not in seen:
                     held = self._names.get((target.path, FILE), _NO_NAMES).get(name)
-                    if held is not None or len(seen) >= _STARS_FOLLOWED_MAX:
+                    if held is not None or len(seen) >= _WILDCARDS_FOLLOWED_MAX:
                         return held
                     seen.add(target.path)
                     pending.append(target.path)
@@ -602,11 +602,11 @@ class ValueFlow:
         match thing:
             case Instance():
                 self._copy(to, self._field(thing.of, name))
-                self._load_from_class(to, self._lineage(thing.of), thing, name)
+                self._load_from_class(to, self._ancestors(thing.of), thing, name)
             case Declared():
                 if thing.declaration.kind == "class":
                     self._copy(to, self._field(thing, name))
-                    self._load_from_class(to, self._lineage(thing), thing, name)
+                    self._load_from_class(to, self._ancestors(thing), thing, name)
             case Super():
                 self._load_from_super(to, thing, name)
             case Module():
@@ -625,21 +625,21 @@ class ValueFlow:
 
     def _load_from_super(self, to: int, of: Super, name: str) -> None:
         receiver = of.receiver
-        lineage = self._lineage(receiver.of if isinstance(receiver, Instance) else receiver)
-        if of.of in lineage:
-            lineage = lineage[lineage.index(of.of) + 1 :]
+        ancestors = self._ancestors(receiver.of if isinstance(receiver, Instance) else receiver)
+        if of.of in ancestors:
+            ancestors = ancestors[ancestors.index(of.of) + 1 :]
         else:
-            lineage = self._lineage(of.of)[1:]
-        self._load_from_class(to, lineage, receiver, name)
+            ancestors = self._ancestors(of.of)[1:]
+        self._load_from_class(to, ancestors, receiver, name)
 
     def _load_from_class(
         self,
         to: int,
-        lineage: Iterable[Declared],
+        ancestors: Iterable[Declared],
         receiver: Declared | Instance,
         name: str,
     ) -> None:
-        for ancestor in lineage:
+        for ancestor in ancestors:
             held = self._names.get((ancestor.path, ancestor.index), _NO_NAMES).get(name)
             if held is not None:
                 self._watch(held, self._on_bind, (to, receiver))
@@ -682,7 +682,7 @@ class ValueFlow:
         value = self._fields.get(key)
         if value is None:
             value = self._fields[key] = self._new()
-            for ancestor in self._lineage(of)[1:]:
+            for ancestor in self._ancestors(of)[1:]:
                 inherited = self._fields.get((ancestor, name))
                 if inherited is None:
                     inherited = self._fields[ancestor, name] = self._new()
@@ -816,9 +816,9 @@ class ValueFlow:
         if self._was_made(at, of):
             return
         function = self._new()
-        lineage = self._lineage(of)
-        if any("__init__" in self._names.get((one.path, one.index), ()) for one in lineage):
-            self._load_from_class(function, lineage, made, "__init__")
+        ancestors = self._ancestors(of)
+        if any("__init__" in self._names.get((one.path, one.index), ()) for one in ancestors):
+            self._load_from_class(function, ancestors, made, "__init__")
             self._watch(function, self._on_call, at.only_calling(function, self._new()))
         else:
             self._note(at, of)
@@ -829,7 +829,7 @@ class ValueFlow:
         if self._was_made(at, thing, name, result):
             return
         function = self._new()
-        self._load_from_class(function, self._lineage(thing.of), thing, name)
+        self._load_from_class(function, self._ancestors(thing.of), thing, name)
         self._watch(function, self._on_call, at.only_calling(function, result))
 
     def _was_made(self, at: _At, *about: object) -> bool:
@@ -881,7 +881,9 @@ class ValueFlow:
                 if function.passes:
                     self._pass_back(call, function, before)
 
-    def _pass_back(self, call: CallFlow, function: FunctionFlow, before: tuple[Thing, ...]) -> None:
+    def _pass_back(
+        self, call: PythonCallFlow, function: PythonFunctionFlow, before: tuple[Thing, ...]
+    ) -> None:
         """Of what is returned as it was given, a caller gets what it gave."""
         named = dict(call.named)
         positions = {name: at for at, (name, _) in enumerate(function.positional)}
@@ -897,7 +899,7 @@ class ValueFlow:
             else:
                 self._copy(call.result, named.get(name, parameters[name]))
 
-    def _pass_named(self, function: FunctionFlow, named: tuple[tuple[str, int], ...]) -> None:
+    def _pass_named(self, function: PythonFunctionFlow, named: tuple[tuple[str, int], ...]) -> None:
         parameters = dict((*function.positional, *function.keyword_only))
         for name, argument in named:
             parameter = parameters.get(name)
@@ -1020,7 +1022,7 @@ class ValueFlow:
 
     def _call_partial(self, at: _At, partial: Partial) -> None:
         before, call = partial.call, at.call
-        joined = CallFlow(
+        joined = PythonCallFlow(
             call.line,
             call.caller,
             call.ordinal,
@@ -1033,10 +1035,10 @@ class ValueFlow:
 
     # Protocols
 
-    def _protocol(self, about: tuple[str, ProtocolFlow], thing: Thing) -> None:
+    def _protocol(self, about: tuple[str, PythonProtocolFlow], thing: Thing) -> None:
         path, protocol = about
         result = protocol.result
-        at = _At(path, CallFlow(protocol.line, protocol.caller, -1, protocol.object, result))
+        at = _At(path, PythonCallFlow(protocol.line, protocol.caller, -1, protocol.object, result))
         if protocol.protocol in ("iterate", "aiterate"):
             self._iterated(at, result, thing, "a" if protocol.protocol == "aiterate" else "")
             return
@@ -1093,14 +1095,14 @@ class _At:
     """
 
     path: str
-    call: CallFlow
+    call: PythonCallFlow
     depth: int = 0
     root: int = UNKNOWN
 
     def with_arguments(self, function: int, result: int, positional: tuple[int, ...]) -> _At:
         """A call in the same place that the code does not spell, of other values."""
         call = self.call
-        other = CallFlow(call.line, call.caller, -1, function, result, positional)
+        other = PythonCallFlow(call.line, call.caller, -1, function, result, positional)
         return _At(self.path, other, self.depth, self.root)
 
     def implicit(self) -> _At:
@@ -1109,7 +1111,7 @@ class _At:
     def only_calling(self, function: int, result: int) -> _At:
         """The same call, with the same arguments, of something else."""
         call = self.call
-        other = CallFlow(
+        other = PythonCallFlow(
             call.line,
             call.caller,
             call.ordinal,
@@ -1123,9 +1125,9 @@ class _At:
         return _At(self.path, other, self.depth + 1, self.root or call.function)
 
 
-def _moved_function(function: FunctionFlow, base: int) -> FunctionFlow:
+def _moved_function(function: PythonFunctionFlow, base: int) -> PythonFunctionFlow:
     """A function whose values have the project's numbers."""
-    return FunctionFlow(
+    return PythonFunctionFlow(
         function.index,
         base + function.value,
         tuple((name, base + value) for name, value in function.positional),

@@ -10,10 +10,10 @@ from coatcheck_codegraph.facts import Ref
 from coatcheck_codegraph.language import Outside
 
 _CLASSES_MAX: Final = 200
-"""Of one lineage: the nearest count, what is further up is left out."""
+"""Of one class: the nearest count, what is further up is left out."""
 
 
-class Lineages:
+class ClassAncestors:
     """The bases of classes, and theirs. ``base`` finds out what one of them means."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Lineages:
         return found
 
     def _chain(self, of: Declared) -> list[Declared] | None:
-        """The lineage of a class none of whose ancestors extends several; None if one does."""
+        """The ancestors of a class none of whose ancestors extends several; None if one does."""
         found = {of: None}
         while (above := self._classes_above(of)) and len(found) < _CLASSES_MAX:
             if len(above) > 1:
@@ -59,8 +59,8 @@ class Lineages:
         return list(found)
 
     def _ordered(self, of: Declared) -> list[Declared]:
-        """The lineage of any class. Each is visited once, however many ways lead to it: backwards,
-        from the last base to the first, a class after all that it extends."""
+        """The ancestors of any class. Each is visited once, however many ways lead to it:
+        backwards, from the last base to the first, a class after all that it extends."""
         nearest = self._nearest(of)
         order: list[Declared] = []
         seen = {of}

@@ -61,9 +61,9 @@ def obscure(facts: FileFacts, parent: int, name: str) -> None:
         place[name] = _NOWHERE
 
 
-def leave_open(facts: FileFacts, rivals: Iterable[int]) -> None:
+def leave_open(facts: FileFacts, alternatives: Iterable[int]) -> None:
     """Let the name that these declarations share mean none of them."""
-    for index in rivals:
+    for index in alternatives:
         declared = facts.declarations[index]
         if declared.receiver is None:
             obscure(facts, declared.parent, declared.name)
