@@ -14,6 +14,7 @@ import pytest
 from coatcheck.domain.batches import BatchStatus, BatchView, NewPart, NewTask, Selection
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.encoding import encode
+from coatcheck.engine.batches import Batches
 from coatcheck.surfaces.batches.executor import BatchExecutor
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.process import new_batch
@@ -39,7 +40,7 @@ async def laboratory(dsn: str, tmp_path: Path) -> AsyncIterator[Laboratory]:
 
 
 async def create(laboratory: Laboratory, key: str | None = None) -> str:
-    created = await laboratory.engine.batches.create_small(
+    created = await laboratory.engine.extension(Batches).create_small(
         new_batch(key),
         NewPart(new_id(), "inline"),
         [NewTask(encode(laboratory.payload()))] * TASKS,
@@ -48,7 +49,7 @@ async def create(laboratory: Laboratory, key: str | None = None) -> str:
 
 
 async def look(laboratory: Laboratory, batch: str) -> BatchView:
-    return await laboratory.engine.batches.get(batch, org=ORG)
+    return await laboratory.engine.extension(Batches).get(batch, org=ORG)
 
 
 async def ends(laboratory: Laboratory, batch: str) -> BatchView:
@@ -133,7 +134,7 @@ async def test_a_cancellation_that_was_not_committed_can_be_asked_for_again(
     await laboratory.strike(process)
     if VICTIM.is_exact:
         assert (await look(laboratory, batch)).current.cancel_requested_at is None
-    await laboratory.engine.batches.cancel(batch, org=ORG)
+    await laboratory.engine.extension(Batches).cancel(batch, org=ORG)
     laboratory.start_upkeep()
     view = await ends(laboratory, batch)
     assert view.status is BatchStatus.CANCELLED
@@ -156,7 +157,9 @@ async def test_a_rerun_that_was_not_committed_can_be_asked_for_again(
     if VICTIM.is_exact:
         assert len((await look(laboratory, batch)).runs) == 1
     for _ in range(2):
-        await laboratory.engine.batches.rerun(batch, Selection(), org=ORG, idempotency_key="again")
+        await laboratory.engine.extension(Batches).rerun(
+            batch, Selection(), org=ORG, idempotency_key="again"
+        )
     async with BatchExecutor(laboratory.settings()) as executor:
         ingester = executor.worker()
         await laboratory.run_worker(ingester)

@@ -20,6 +20,7 @@ from coatcheck.blobs.pieces import store_pieces
 from coatcheck.domain.batches import BatchStatus, BatchView, NewPart, Selection
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.encoding import encode
+from coatcheck.engine.batches import Batches
 from coatcheck.store import reports
 from coatcheck.store.embedded import EmbeddedPostgres
 from coatcheck.store.line import Line
@@ -93,7 +94,7 @@ async def create(laboratory: Laboratory) -> str:
     stored = await store_pieces(
         laboratory.engine.blobs, list_key(deployment, new.uuid, part), body()
     )
-    await laboratory.engine.batches.create(
+    await laboratory.engine.extension(Batches).create(
         new,
         NewPart(
             part,
@@ -126,7 +127,7 @@ async def converged(
     for run in view.runs:
         assert (run.counts.total, run.counts.succeeded) == (TASKS, TASKS)
     assert (view.runs[0].lines, view.runs[0].bad_lines) == (TASKS + BAD_LINES, BAD_LINES)
-    bad, _ = await laboratory.engine.batches.dead_letters.bad_lines(view, view.runs[0])
+    bad, _ = await laboratory.engine.extension(Batches).dead_letters.bad_lines(view, view.runs[0])
     assert [each.line for each in bad] == [2, 13, 24, 35, 46]
     ran = len(laboratory.executions())
     assert ran == TASKS * runs if ran_once else ran >= TASKS * runs, "each task ran"
@@ -167,7 +168,7 @@ async def test_a_rerun_is_taken_in_once_though_its_worker_dies_at(
     batch = await create(laboratory)
     async with everybody_works(laboratory):
         await converged(laboratory, batch)
-    await laboratory.engine.batches.rerun(batch, Selection(), org=ORG)
+    await laboratory.engine.extension(Batches).rerun(batch, Selection(), org=ORG)
     process = laboratory.start("batch_worker", crash_at=f"{point}:1")
     await laboratory.strike(process)
     if VICTIM.is_exact:
@@ -221,7 +222,7 @@ async def test_a_list_is_taken_in_once_though_postgresql_dies_in_the_middle_of(
     async with everybody_works(laboratory):
         if what == "a rerun":
             await converged(laboratory, batch)
-            await laboratory.engine.batches.rerun(batch, Selection(), org=ORG)
+            await laboratory.engine.extension(Batches).rerun(batch, Selection(), org=ORG)
         await laboratory.seen_waiting("coatcheck ingest")
         await asyncio.to_thread(pg_server.kill)  # and with it goes the gate
         await asyncio.to_thread(pg_server.start)

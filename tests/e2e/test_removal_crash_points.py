@@ -18,6 +18,7 @@ from coatcheck.blobs.keys import artifact_key
 from coatcheck.domain.batches import ExportView
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import State
+from coatcheck.engine.batches import Batches
 from coatcheck.store.embedded import EmbeddedPostgres
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import migrate
@@ -53,13 +54,15 @@ async def laboratory_on_own_server(
 
 
 async def ask(laboratory: Laboratory, made: LongRun) -> ExportView:
-    view = await laboratory.engine.batches.get(to_text(made.batch), org=made.org)
-    return await laboratory.engine.batches.exports.create(view, view.current, request_id=None)
+    view = await laboratory.engine.extension(Batches).get(to_text(made.batch), org=made.org)
+    return await laboratory.engine.extension(Batches).exports.create(
+        view, view.current, request_id=None
+    )
 
 
 async def look(laboratory: Laboratory, made: LongRun, export: ExportView) -> ExportView:
-    view = await laboratory.engine.batches.get(to_text(made.batch), org=made.org)
-    return await laboratory.engine.batches.exports.get(view, to_text(export.uuid))
+    view = await laboratory.engine.extension(Batches).get(to_text(made.batch), org=made.org)
+    return await laboratory.engine.extension(Batches).exports.get(view, to_text(export.uuid))
 
 
 async def is_written_whole(laboratory: Laboratory, made: LongRun, export: ExportView) -> None:
@@ -168,7 +171,7 @@ async def put_with_artifacts(laboratory: Laboratory) -> LongRun:
         )
     other = artifact_key(deployment, new_id())
     await laboratory.engine.blobs.put(other, b"of another job")
-    await laboratory.engine.batches.delete(to_text(made.batch), org=made.org)
+    await laboratory.engine.extension(Batches).delete(to_text(made.batch), org=made.org)
     return made
 
 

@@ -17,14 +17,14 @@ from tests.store.rows import ORG, put_job
 
 async def job_in(engine: Engine, connection: Connection, state: State, **row: object) -> ConsoleJob:
     job = await put_job(connection, state, **row)
-    return await engine.console.get(ORG, job.uuid)
+    return await engine.extension(Console).get(ORG, job.uuid)
 
 
 async def test_a_retry_whose_answer_was_lost_is_sent_again_and_makes_one_job(
     engine: Engine, connection: Connection
 ) -> None:
     old = await job_in(engine, connection, State.FAILED, payload=b'{"a":1}')
-    console: Console = engine.console
+    console: Console = engine.extension(Console)
     sent = 0
 
     async def send(new: NewJob) -> console_store.Retried | None:
@@ -48,7 +48,7 @@ async def test_what_cannot_be_retried_says_why_and_a_known_key_is_known_all_the_
     engine: Engine, connection: Connection
 ) -> None:
     failed = await job_in(engine, connection, State.FAILED, payload=b"{}")
-    retry = engine.console.retry
+    retry = engine.extension(Console).retry
     first = await retry(failed, idempotency_key="k", request_id=None)
     running = await job_in(engine, connection, State.PROCESSING)
     empty = await job_in(engine, connection, State.FAILED)

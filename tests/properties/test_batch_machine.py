@@ -42,6 +42,7 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import TERMINAL, Event, State
 from coatcheck.domain.webhooks import target_id
 from coatcheck.engine import batches as engine_batches
+from coatcheck.engine.batches import Batches
 from coatcheck.store import leases
 from coatcheck.store.leases import Completion, Settlement
 from coatcheck.surfaces.batches.ingesting import Ingester, IngestRequest
@@ -146,7 +147,9 @@ class BatchMachine(Machine):
     async def _begin(self) -> None:
         await self._boot()
         self.ingester = Ingester(
-            self.ground.line, self.ground.engine.blobs, self.ground.engine.batches._notifier
+            self.ground.line,
+            self.ground.engine.blobs,
+            self.ground.engine.extension(Batches)._notifier,
         )
         listener = await self.ground.engine.webhooks.create_endpoint(
             ORG, "https://hooks.example/endpoint", WANTED
@@ -216,7 +219,7 @@ class BatchMachine(Machine):
         )
         payloads = self._payloads(tasks)
         part, modelled = self._part(new.uuid, kind, payloads)
-        doing = self.ground.engine.batches
+        doing = self.ground.engine.extension(Batches)
         if kind in ("closed", "open"):
             assert part is not None
             created = self.ground.do(
@@ -300,7 +303,7 @@ class BatchMachine(Machine):
         part, modelled = self._part(batch.uuid, kind, payloads, key)
         assert part is not None
         assert modelled is not None
-        adding = self.ground.engine.batches.add(
+        adding = self.ground.engine.extension(Batches).add(
             ORG,
             batch.uuid,
             part,
@@ -338,7 +341,7 @@ class BatchMachine(Machine):
     @rule(at=at)
     def close(self, at: int) -> None:
         batch = pick(self._batches(), at)
-        closing = self.ground.engine.batches.close(to_text(batch.uuid), org=ORG)
+        closing = self.ground.engine.extension(Batches).close(to_text(batch.uuid), org=ORG)
         self.followed("close", batch.current.status)
         if batch.deleted:
             with pytest.raises(JobNotFound):
@@ -352,7 +355,7 @@ class BatchMachine(Machine):
     @rule(at=at)
     def cancel(self, at: int) -> None:
         batch = pick(self._batches(), at)
-        cancelling = self.ground.engine.batches.cancel(to_text(batch.uuid), org=ORG)
+        cancelling = self.ground.engine.extension(Batches).cancel(to_text(batch.uuid), org=ORG)
         self.followed("cancel", batch.current.status)
         if batch.deleted:
             with pytest.raises(JobNotFound):
@@ -368,7 +371,7 @@ class BatchMachine(Machine):
     @rule(at=at)
     def delete(self, at: int) -> None:
         batch = pick(self._batches(), at)
-        deleting = self.ground.engine.batches.delete(to_text(batch.uuid), org=ORG)
+        deleting = self.ground.engine.extension(Batches).delete(to_text(batch.uuid), org=ORG)
         self.followed("delete", batch.current.status)
         if batch.deleted:
             with pytest.raises(JobNotFound):
@@ -392,7 +395,7 @@ class BatchMachine(Machine):
         of_all = of == "all" or (of == "unnamed" and not selection)
         named = of in ("first", "current")
         source = RerunSource(parent.uuid if named else None, all_runs=of == "all")
-        rerunning = self.ground.engine.batches.rerun(
+        rerunning = self.ground.engine.extension(Batches).rerun(
             to_text(batch.uuid), Selection(selection), org=ORG, source=source
         )
         before = run.number + 1 if of_all else None
@@ -430,7 +433,7 @@ class BatchMachine(Machine):
         run, part = pick(self._failed_parts(), at)
         if mended:
             self._stage(part)
-        letters = self.ground.engine.batches.dead_letters
+        letters = self.ground.engine.extension(Batches).dead_letters
         redriving = letters.redrive(ORG, to_text(part.uuid), None)
         if run.cancel_requested or run.batch.deleted:
             self.followed("redrive", "too late")

@@ -22,6 +22,7 @@ from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import TERMINAL, Event, State
 from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
+from coatcheck.engine.console import Console
 from coatcheck.store import jobs, leases, reports, upkeep
 from coatcheck.store.leases import Completion, RegistrationGone, Settlement
 from coatcheck.store.line import Line
@@ -251,7 +252,7 @@ class EngineMachine(Machine):
     def retry(self, at: int, key: str | None) -> None:
         old = pick(self.model.having(*TERMINAL) + self.model.live()[-1:], at)
         known = None if key is None else self.model.with_key(old.org, key)
-        console = self.ground.engine.console
+        console = self.ground.engine.extension(Console)
         seen = self.ground.do(console.get(old.org, old.uuid))
         asking = console.retry(seen, idempotency_key=key, request_id=None)
         if known is not None:

@@ -12,6 +12,7 @@ from coatcheck.domain.ids import new_id, newest_possible
 from coatcheck.domain.states import State
 from coatcheck.engine import Engine
 from coatcheck.engine import console as console_engine
+from coatcheck.engine.console import Console
 from coatcheck.settings import Settings
 from coatcheck.store.console import Way
 from coatcheck.store.sql import sql
@@ -42,7 +43,9 @@ async def plan_of(engine: Engine, way: Way, wanted: Wanted, rows_max: int) -> Pl
         *(wanted.error_code, None, None, None, False, rows_max, LIMIT + 1),
     ]
     statement = sql(f"console/{way}")
-    return await engine.console._list_line.run(lambda it: explain(it, statement, *arguments))
+    return await engine.extension(Console)._list_line.run(
+        lambda it: explain(it, statement, *arguments)
+    )
 
 
 async def test_a_page_reads_what_it_walks_over_and_what_is_rare_has_an_index_of_its_own(
@@ -71,10 +74,12 @@ async def test_a_page_reads_what_it_walks_over_and_what_is_rare_has_an_index_of_
     assert {"jobs_ready", "jobs_held"} <= live.indexes("jobs")
     assert live.rows_read("jobs") <= 2 * 3 * MINE + LIMIT + 1
 
-    page = await engine.console.page(failed, after=None, limit=2 * MINE)
+    page = await engine.extension(Console).page(failed, after=None, limit=2 * MINE)
     assert len(page.items) == 2 * MINE
     assert page.following is None
-    rare = await engine.console.page(Wanted(org=ORG, error_code="rare"), after=None, limit=LIMIT)
+    rare = await engine.extension(Console).page(
+        Wanted(org=ORG, error_code="rare"), after=None, limit=LIMIT
+    )
     assert rare.items == []
     assert rare.following is not None, "there is more to look at"
 
@@ -87,7 +92,9 @@ async def test_a_long_queue_is_walked_in_order_and_all_of_it_is_found(
     seen = []
     after = None
     while True:
-        page = await engine.console.page(Wanted(org=ORG, states=LIVE), after=after, limit=20)
+        page = await engine.extension(Console).page(
+            Wanted(org=ORG, states=LIVE), after=after, limit=20
+        )
         seen += [job.uuid for job in page.items]
         after = page.following
         if after is None:

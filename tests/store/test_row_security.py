@@ -14,6 +14,7 @@ import pytest
 from coatcheck import Engine, Submission
 from coatcheck.domain.ids import new_ids
 from coatcheck.domain.speech import SPEECH_TYPES, Reader
+from coatcheck.engine.speech import SpeechQueries
 from coatcheck.store import speech
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.migrate import migrate
@@ -62,7 +63,7 @@ async def test_an_owner_that_is_no_superuser_is_not_held_and_reads_for_users_beh
             many = [Submission("docs.post__x", owner="user:ann") for _ in range(3)]
             tickets = await engine.submit_many(many)  # by COPY, which security would forbid
             assert (await engine.get(tickets[0].id)).owner == "user:ann"
-            assert await engine.speech.tasks(Reader("default", "ann")) == []
+            assert await engine.extension(SpeechQueries).tasks(Reader("default", "ann")) == []
         async with connected(dsn) as connection:
             assert await connection.fetchval("SELECT count(*) FROM jobs") == 3
             async with connection.transaction():

@@ -15,6 +15,7 @@ from typing import ClassVar, Literal, NamedTuple
 from coatcheck.domain.console import ConsoleJob
 from coatcheck.domain.identity import Principal
 from coatcheck.engine import Engine, Ticket
+from coatcheck.engine.console import Console
 from coatcheck.engine.remote_calls import RemoteCalls
 
 SurfaceName = Literal["gateway", "graphs", "batches", "llm", "speech"]
@@ -72,7 +73,7 @@ class JobDesk(ABC):
     async def input(self, job: ConsoleJob) -> bytes:
         """What its caller handed in, as JSON, and nothing that others put into its payload. Raises
         InputNotKept."""
-        return await self._engine.console.input_of(job.view.org, job.uuid)
+        return await self._engine.extension(Console).input_of(job.view.org, job.uuid)
 
     def refusal(self, _: ConsoleJob, /) -> str | None:
         """Why jobs of its kind are not retried, and what to do instead; None if they are."""
@@ -86,7 +87,7 @@ class JobDesk(ABC):
 
     async def retry(self, job: ConsoleJob, order: RetryOrder) -> Ticket:
         """Have it done again, as a new job. Raises JobNotEnded, InputNotKept or NotRetryable."""
-        return await self._engine.console.retry(
+        return await self._engine.extension(Console).retry(
             job, idempotency_key=order.idempotency_key, request_id=order.request_id
         )
 

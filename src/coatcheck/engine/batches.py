@@ -26,28 +26,28 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.engine.batch_exports import BatchExports
 from coatcheck.engine.batch_tasks import BatchTasks
 from coatcheck.engine.dead_letters import DeadLetters
+from coatcheck.engine.extension import EngineContext, EngineExtension
 from coatcheck.engine.ingest_jobs import ingest_job
 from coatcheck.store import batches as store
 from coatcheck.store.channels import CHANGED, READY
 from coatcheck.store.faults import retried
-from coatcheck.store.line import Line
-from coatcheck.store.notify import Notifier
+from coatcheck.store.line import PINNED_PLANS
 from coatcheck.telemetry.tally import tally_of
 
 _PAGE_ROWS_MAX: Final = 200
 
 
-class Batches:
+class Batches(EngineExtension):
     """Creates batches, reads them and changes them. An engine has one.
 
     Whoever changes a batch may have to wait for who changes it just now: readers, of whatever
     batch, have a line of their own.
     """
 
-    def __init__(self, line: Line, read_line: Line, notifier: Notifier) -> None:
-        self._line = line
-        self._read_line = read_line
-        self._notifier = notifier
+    def __init__(self, context: EngineContext) -> None:
+        line = self._line = context.line("batches", server_settings=PINNED_PLANS)
+        read_line = self._read_line = context.background_line
+        notifier = self._notifier = context.notifier
         self._tally = tally_of(line.database_url)
         self.tasks = BatchTasks(read_line)
         self.exports = BatchExports(read_line, notifier)

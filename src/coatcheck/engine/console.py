@@ -30,12 +30,12 @@ from coatcheck.domain.ids import at_moment, new_id, newest_possible
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
+from coatcheck.engine.extension import EngineContext, EngineExtension
 from coatcheck.engine.submission import Ticket
-from coatcheck.engine.submitter import Submitter
 from coatcheck.store import console as console_store
 from coatcheck.store.faults import retried
 from coatcheck.store.jobs import LISTING, TookTooLong
-from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.line import PINNED_PLANS
 from coatcheck.telemetry import tracing
 
 WALKED_ROWS_MAX: Final = 10_000
@@ -54,19 +54,14 @@ SendRetry = Callable[[NewJob], Awaitable[console_store.Retried | None]]
 """Creates the new job of a retry: a statement that is sent again if its answer was lost."""
 
 
-class Console:
+class Console(EngineExtension):
     """What is asked of jobs by those who look after them. Who may ask is the caller's to know."""
 
-    def __init__(self, dsn: str, submitter: Submitter) -> None:
-        self._line = Line(dsn, name="console", server_settings=PINNED_PLANS)
-        self._list_line = Line(dsn, name="console lists", server_settings=LISTING)
-        self._changes_line = Line(dsn, name="console changes", server_settings=LISTING)
-        self._submitter = submitter
-
-    async def close(self) -> None:
-        await self._line.close()
-        await self._changes_line.close()
-        await self._list_line.close()
+    def __init__(self, context: EngineContext) -> None:
+        self._line = context.line("console", server_settings=PINNED_PLANS)
+        self._list_line = context.line("console lists", server_settings=LISTING)
+        self._changes_line = context.line("console changes", server_settings=LISTING)
+        self._submitter = context.submitter
 
     async def get(self, org: str, job_id: UUID) -> ConsoleJob:
         """A job as it is now, with its result if that is short. Raises JobNotFound."""

@@ -7,7 +7,7 @@ import builtins
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from coatcheck.blobs import BlobContainer, SignedUrl, UrlSigner
@@ -33,19 +33,16 @@ from coatcheck.domain.limits import (
 from coatcheck.domain.states import State
 from coatcheck.domain.usage import Granularity, UsageReport, UsageRow
 from coatcheck.engine.artifacts import ArtifactDesk
-from coatcheck.engine.batches import Batches
-from coatcheck.engine.console import Console
 from coatcheck.engine.declarations import Declarations
 from coatcheck.engine.explain import Explainer
-from coatcheck.engine.llm import LlmDesk
+from coatcheck.engine.extension import EngineContext, EngineExtension
+from coatcheck.engine.llm import LlmQueries
 from coatcheck.engine.output import OutputReader
 from coatcheck.engine.overview import Overviews
-from coatcheck.engine.speech import SpeechDesk
 from coatcheck.engine.stalls import Stalls
 from coatcheck.engine.submission import Preparer, Submission, Ticket
 from coatcheck.engine.submitter import Submitter
 from coatcheck.engine.tally_keeper import TallyKeeper
-from coatcheck.engine.uploads import Uploads
 from coatcheck.engine.watcher import Watch, Watcher
 from coatcheck.engine.webhooks import Webhooks
 from coatcheck.service import Endpoint, Service
@@ -77,6 +74,9 @@ _LONG_QUEUE = 20_000
 _MANY_OWNERS = 200
 _TOTAL_MAX = 10_000
 """How far the jobs of a list are counted."""
+
+
+Extension = TypeVar("Extension", bound=EngineExtension)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +115,14 @@ class Engine:
         self._list_line = Line(dsn, name="list", server_settings=job_store.LISTING)
         self._count_line = Line(dsn, name="count", server_settings=PINNED_PLANS)
         self._input_line = Line(dsn, name="inputs", server_settings=PINNED_PLANS)
-        self._batch_line = Line(dsn, name="batches", server_settings=PINNED_PLANS)
-        self._batch_read_line = Line(dsn, name="read batches", server_settings=PINNED_PLANS)
+        self._background_line = Line(dsn, name="background", server_settings=PINNED_PLANS)
         self._notify_line = Line(dsn, name="notify")
         self._notifier = Notifier(self._notify_line)
         self._tally = tally_of(dsn)
-        self._tally_keeper = TallyKeeper(self._batch_read_line)
-        self.llm = LlmDesk(self._read_line, self._page_line)
+        self._tally_keeper = TallyKeeper(self._background_line)
         self.artifact_desk = ArtifactDesk(self._page_line, lambda: self.blobs)
-        self.batches = Batches(self._batch_line, self._batch_read_line, self._notifier)
-        self.uploads = Uploads(
-            self._batch_read_line,
-            deployment=self.deployment,
-            signer=lambda: self.signer,
-            blobs=lambda: self.blobs,
-        )
         self.webhooks = Webhooks(settings, self._page_line, self._list_line)
         self._submitter = Submitter(self._submit_lines, self._bulk_line, self._notifier)
-        self.speech = SpeechDesk(dsn, self._preparer, self._submitter)
-        self.console = Console(dsn, self._submitter)
         self._reader: Coalescer[tuple[str, UUID], JobView | None] = Coalescer(
             self._read, rows_max=_READ_ROWS_MAX
         )
@@ -142,7 +131,20 @@ class Engine:
         self._stalls = Stalls(settings)
         self.output = OutputReader(dsn)
         self.overviews = Overviews(dsn)
-        self.explainer = Explainer(settings, self.llm)
+        self._context = EngineContext(
+            settings,
+            self._read_line,
+            self._page_line,
+            self._background_line,
+            self._preparer,
+            self._submitter,
+            self._notifier,
+            self.deployment,
+            lambda: self.signer,
+            lambda: self.blobs,
+        )
+        self._extensions: dict[type[EngineExtension], EngineExtension] = {}
+        self.explainer = Explainer(settings, self.extension(LlmQueries))
         self._listener = Listener(
             dsn,
             {CHANGED: self._watcher.heard, SERVICES: self._declarations.heard},
@@ -178,7 +180,8 @@ class Engine:
         await self._submitter.drain()
         await self._tally_keeper.stop()
         await self._reader.drain()
-        await self.llm.drain()
+        for extension in self._extensions.values():
+            await extension.drain()
         await self._notifier.drain()
         await self._listener.stop()
         await self._declarations.close()
@@ -186,8 +189,6 @@ class Engine:
         await self.output.close()
         await self.overviews.close()
         await self.explainer.close()
-        await self.speech.close()
-        await self.console.close()
         for line in (
             *self._submit_lines,
             self._bulk_line,
@@ -196,8 +197,8 @@ class Engine:
             self._list_line,
             self._count_line,
             self._input_line,
-            self._batch_line,
-            self._batch_read_line,
+            self._background_line,
+            *self._context.lines,
             self._notify_line,
         ):
             await line.close()
@@ -209,6 +210,15 @@ class Engine:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def extension(self, kind: type[Extension]) -> Extension:
+        """The instance of a product's own queries that this engine has: made when it is first
+        asked for, closed with the engine. See ``engine/extension.py``."""
+        found = self._extensions.get(kind)
+        if found is None:
+            found = self._extensions[kind] = kind(self._context)
+        assert isinstance(found, kind)
+        return found
 
     # Handing in
 

@@ -23,7 +23,7 @@ from coatcheck.domain.llm import CONNECTION_LOST, LLM_ENDPOINTS
 from coatcheck.domain.states import State
 from coatcheck.engine.explain_words import clock, counted, seconds_in_words, sentence_of
 from coatcheck.engine.forecasts import Forecasts, eta_behind, is_exact
-from coatcheck.engine.llm import LlmDesk
+from coatcheck.engine.llm import LlmQueries
 from coatcheck.settings import Settings
 from coatcheck.store import explaining
 from coatcheck.store import jobs as job_store
@@ -65,7 +65,7 @@ class _Scene:
 class Explainer:
     """Explains jobs, one at a time. Its connection is made when first needed."""
 
-    def __init__(self, settings: Settings, llm: LlmDesk) -> None:
+    def __init__(self, settings: Settings, llm: LlmQueries) -> None:
         self._line = Line(settings.database_url, name="explain", server_settings=PINNED_PLANS)
         self._llm = llm
         self._llm_targets = frozenset(target.name for target in settings.llm_targets)

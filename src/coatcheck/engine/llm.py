@@ -10,10 +10,10 @@ from typing import Final
 from uuid import UUID
 
 from coatcheck.domain.states import State
+from coatcheck.engine.extension import EngineContext, EngineExtension
 from coatcheck.store import llm as llm_store
 from coatcheck.store.faults import retried
 from coatcheck.store.group_commit import Coalescer
-from coatcheck.store.line import Line
 from coatcheck.store.llm import Assignment, TargetState
 
 _READ_ROWS_MAX: Final = 500
@@ -23,12 +23,12 @@ _STATES_SECONDS: Final = 1.0
 JobKey = tuple[str, UUID]
 
 
-class LlmDesk:
-    """Reads for many askers at once; ``write_line`` is for the few who have something to note."""
+class LlmQueries(EngineExtension):
+    """Reads for many askers at once."""
 
-    def __init__(self, line: Line, write_line: Line) -> None:
-        self._line = line
-        self._write_line = write_line
+    def __init__(self, context: EngineContext) -> None:
+        self._line = context.read_line
+        self._write_line = context.write_line
         self._reader: Coalescer[JobKey, Assignment | None] = Coalescer(
             self._read, rows_max=_READ_ROWS_MAX
         )

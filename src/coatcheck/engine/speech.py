@@ -22,31 +22,26 @@ from coatcheck.domain.speech import (
 )
 from coatcheck.domain.speech_errors import GenerationNotFound, VoiceNotFound
 from coatcheck.domain.states import State
-from coatcheck.engine.submission import Preparer, Submission, Ticket
-from coatcheck.engine.submitter import Submitter
+from coatcheck.engine.extension import EngineContext, EngineExtension
+from coatcheck.engine.submission import Submission, Ticket
 from coatcheck.store import speech as speech_store
 from coatcheck.store.console import Retried
 from coatcheck.store.faults import retried
 from coatcheck.store.jobs import LISTING, TookTooLong
-from coatcheck.store.line import PINNED_PLANS, Line
+from coatcheck.store.line import PINNED_PLANS
 from coatcheck.store.speech import NewSpeech
 
 
-class SpeechDesk:
+class SpeechQueries(EngineExtension):
     """Part of the engine. Whatever it reads for a reader, the database would show them nothing
     else (``store/speech.py``)."""
 
-    def __init__(self, dsn: str, preparer: Preparer, submitter: Submitter) -> None:
-        self._preparer = preparer
-        self._submitter = submitter
-        self._read_line = Line(dsn, name="read speech", server_settings=PINNED_PLANS)
-        self._write_line = Line(dsn, name="speech", server_settings=PINNED_PLANS)
-        self._changes_line = Line(dsn, name="speech changes", server_settings=LISTING)
-
-    async def close(self) -> None:
-        await self._changes_line.close()
-        await self._read_line.close()
-        await self._write_line.close()
+    def __init__(self, context: EngineContext) -> None:
+        self._preparer = context.preparer
+        self._submitter = context.submitter
+        self._read_line = context.line("read speech", server_settings=PINNED_PLANS)
+        self._write_line = context.line("speech", server_settings=PINNED_PLANS)
+        self._changes_line = context.line("speech changes", server_settings=LISTING)
 
     # What is said
 

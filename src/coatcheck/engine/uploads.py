@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from coatcheck.blobs import BlobContainer, SignedUrl, UrlSigner
+from coatcheck.blobs import SignedUrl
 from coatcheck.blobs.keys import upload_key
 from coatcheck.domain.errors import BodyTooLarge, UploadAlreadyUsed, UploadMissing
 from coatcheck.domain.ids import InvalidId, from_text, new_id
 from coatcheck.domain.limits import LIST_BYTES_MAX
+from coatcheck.engine.extension import EngineContext, EngineExtension
 from coatcheck.store import uploads as store
 from coatcheck.store.faults import retried
-from coatcheck.store.line import Line
 
 UPLOAD_SECONDS: Final = 86_400
 """How long a list may be put, and how long it waits to be used."""
@@ -35,21 +34,14 @@ class StagedList:
     etag: str | None
 
 
-class Uploads:
+class Uploads(EngineExtension):
     """Gives places for lists away, and finds what was put there."""
 
-    def __init__(
-        self,
-        line: Line,
-        *,
-        deployment: Callable[[], Awaitable[UUID]],
-        signer: Callable[[], UrlSigner],
-        blobs: Callable[[], BlobContainer],
-    ) -> None:
-        self._line = line
-        self._deployment = deployment
-        self._signer = signer
-        self._blobs = blobs
+    def __init__(self, context: EngineContext) -> None:
+        self._line = context.background_line
+        self._deployment = context.deployment
+        self._signer = context.signer
+        self._blobs = context.blobs
 
     async def create(self, *, org: str, owner: str) -> tuple[UUID, SignedUrl]:
         """A place for a list, and the URL to put it to."""

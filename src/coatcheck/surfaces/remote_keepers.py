@@ -11,10 +11,10 @@ from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.domain.speech import SPEECH_ENDPOINTS, SpeechType
 from coatcheck.engine.remote_keeping import Keeper
+from coatcheck.engine.remote_payloads import OPERATORS_PREFIX
 from coatcheck.remotes.definitions import ModalTarget, read_definition
 from coatcheck.remotes.errors import RemoteMisdefined
 from coatcheck.settings import Settings
-from coatcheck.surfaces.gateway.remote_payloads import OPERATORS_PREFIX
 from coatcheck.surfaces.gateway.remote_results import GatewayKeeper
 from coatcheck.surfaces.speech.results import CloneKeeper, SpeechKeeper
 

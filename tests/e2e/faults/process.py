@@ -30,6 +30,7 @@ from coatcheck.domain.ids import from_text, new_id, to_text
 from coatcheck.domain.inputs import StoredInput
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.encoding import encode
+from coatcheck.engine.batches import Batches
 from coatcheck.store.election import session_that_ends_if_silent
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.surfaces.batches.executor import BatchExecutor
@@ -207,7 +208,7 @@ async def look(settings: Settings, job_id: str) -> None:
 async def create_batch(settings: Settings, payload: object, count: int, key: str) -> None:
     async with Engine(settings, [lab]) as engine:
         say("ready")
-        created = await engine.batches.create_small(
+        created = await engine.extension(Batches).create_small(
             new_batch(key), NewPart(new_id(), "inline"), [NewTask(encode(payload))] * count
         )
         say("acknowledged", id=to_text(created.uuid), created=created.created)
@@ -246,14 +247,16 @@ def new_batch(key: str | None) -> NewBatch:
 async def cancel_batch(settings: Settings, batch: str) -> None:
     async with Engine(settings, [lab]) as engine:
         say("ready")
-        await engine.batches.cancel(batch, org="default")
+        await engine.extension(Batches).cancel(batch, org="default")
         say("acknowledged", id=batch)
 
 
 async def rerun_batch(settings: Settings, batch: str, key: str) -> None:
     async with Engine(settings, [lab]) as engine:
         say("ready")
-        await engine.batches.rerun(batch, Selection(), org="default", idempotency_key=key)
+        await engine.extension(Batches).rerun(
+            batch, Selection(), org="default", idempotency_key=key
+        )
         say("acknowledged", id=batch)
 
 

@@ -17,6 +17,7 @@ from coatcheck.blobs.keys import list_key, upload_key
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.domain.batches import BatchView, NewBatch, NewPart
 from coatcheck.domain.ids import new_id, to_text
+from coatcheck.engine.batches import Batches
 from coatcheck.store import uploads
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.notify import Notifier
@@ -74,7 +75,7 @@ class Intake:
 
     async def __aenter__(self) -> Self:
         self.engine = await (await Engine.connect(self.settings)).__aenter__()
-        self.batches = self.engine.batches
+        self.batches = self.engine.extension(Batches)
         self.line = Line(self.dsn, name="tests ingest", server_settings=PINNED_PLANS)
         self._notify_line = Line(self.dsn, name="tests notify")
         self.notifier = Notifier(self._notify_line)

@@ -21,6 +21,7 @@ from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
+from coatcheck.engine.batches import Batches
 from coatcheck.store import batch_exports, batches
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.sql import sql
@@ -81,13 +82,13 @@ async def working(settings: Settings) -> AsyncIterator[Worker]:
 
 
 async def ask(engine: Engine, made: LongRun) -> ExportView:
-    view = await engine.batches.get(to_text(made.batch), org=made.org)
-    return await engine.batches.exports.create(view, view.current, request_id="r-1")
+    view = await engine.extension(Batches).get(to_text(made.batch), org=made.org)
+    return await engine.extension(Batches).exports.create(view, view.current, request_id="r-1")
 
 
 async def look(engine: Engine, made: LongRun, export: ExportView) -> ExportView:
-    view = await engine.batches.get(to_text(made.batch), org=made.org)
-    return await engine.batches.exports.get(view, to_text(export.uuid))
+    view = await engine.extension(Batches).get(to_text(made.batch), org=made.org)
+    return await engine.extension(Batches).exports.get(view, to_text(export.uuid))
 
 
 async def written(engine: Engine, made: LongRun, export: ExportView) -> ExportView:
@@ -278,17 +279,17 @@ async def test_an_export_is_seen_by_nobody_else_and_not_after_its_time(
     export = await ask(engine, made)
     assert (export.state, export.run) == ("pending", made.run)
     assert export == await look(engine, made, export)
-    assert await engine.batches.exports.list(await made.view(line)) == [export]
-    assert await engine.batches.exports.list(await sibling.view(line)) == []
+    assert await engine.extension(Batches).exports.list(await made.view(line)) == [export]
+    assert await engine.extension(Batches).exports.list(await sibling.view(line)) == []
     for absent in (to_text(export.uuid)[:-1], "x", to_text(made.batch)):
         with pytest.raises(JobNotFound):
-            await engine.batches.exports.get(await made.view(line), absent)
+            await engine.extension(Batches).exports.get(await made.view(line), absent)
     with pytest.raises(JobNotFound):
         await look(engine, sibling, export)
     await connection.execute("UPDATE batch_exports SET expires_at = now()")
     with pytest.raises(JobNotFound):
         await look(engine, made, export)
-    assert await engine.batches.exports.list(await made.view(line)) == []
+    assert await engine.extension(Batches).exports.list(await made.view(line)) == []
 
 
 async def test_an_export_and_its_job_come_into_being_together_or_not_at_all(
@@ -303,7 +304,7 @@ async def test_an_export_and_its_job_come_into_being_together_or_not_at_all(
     assert (job["request_id"], job["state"]) == ("r-1", "queued")
     assert await batches.delete(line, ORG, made.batch)
     with pytest.raises(JobNotFound):
-        await engine.batches.exports.create(view, view.current, request_id=None)
+        await engine.extension(Batches).exports.create(view, view.current, request_id=None)
     assert await connection.fetchval("SELECT count(*) FROM batch_exports") == 1
 
 

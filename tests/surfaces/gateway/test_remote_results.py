@@ -12,10 +12,11 @@ import pytest
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import artifacts_of, job_of
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.engine.remote_keeping import KeptFor
+from coatcheck.engine.upstream_calls import decode_answer, shown_result
 from coatcheck.remotes import RemoteFaulty, RemoteResult
 from coatcheck.surfaces.gateway.remote_results import GatewayKeeper
-from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT, decode_answer, shown_result
 
 PIECE = b" " * (64 * 1024)
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from coatcheck import JobView, State
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.egress import Guard
+from coatcheck.engine.upstream_calls import ANSWER_BYTES_MAX
 from coatcheck.settings.egress_allow import parse_allow
-from coatcheck.surfaces.gateway.upstream import ANSWER_BYTES_MAX, UPSTREAM_ENDPOINT
 from tests.egress.names import Busy, Names
 from tests.egress.upstream_server import Request, UpstreamServer, head, plain, upstream_server
 from tests.ports import free_port

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 
 from coatcheck import Engine, Settings, State
-from coatcheck.domain.catalogue import HttpTarget
-from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT, encode_call, upstream_call
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, HttpTarget
+from coatcheck.engine.upstream_calls import encode_call, upstream_call
 from tests.e2e.programs import environment, worker
 from tests.egress.upstream_server import Request, plain, upstream_server
 from tests.sealed_secrets import SECRET_KEY, store_secrets

@@ -11,11 +11,11 @@ from typing import Any, Self
 import psutil
 
 from coatcheck import Settings, Ticket
-from coatcheck.domain.catalogue import HttpTarget
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, HttpTarget
 from coatcheck.domain.service_definition import HIDDEN
 from coatcheck.egress import Guard
+from coatcheck.engine.upstream_calls import encode_call, upstream_call
 from coatcheck.settings.egress_allow import parse_allow
-from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT, encode_call, upstream_call
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
 from tests.sealed_secrets import SECRET_KEY, store_secrets
 from tests.worker.workshop import Workshop

@@ -12,6 +12,7 @@ import pytest
 from coatcheck import State
 from coatcheck.domain.job import JobView
 from coatcheck.domain.limits import LLM_DROPS_MAX
+from coatcheck.engine.llm import LlmQueries
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.store import llm
 from coatcheck.store.line import Line
@@ -30,7 +31,7 @@ async def is_away(chats: Chats, target: str = "box") -> None:
     async def noted() -> bool:
         return any(
             state.name == target and state.unreachable_since is not None
-            for state in await chats.engine.llm.target_states()
+            for state in await chats.engine.extension(LlmQueries).target_states()
         )
 
     await eventually_async(noted, "the target is known to be away")
@@ -68,7 +69,7 @@ async def test_jobs_wait_for_a_target_that_is_asleep_and_go_when_it_wakes(
         assert view.error_code == "target_unreachable"
         assert view.error_message == "The target box cannot be connected to."
         await is_away(chats)
-        [state] = await chats.engine.llm.target_states()
+        [state] = await chats.engine.extension(LlmQueries).target_states()
         assert state.next_try_at is not None
         assert state.last_error
 
@@ -81,7 +82,7 @@ async def test_jobs_wait_for_a_target_that_is_asleep_and_go_when_it_wakes(
         assert sum(view.unreachables for view in views) == 1
 
         async def forgotten() -> bool:
-            [state] = await chats.engine.llm.target_states()
+            [state] = await chats.engine.extension(LlmQueries).target_states()
             return state.unreachable_since is None
 
         await eventually_async(forgotten, "the target is known to be back")

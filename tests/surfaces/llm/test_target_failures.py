@@ -15,6 +15,7 @@ from coatcheck.domain.explanation import BlockerKind
 from coatcheck.domain.limits import LLM_DROPS_MAX
 from coatcheck.domain.llm import LLM_ENDPOINTS, model_name
 from coatcheck.domain.retry import Backoff
+from coatcheck.engine.console import Console
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.surfaces.console.timeline import timeline
 from coatcheck.surfaces.llm import answers, executor, landscape
@@ -119,8 +120,8 @@ async def test_a_drop_is_told_by_the_job_its_explanation_and_its_timeline(
         assert blocker.kind is BlockerKind.BACKOFF
         assert "(1 of 5)" in blocker.message
         assert blocker.message.endswith("No attempt is spent.")
-        job = await chats.engine.console.get("default", view.uuid)
-        attempts, _ = await chats.engine.console.attempts("default", view.uuid)
+        job = await chats.engine.extension(Console).get("default", view.uuid)
+        attempts, _ = await chats.engine.extension(Console).attempts("default", view.uuid)
         kinds = [item.kind for item in timeline(job, attempts, None)]
         assert kinds[-2:] == ["postponed", "retry_scheduled"]
 

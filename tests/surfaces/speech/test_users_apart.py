@@ -14,6 +14,7 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.speech import Reader
 from coatcheck.domain.speech_errors import GenerationNotFound, VoiceNotFound
+from coatcheck.engine.speech import SpeechQueries
 from coatcheck.store.sql import sql
 from tests.surfaces.speech.studio import Headers, Studio
 
@@ -203,7 +204,7 @@ async def test_what_the_surface_reads_is_read_behind_the_wall(
     """Were the first wall forgotten, the second would still stand: the policies alone, changed to
     show nothing, make everything vanish for its reader, and for nobody else."""
     mine = await Estate.of(studio, "fay")
-    desk, reader = studio.house.engine.speech, Reader("default", "fay")
+    desk, reader = studio.house.engine.extension(SpeechQueries), Reader("default", "fay")
     assert (await desk.task(reader, mine.task)).spoken.id == mine.generation
     walls = await connection.fetch(
         "SELECT polrelid::regclass::text AS name, pg_get_expr(polqual, polrelid) AS shows"

@@ -11,6 +11,7 @@ import pytest
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.speech import VOICE_BYTES_MAX, Reader
 from coatcheck.domain.speech_errors import VoiceNotFound
+from coatcheck.engine.speech import SpeechQueries
 from coatcheck.store.line import Line
 from coatcheck.upkeep.voice_keeper import VoiceKeeper
 from tests.contract import raw
@@ -108,7 +109,7 @@ async def test_a_voice_that_is_deleted_is_gone_at_once_and_its_audio_soon(studio
 async def test_an_upload_that_never_ended_is_removed_and_told_if_it_ends_after_all(
     studio: Studio,
 ) -> None:
-    desk, blobs = studio.house.engine.speech, studio.house.engine.blobs
+    desk, blobs = studio.house.engine.extension(SpeechQueries), studio.house.engine.blobs
     uuid, key = await desk.begin_voice(ALICE)
     await blobs.put(key, a_wav())
     with pytest.raises(VoiceNotFound):

@@ -9,6 +9,7 @@ from coatcheck.domain.endpoint_names import LLM_SERVICE
 from coatcheck.domain.errors import OutcomeUnknown
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.llm import LLM_ENDPOINTS
+from coatcheck.engine.llm import LlmQueries
 from coatcheck.store import llm
 from coatcheck.store.leases import ClaimOrder
 from coatcheck.store.line import Line
@@ -127,7 +128,7 @@ async def test_the_engine_says_where_a_job_is(workshop: Workshop) -> None:
     await workshop.run_worker(Worker(workshop.settings(), [chats.service], claims=Claims()))
     ticket, *others = await submit(workshop, CONCURRENCY + 1)
     waiting = others[-1]
-    desk = workshop.engine.llm
+    desk = workshop.engine.extension(LlmQueries)
     await until_true(lambda: chats.running == CONCURRENCY, "as many run as may")
     assert await desk.assignment("default", ticket.uuid) == Assignment("gpu", True, True)
     assert await desk.assignment("default", waiting.uuid) is None

@@ -14,6 +14,7 @@ from coatcheck.control.reply import RawHeaders, Reply, json_reply
 from coatcheck.domain.batches import BatchView
 from coatcheck.domain.errors import Unauthenticated
 from coatcheck.engine import Engine
+from coatcheck.engine.batches import Batches
 from coatcheck.surfaces.batches import showing
 from coatcheck.surfaces.batches.pace import retry_after
 
@@ -80,7 +81,7 @@ class Answers:
             self._gate.watch(call, watch.wake) as credential,
         ):
             while True:
-                view = await self._engine.batches.get(view.id, org=view.org)
+                view = await self._engine.extension(Batches).get(view.id, org=view.org)
                 if not await credential.counts():
                     raise Unauthenticated
                 remaining = deadline - time.monotonic()

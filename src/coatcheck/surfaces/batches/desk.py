@@ -13,8 +13,9 @@ from coatcheck.domain.endpoint_names import BATCHES_SERVICE
 from coatcheck.domain.errors import InputNotKept
 from coatcheck.domain.identity import Principal
 from coatcheck.domain.ids import to_text
+from coatcheck.engine.batches import Batches
+from coatcheck.engine.upstream_calls import shown_result
 from coatcheck.surfaces.batches.showing import poll_url
-from coatcheck.surfaces.gateway.upstream import shown_result
 
 _OWN_WORK: Final = {INGEST_ENDPOINT: "take in a list", EXPORT_ENDPOINT: "write an export"}
 
@@ -50,7 +51,7 @@ class BatchesDesk(JobDesk):
             return payload
         if job.task.batch is None:
             raise InputNotKept("The task's batch is being removed, and its input with it.")
-        batch = await self._engine.batches.get_of_run(job.task.run, org=job.view.org)
+        batch = await self._engine.extension(Batches).get_of_run(job.task.run, org=job.view.org)
         return payload.removeprefix(batch.payload_prefix).removesuffix(batch.payload_suffix)
 
     def refusal(self, job: ConsoleJob, /) -> str | None:

@@ -30,6 +30,7 @@ from coatcheck.domain.errors import BlobStoreUnavailable, FailJob, RetryLater
 from coatcheck.domain.ids import InvalidId, from_text, to_text
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
+from coatcheck.engine.upstream_calls import shown_result
 from coatcheck.job import Job
 from coatcheck.settings import Settings
 from coatcheck.store import batch_exports as exports
@@ -46,7 +47,6 @@ from coatcheck.surfaces.batches.export_lines import (
     result_lines,
 )
 from coatcheck.surfaces.batches.zip_stream import Member, ZipStream
-from coatcheck.surfaces.gateway.upstream import shown_result
 from coatcheck.worker.reports import JobReporter
 
 RESULTS: Final = "results.ndjson"

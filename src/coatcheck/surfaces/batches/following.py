@@ -12,6 +12,7 @@ from coatcheck.control.event_stream import KEEP_ALIVE, RECONNECT, RECONNECT_MILL
 from coatcheck.domain.batches import BatchView
 from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound, OutcomeUnknown
 from coatcheck.engine import Engine
+from coatcheck.engine.batches import Batches
 from coatcheck.surfaces.batches import showing
 from coatcheck.surfaces.batches.words import BatchProgress
 
@@ -41,7 +42,7 @@ class Following:
         said_at = time.monotonic()
         with self._engine.watch(view.id) as watch:
             while True:
-                view = await self._engine.batches.get(view.id, org=view.org)
+                view = await self._engine.extension(Batches).get(view.id, org=view.org)
                 ended, drained = view.status.terminal, self._draining.begun
                 pieces = []
                 if not ended and state != (view.current.id, view.status.value):

@@ -26,6 +26,7 @@ from coatcheck.domain.errors import BlobStoreUnavailable, InvalidBody
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.limits import LIST_BYTES_MAX, PAYLOAD_BYTES_MAX
 from coatcheck.engine import Engine
+from coatcheck.engine.uploads import Uploads
 from coatcheck.surfaces.batches.lines import as_line, parse_list
 from coatcheck.surfaces.batches.rate_keys import RateKey
 
@@ -114,7 +115,7 @@ class Lists:
 
     async def staged(self, upload_id: str, org: str, owner: str) -> Taken:
         """A list that was put to an upload. Raises UploadMissing, UploadAlreadyUsed."""
-        found = await self._engine.uploads.staged(upload_id, org=org, owner=owner)
+        found = await self._engine.extension(Uploads).staged(upload_id, org=org, owner=owner)
         part = NewPart(
             new_id(),
             "upload",

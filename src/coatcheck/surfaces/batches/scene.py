@@ -43,7 +43,7 @@ class Scene:
 
     @property
     def batches(self) -> Batches:
-        return self.engine.batches
+        return self.engine.extension(Batches)
 
     async def job(self, call: Call) -> BatchView:
         """The job that the path names, if it is the caller's, or the caller an admin."""

@@ -18,8 +18,8 @@ from coatcheck.domain.batches import (
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
+from coatcheck.engine.upstream_calls import shown_result
 from coatcheck.surfaces.batches import words
-from coatcheck.surfaces.gateway.upstream import shown_result
 
 JOBS: Final = "/v1/jobs"
 DLQ: Final = "/v1/dlq"

@@ -16,8 +16,8 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.identity import Principal
 from coatcheck.engine.catalogue import Catalogue
-from coatcheck.surfaces.gateway.remote_payloads import work_frame
-from coatcheck.surfaces.gateway.upstream import call_frame, upstream_call
+from coatcheck.engine.remote_payloads import work_frame
+from coatcheck.engine.upstream_calls import call_frame, upstream_call
 
 _SHOWN_ENDPOINTS: Final = 10
 _JSON: Final = ((b"content-type", b"application/json"),)

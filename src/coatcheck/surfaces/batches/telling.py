@@ -12,6 +12,7 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.webhooks import RESULT_BYTES_MAX, Notice, Tells
 from coatcheck.engine import Engine
+from coatcheck.engine.batches import Batches
 from coatcheck.engine.notices import SubjectRenderer
 from coatcheck.surfaces.batches import showing, words
 
@@ -46,7 +47,7 @@ def renderers(engine: Engine) -> Mapping[Tells, SubjectRenderer]:
     async def batch(notice: Notice) -> ToldBatch:
         batch_id = to_text(notice.subject)
         try:
-            job = showing.job(await engine.batches.get(batch_id, org=notice.org))
+            job = showing.job(await engine.extension(Batches).get(batch_id, org=notice.org))
         except JobNotFound:
             job = None
         return ToldBatch(batch_id, _run(notice), notice.facts, job)
@@ -69,8 +70,8 @@ def renderers(engine: Engine) -> Mapping[Tells, SubjectRenderer]:
 async def _task(engine: Engine, notice: Notice) -> tuple[str | None, words.BatchTask | None]:
     assert notice.run is not None, "a task is of a run"
     try:
-        view = await engine.batches.get_of_run(notice.run, org=notice.org)
-        found = await engine.batches.tasks.get(view, notice.subject.hex)
+        view = await engine.extension(Batches).get_of_run(notice.run, org=notice.org)
+        found = await engine.extension(Batches).tasks.get(view, notice.subject.hex)
         if found.result_is_left_out and (found.result_bytes or 0) <= RESULT_BYTES_MAX:
             found = replace(found, result=await engine.result(found.uuid, org=view.org))
     except JobNotFound:

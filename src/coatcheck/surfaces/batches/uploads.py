@@ -9,6 +9,7 @@ from coatcheck.control.operations import Answer, Operation
 from coatcheck.control.reply import Reply, json_reply
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import to_text
+from coatcheck.engine.uploads import Uploads
 from coatcheck.surfaces.batches import words
 from coatcheck.surfaces.batches.scene import Scene
 from coatcheck.surfaces.batches.tasks import PAYMENT
@@ -24,7 +25,9 @@ class Staging:
         """A URL to put a list to. Whoever has it may."""
         scene, principal = self._scene, call.principal
         await scene.gate.check_new_work(principal, jobs=0)
-        upload, signed = await scene.engine.uploads.create(org=principal.org, owner=principal.owner)
+        upload, signed = await scene.engine.extension(Uploads).create(
+            org=principal.org, owner=principal.owner
+        )
         shown = words.Upload(
             upload_id=to_text(upload),
             url=signed.url,

@@ -18,6 +18,7 @@ from coatcheck.domain.errors import InvalidParameter, JobNotFound
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import InvalidId, from_text, to_text
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
+from coatcheck.engine.console import Console
 from coatcheck.surfaces.console import words
 from coatcheck.surfaces.console.filters import FILTER_PARAMETERS, wanted_by_query
 from coatcheck.surfaces.console.scene import JOBS, TAG, Scene, may_see, reader_of_lists, stored_key
@@ -44,7 +45,7 @@ class Listing:
             return json_reply(
                 words.OrgJobPage([await scene.voice.item(job) for job in found], None)
             )
-        page = await scene.engine.console.page(wanted, after=after, limit=limit)
+        page = await scene.engine.extension(Console).page(wanted, after=after, limit=limit)
         items = [await scene.voice.item(job) for job in page.items]
         following = None if page.following is None else to_text(page.following)
         return json_reply(words.OrgJobPage(items, following))
@@ -54,7 +55,7 @@ class Listing:
         scene, principal = self._scene, call.principal
 
         async def look(cursor: ChangeCursor) -> Changes[ConsoleJob]:
-            return await scene.engine.console.changes(
+            return await scene.engine.extension(Console).changes(
                 principal.org,
                 reader_of_lists(principal),
                 cursor,
@@ -71,7 +72,7 @@ class Listing:
             most = IDEMPOTENCY_KEY_CHARACTERS_MAX
             raise InvalidParameter("q", f"must have 1 to {most} printable characters")
         scene, principal = self._scene, call.principal
-        console = scene.engine.console
+        console = scene.engine.extension(Console)
         found: dict[UUID, ConsoleJob] = {}
         try:
             job = await scene.find(principal, said)

@@ -22,7 +22,7 @@ from coatcheck.control.reply import JSON, Reply, StreamReply, json_reply
 from coatcheck.domain.console import LogEntry
 from coatcheck.domain.errors import InputNotKept
 from coatcheck.domain.identity import Scope
-from coatcheck.engine.console import INPUT_GONE
+from coatcheck.engine.console import INPUT_GONE, Console
 from coatcheck.surfaces.console import words
 from coatcheck.surfaces.console.scene import JOB, TAG, Scene
 from coatcheck.surfaces.console.timeline import timeline
@@ -52,14 +52,16 @@ class Reading:
 
     async def timeline(self, call: Call) -> Reply:
         job = await self._scene.job(call)
-        attempts, spawned_at = await self._scene.engine.console.attempts(job.view.org, job.uuid)
+        attempts, spawned_at = await self._scene.engine.extension(Console).attempts(
+            job.view.org, job.uuid
+        )
         return json_reply(words.Timeline(timeline(job, attempts, spawned_at)))
 
     async def log(self, call: Call) -> Reply:
         after = read_whole_number(call.query, "after", 0, _SEQ_MAX, default=0)
         limit = read_whole_number(call.query, "limit", 1, LOG_ROWS_MAX, default=LOG_ROWS)
         job = await self._scene.job(call)
-        entries, following = await self._scene.engine.console.log(
+        entries, following = await self._scene.engine.extension(Console).log(
             job.view.org, job.uuid, after=after, limit=limit
         )
         return json_reply(words.LogPage([_shown(entry) for entry in entries], following))

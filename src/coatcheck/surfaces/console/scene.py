@@ -16,6 +16,7 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.identity import Principal, Scope
 from coatcheck.domain.ids import InvalidId, from_text
 from coatcheck.engine import Engine
+from coatcheck.engine.console import Console
 from coatcheck.surfaces.console.desks import JobDesks
 from coatcheck.surfaces.console.showing import ConsoleVoice
 
@@ -44,7 +45,7 @@ class Scene:
 
     async def find(self, principal: Principal, job_id: str) -> ConsoleJob:
         """A job by its id, spelt as jobs or as tasks are. Raises JobNotFound, whatever is wrong."""
-        job = await self.engine.console.get(principal.org, read_id(job_id))
+        job = await self.engine.extension(Console).get(principal.org, read_id(job_id))
         if not may_see(principal, job.view.owner):
             raise JobNotFound("there is no such job")
         return job

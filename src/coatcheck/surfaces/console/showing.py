@@ -13,6 +13,7 @@ from coatcheck.domain.console import ConsoleJob
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.engine import Engine
+from coatcheck.engine.console import Console
 from coatcheck.surfaces.console import words
 from coatcheck.surfaces.console.desks import JobDesks
 
@@ -30,7 +31,7 @@ class ConsoleVoice:
 
     async def job(self, view: JobView) -> words.WholeOrgJob:
         """The job as it is now, with its result."""
-        return await self.whole(await self._engine.console.get(view.org, view.uuid))
+        return await self.whole(await self._engine.extension(Console).get(view.org, view.uuid))
 
     async def whole(self, job: ConsoleJob) -> words.WholeOrgJob:
         desk = self._desks.of(job)

@@ -33,6 +33,7 @@ from coatcheck.domain.errors import (
 from coatcheck.domain.identity import Principal, Scope
 from coatcheck.domain.states import State
 from coatcheck.engine import Ticket
+from coatcheck.engine.console import Console
 from coatcheck.surfaces.console import words
 from coatcheck.surfaces.console.filters import in_utc, read_states, wanted
 from coatcheck.surfaces.console.reading import JOB_ID
@@ -61,7 +62,7 @@ class Steering:
         scene = self._scene
         job = await scene.job(call)
         await scene.desks.of(job).cancel(job)
-        after = await scene.engine.console.get(job.view.org, job.uuid)
+        after = await scene.engine.extension(Console).get(job.view.org, job.uuid)
         status = HTTPStatus.OK if after.view.terminal else HTTPStatus.ACCEPTED
         return json_reply(await scene.voice.whole(after), status, [(b"etag", etag(after.view))])
 
@@ -76,7 +77,7 @@ class Steering:
         await scene.gate.check_unless_known(principal, key, knows)
         ticket = await self._retried(job, principal, key, call.request_id)
         check_mismatch(ticket, preferences)
-        new = await scene.engine.console.get(principal.org, ticket.uuid)
+        new = await scene.engine.extension(Console).get(principal.org, ticket.uuid)
         location = job_url(principal.org, new.id).encode("ascii")
         headers = [(b"location", location), *preferences.headers, *replay_headers(ticket)]
         return json_reply(await scene.voice.whole(new), HTTPStatus.ACCEPTED, headers)
@@ -145,7 +146,7 @@ class Steering:
         after = None
         in_vain = 0
         while len(found) < order.limit and in_vain < _PAGES_IN_VAIN_MAX:
-            page = await self._scene.engine.console.page(
+            page = await self._scene.engine.extension(Console).page(
                 looked_for, after=after, limit=min(_PAGE_ROWS, order.limit - len(found))
             )
             found += page.items

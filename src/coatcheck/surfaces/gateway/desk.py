@@ -9,19 +9,14 @@ import msgspec
 
 from coatcheck.control.idempotency import of_strangers
 from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces, SurfaceName
-from coatcheck.domain.catalogue import ServiceSpec
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceSpec
 from coatcheck.domain.console import ConsoleJob
 from coatcheck.domain.identity import Principal
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
 from coatcheck.domain.remote_work import decode_work
+from coatcheck.engine.upstream_calls import UpstreamCall, decode_call, shown_result
 from coatcheck.surfaces.gateway.naming import Named, name_of
 from coatcheck.surfaces.gateway.scene import Scene
-from coatcheck.surfaces.gateway.upstream import (
-    UPSTREAM_ENDPOINT,
-    UpstreamCall,
-    decode_call,
-    shown_result,
-)
 from coatcheck.surfaces.gateway.voice import GatewayVoice
 
 _WORK: Final = b'{"work":'

@@ -8,14 +8,22 @@ from typing import Final
 from urllib.parse import unquote
 
 from coatcheck.control.call import Call
-from coatcheck.control.reply import RawHeaders, Reply, StreamReply
+from coatcheck.control.reply import SANDBOXED, RawHeaders, Reply, StreamReply
 from coatcheck.domain.catalogue import EndpointSpec
 from coatcheck.domain.errors import InvalidParameter, NotFound
 from coatcheck.domain.job import JobView
 from coatcheck.engine import Engine
-from coatcheck.surfaces.gateway.upstream import decode_answer, encode_call, upstream_call
+from coatcheck.engine.upstream_calls import (
+    UpstreamAnswer,
+    decode_answer,
+    encode_call,
+    upstream_call,
+)
+from coatcheck.engine.upstream_headers import RawHeader, kept_headers
 
 _SLASHES: Final = re.compile(r"[/\\]")
+_NOT_CACHED: Final = (b"cache-control", b"no-store")
+"""Every call is a job: no answer is to be taken from a cache, whoever keeps one."""
 _NO_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 
@@ -50,7 +58,7 @@ async def reproduced(engine: Engine, view: JobView, headers: RawHeaders) -> Repl
     """The upstream's answer, as it gave it."""
     assert view.result is not None
     answer = decode_answer(view.result)
-    headers = [*answer.reply_headers(), *headers]
+    headers = [*reply_headers(answer), *headers]
     body = answer.body()
     if body is not None:
         return Reply(answer.status, b"" if answer.status in _NO_BODY else body, headers)
@@ -59,6 +67,17 @@ async def reproduced(engine: Engine, view: JobView, headers: RawHeaders) -> Repl
             length = (b"content-length", b"%d" % artifact.size)
             return StreamReply(answer.status, engine.read_artifact(artifact), [*headers, length])
     raise NotFound
+
+
+def reply_headers(answer: UpstreamAnswer) -> list[RawHeader]:
+    """The headers to repeat to a synchronous caller, names in lower case, without a length.
+
+    A tenant's upstream speaks under our host name then, so a browser is told to run nothing. What
+    is stored is looked through once more: it may be from before a header was left out.
+    """
+    stored = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
+    own = [(name.encode(), value.encode("latin-1")) for name, value in kept_headers(stored)]
+    return [*own, _NOT_CACHED, *SANDBOXED]
 
 
 def _check_path(path: str) -> None:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 
 _VERSIONED: Final = re.compile(r"([^.]+)\.(?:v([1-9]\d*)\.)?([^.]+)")
 

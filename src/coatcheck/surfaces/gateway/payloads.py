@@ -1,4 +1,4 @@
-"""What a Python endpoint is given: the body's fields, and those of the path and the query."""
+"""The input of a call to a Python function or a remote: fields of the body, path and query."""
 
 from __future__ import annotations
 
@@ -35,6 +35,26 @@ def python_payload(
                 )
             value[name] = _typed(spec, name, text, place)
     return encode(value)
+
+
+def remote_input(
+    spec: EndpointSpec, body: bytes, params: Mapping[str, str], query: Mapping[str, str]
+) -> bytes:
+    """What a remote is given: JSON, made as for a Python function.
+
+    Raises InvalidBody or InvalidParameter.
+    """
+    given = python_payload(spec, body, params, query)
+    if _takes_objects_only(spec) and not given.lstrip().startswith(b"{"):
+        raise InvalidBody("The body must be an object, because the remote is sent more fields.")
+    return given
+
+
+def _takes_objects_only(spec: EndpointSpec) -> bool:
+    """Whether something is put among the input's fields: see ``remotes/inputs.py``."""
+    assert spec.remote is not None
+    definition = spec.remote.definition
+    return definition["adapter"] == "http" or bool(definition.get("marks"))
 
 
 def _typed(spec: EndpointSpec, name: str, text: str, place: str) -> Any:

@@ -20,6 +20,7 @@ from coatcheck.control.operations import ULID, Access, Answer, Operation, Parame
 from coatcheck.control.problems import MEDIA_TYPE, Problem
 from coatcheck.control.queries import read_choice, read_list, read_whole_number
 from coatcheck.control.reply import Reply, StreamReply, json_reply
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import InvalidParameter, NotFound
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.ids import InvalidId, from_text
@@ -28,7 +29,6 @@ from coatcheck.surfaces.gateway import words
 from coatcheck.surfaces.gateway.naming import name_of
 from coatcheck.surfaces.gateway.scene import Scene
 from coatcheck.surfaces.gateway.submitting import BASE
-from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT
 
 HOSTED: Final = "/api/v1/orgs/{org}/workspaces/{ws}/hosted-services/{service}"
 PAGE_ROWS: Final = 50

@@ -9,13 +9,13 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.disposition import with_extension
 from coatcheck.blobs.keys import artifact_key
 from coatcheck.engine.remote_keeping import Kept, KeptArtifact, KeptFor
-from coatcheck.remotes.protocol import RemoteResult
-from coatcheck.surfaces.gateway.remote_payloads import RETRY_FAILED
-from coatcheck.surfaces.gateway.upstream import (
+from coatcheck.engine.remote_payloads import RETRY_FAILED
+from coatcheck.engine.upstream_calls import (
     ANSWER_INLINE_BYTES_MAX,
     UpstreamAnswer,
     encode_answer,
 )
+from coatcheck.remotes.protocol import RemoteResult
 from coatcheck.surfaces.gateway.upstream_body import inline_answer, is_text, storable_type
 
 ARTIFACT_NAME: Final = "remote-result"

@@ -42,7 +42,7 @@ from coatcheck.control.webhook_urls import (
     names_webhooks,
     read_webhook_urls,
 )
-from coatcheck.domain.catalogue import EndpointSpec, Matched, ServiceSpec
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, EndpointSpec, Matched, ServiceSpec
 from coatcheck.domain.errors import (
     EndpointNotFound,
     IdempotencyKeyInUse,
@@ -60,6 +60,10 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import PAYLOAD_BYTES_MAX
 from coatcheck.domain.states import State
 from coatcheck.engine import Ticket
+from coatcheck.engine.remote_payloads import (
+    remote_fingerprint,
+    remote_payload,
+)
 from coatcheck.surfaces.gateway import words
 from coatcheck.surfaces.gateway.forwarding import (
     reproduced,
@@ -67,14 +71,8 @@ from coatcheck.surfaces.gateway.forwarding import (
     upstream_payload,
 )
 from coatcheck.surfaces.gateway.naming import name_of
-from coatcheck.surfaces.gateway.payloads import python_payload
-from coatcheck.surfaces.gateway.remote_payloads import (
-    remote_fingerprint,
-    remote_input,
-    remote_payload,
-)
+from coatcheck.surfaces.gateway.payloads import python_payload, remote_input
 from coatcheck.surfaces.gateway.scene import Scene
-from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT
 from coatcheck.surfaces.gateway.voice import GatewayVoice
 
 BASE: Final = "/api/v1/orgs/{org}/services/{service}"

@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, Literal, Self
 
 import msgspec
 
-from coatcheck.surfaces.gateway.upstream import (
+from coatcheck.engine.upstream_calls import (
     ANSWER_BYTES_MAX,
     ANSWER_INLINE_BYTES_MAX,
     ARTIFACT_NAME,

@@ -15,6 +15,7 @@ from typing import Final, Self
 
 import httpx2
 
+from coatcheck.domain.endpoint_names import GATEWAY_SERVICE
 from coatcheck.domain.errors import CoatcheckError, LookUpRefused, SecretsLost, UrlForbidden
 from coatcheck.domain.remote_work import RemoteWork
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
@@ -22,21 +23,20 @@ from coatcheck.domain.target_secrets import texts_to_mask
 from coatcheck.egress import Guard, charged_to, guard_of
 from coatcheck.egress.urls import read_target
 from coatcheck.engine.service_secrets import ServiceSecrets
-from coatcheck.job import Job
-from coatcheck.remotes.texts import without_secrets
-from coatcheck.service import Service
-from coatcheck.settings import Settings
-from coatcheck.surfaces.cancellation import unless_cancelled
-from coatcheck.surfaces.gateway import upstream_outcomes as outcomes
-from coatcheck.surfaces.gateway.upstream import (
+from coatcheck.engine.upstream_calls import (
     ANSWER_BYTES_MAX,
     ANSWER_INLINE_BYTES_MAX,
     ARTIFACT_NAME,
     CALL_URL_CHARACTERS_MAX,
-    UPSTREAM_SERVICE,
     UpstreamAnswer,
     UpstreamCall,
 )
+from coatcheck.engine.upstream_headers import kept_headers
+from coatcheck.job import Job
+from coatcheck.remotes.texts import without_secrets
+from coatcheck.service import Service
+from coatcheck.settings import Settings
+from coatcheck.surfaces.gateway import upstream_outcomes as outcomes
 from coatcheck.surfaces.gateway.upstream_body import (
     AnswerBody,
     artifact_answer,
@@ -44,9 +44,9 @@ from coatcheck.surfaces.gateway.upstream_body import (
     inline_answer,
     storable_type,
 )
-from coatcheck.surfaces.gateway.upstream_headers import kept_headers
 from coatcheck.telemetry import traceparents, tracing
 from coatcheck.version import __version__
+from coatcheck.worker.cancellation import unless_cancelled
 
 _CONNECT_SECONDS_MAX: Final = 10.0
 _KEPT_CONNECTIONS_MAX: Final = 100
@@ -68,7 +68,7 @@ class UpstreamExecutor:
         self._secrets = ServiceSecrets(settings)
         self._temp_dir: Path = settings.temp_dir
         self._client: httpx2.AsyncClient | None = None
-        self.service = Service(UPSTREAM_SERVICE, _builtin=True)
+        self.service = Service(GATEWAY_SERVICE, _builtin=True)
 
         @self.service.post("/http", timeout=TIMEOUT_SECONDS_MAX)
         async def http(

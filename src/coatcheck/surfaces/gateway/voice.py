@@ -11,12 +11,12 @@ import msgspec
 
 from coatcheck.control.idempotency import shown_key
 from coatcheck.control.job_answers import JobUrls
-from coatcheck.domain.catalogue import ServiceSpec
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceSpec
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
+from coatcheck.engine.upstream_calls import shown_result
 from coatcheck.surfaces.gateway import words
 from coatcheck.surfaces.gateway.naming import Named, name_of
-from coatcheck.surfaces.gateway.upstream import UPSTREAM_ENDPOINT, shown_result
 
 DEFAULT_WORKSPACE: Final = "default"
 _NO_RESULT: Final = msgspec.Raw(b"null")

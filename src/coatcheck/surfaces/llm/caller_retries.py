@@ -32,6 +32,7 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.ids import to_text
 from coatcheck.engine import Engine, Ticket
+from coatcheck.engine.llm import LlmQueries
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +66,9 @@ class SynchronousCallers:
         if self._noting:
             await asyncio.wait(self._noting)  # one of them may be the very caller who is back
         principal = call.principal
-        found = await self._engine.llm.join_abandoned(principal.org, principal.owner, payload)
+        found = await self._engine.extension(LlmQueries).join_abandoned(
+            principal.org, principal.owner, payload
+        )
         if found is None:
             return None
         job, state = found
@@ -83,7 +86,7 @@ class SynchronousCallers:
         """The caller is told to ask another server. Whether a retry of theirs joins the chat then;
         it goes on in any case."""
         try:
-            return await self._engine.llm.note_abandoned(org, job)
+            return await self._engine.extension(LlmQueries).note_abandoned(org, job)
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.info(_NOT_NOTED, error, extra={"job_id": to_text(job)})
             return False
@@ -93,12 +96,12 @@ class SynchronousCallers:
             if self._cancels_abandoned:
                 await self._cancel(org, job)
             else:
-                await self._engine.llm.note_abandoned(org, job)
+                await self._engine.extension(LlmQueries).note_abandoned(org, job)
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             _log.info(_NOT_NOTED, error, extra={"job_id": to_text(job)})
 
     async def _cancel(self, org: str, job: UUID) -> None:
-        if not await self._engine.llm.is_for_its_caller(org, job):
+        if not await self._engine.extension(LlmQueries).is_for_its_caller(org, job):
             return
         try:
             await self._engine.cancel(to_text(job), org=org)

@@ -55,7 +55,6 @@ from coatcheck.store.faults import retried
 from coatcheck.store.leases import ClaimOrder
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
-from coatcheck.surfaces.cancellation import unless_cancelled
 from coatcheck.surfaces.llm import outcomes, upstream
 from coatcheck.surfaces.llm.answers import (
     ANSWER_BYTES_MAX,
@@ -73,6 +72,7 @@ from coatcheck.surfaces.llm.silence import DOUBT_SECONDS, FellAsleep, Silence
 from coatcheck.surfaces.llm.upstream import SILENCE_SECONDS_MAX, Upstream
 from coatcheck.telemetry import metrics
 from coatcheck.worker.agent import Worker
+from coatcheck.worker.cancellation import unless_cancelled
 from coatcheck.worker.reports import JobReporter
 
 _log = logging.getLogger(__name__)

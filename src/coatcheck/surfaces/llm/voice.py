@@ -16,6 +16,7 @@ from coatcheck.domain.job import Artifact, JobView
 from coatcheck.domain.llm import StoredAnswer
 from coatcheck.domain.states import State
 from coatcheck.engine import Engine
+from coatcheck.engine.llm import LlmQueries
 from coatcheck.surfaces.llm import words
 from coatcheck.surfaces.llm.waiting import why_it_waits
 
@@ -107,7 +108,7 @@ class LlmVoice:
     async def _job(self, view: JobView) -> words.Job:
         assignment = None
         if view.dispatched_at is not None:
-            assignment = await self._engine.llm.assignment(view.org, view.uuid)
+            assignment = await self._engine.extension(LlmQueries).assignment(view.org, view.uuid)
         # By the state that is shown: it may have ended between the two reads.
         held = view.state.held
         state = words.llm_state(view.state, loading=assignment is not None and assignment.loading)
@@ -136,7 +137,7 @@ class LlmVoice:
     async def _state(self, view: JobView) -> words.LlmState:
         loading = False
         if view.state is State.DISPATCHING:
-            assignment = await self._engine.llm.assignment(view.org, view.uuid)
+            assignment = await self._engine.extension(LlmQueries).assignment(view.org, view.uuid)
             loading = assignment is not None and assignment.loading
         return words.llm_state(view.state, loading=loading)
 

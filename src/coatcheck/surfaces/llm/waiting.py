@@ -8,6 +8,7 @@ from typing import Final
 from coatcheck.domain.job import JobView
 from coatcheck.domain.states import State
 from coatcheck.engine import Engine
+from coatcheck.engine.llm import LlmQueries
 from coatcheck.store.llm import TargetState
 from coatcheck.surfaces.llm import words
 
@@ -43,7 +44,7 @@ async def why_it_waits(engine: Engine, view: JobView) -> words.Waiting:
 async def _away(engine: Engine) -> list[TargetState]:
     """The targets that cannot be reached, of those that are set now."""
     names = {target.name for target in engine.settings.llm_targets}
-    states = await engine.llm.target_states()
+    states = await engine.extension(LlmQueries).target_states()
     return [each for each in states if each.name in names and each.unreachable_since is not None]
 
 

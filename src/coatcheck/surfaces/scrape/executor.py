@@ -24,7 +24,6 @@ from coatcheck.egress import Guard, guard_of
 from coatcheck.job import Job
 from coatcheck.service import Service
 from coatcheck.settings import Settings
-from coatcheck.surfaces.cancellation import unless_cancelled
 from coatcheck.surfaces.scrape import outcomes
 from coatcheck.surfaces.scrape.body import PageBody
 from coatcheck.surfaces.scrape.fetch import (
@@ -44,6 +43,7 @@ from coatcheck.surfaces.scrape.gateways import Gateway
 from coatcheck.surfaces.scrape.redirects import REDIRECTS_MAX, headers_for, next_page
 from coatcheck.surfaces.scrape.shown_headers import media_type, shown_headers
 from coatcheck.version import __version__
+from coatcheck.worker.cancellation import unless_cancelled
 
 _CONNECT_SECONDS_MAX: Final = 10.0
 _STORE_SECONDS_MAX: Final = 300.0

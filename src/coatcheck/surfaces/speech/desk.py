@@ -22,6 +22,8 @@ from coatcheck.domain.ids import to_text
 from coatcheck.domain.speech import SPEECH_TYPES, Reader, SpeechTask, SpeechType, user_of
 from coatcheck.domain.speech_errors import SpeechNotConfigured, VoiceNotFound
 from coatcheck.engine import Ticket
+from coatcheck.engine.console import Console
+from coatcheck.engine.speech import SpeechQueries
 from coatcheck.surfaces.speech.scene import Scene, stored_key
 from coatcheck.surfaces.speech.showing import task_urls
 from coatcheck.surfaces.speech.submitting import Order, Submitting
@@ -72,11 +74,13 @@ class SpeechDesk(JobDesk):
             material = await self._submitting.material(reader, work, order.idempotency_key)
             # URLs are signed for a time: where the voice is heard is said anew.
             payload = await self._submitting.payload(work, material)
-            return await self._engine.console.retry(
+            return await self._engine.extension(Console).retry(
                 job,
                 idempotency_key=order.idempotency_key,
                 request_id=order.request_id,
-                send=self._engine.speech.retrying(reader, job.uuid, task.spoken.voice, payload),
+                send=self._engine.extension(SpeechQueries).retrying(
+                    reader, job.uuid, task.spoken.voice, payload
+                ),
             )
         except VoiceNotFound:
             raise NotRetryable(
@@ -90,7 +94,7 @@ class SpeechDesk(JobDesk):
             raise NotRetryable(str(error)) from None
 
     async def _task(self, job: ConsoleJob) -> SpeechTask:
-        return await self._engine.speech.task(self._reader(job), job.id)
+        return await self._engine.extension(SpeechQueries).task(self._reader(job), job.id)
 
     @staticmethod
     def _reader(job: ConsoleJob) -> Reader:

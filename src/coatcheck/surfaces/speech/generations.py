@@ -12,6 +12,7 @@ from coatcheck.control.reply import Reply, json_reply
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.speech import SpeechType
 from coatcheck.domain.speech_errors import GenerationNotFound
+from coatcheck.engine.speech import SpeechQueries
 from coatcheck.surfaces.speech import words
 from coatcheck.surfaces.speech.reading import PAGE_PARAMETERS
 from coatcheck.surfaces.speech.scene import PAGE_ROWS, PAGE_ROWS_MAX, Scene, read_cursor
@@ -30,7 +31,9 @@ class Generations:
 
     async def one(self, call: Call) -> Reply:
         scene = self._scene
-        task = await scene.engine.speech.generation(scene.reader(call), call.params["id"])
+        task = await scene.engine.extension(SpeechQueries).generation(
+            scene.reader(call), call.params["id"]
+        )
         # The first wall. The read above was behind the second.
         if task.view.owner != call.principal.owner:
             raise GenerationNotFound("there is no such generation")
@@ -39,7 +42,7 @@ class Generations:
     async def page(self, call: Call) -> Reply:
         scene, query = self._scene, call.query
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
-        tasks = await scene.engine.speech.tasks(
+        tasks = await scene.engine.extension(SpeechQueries).tasks(
             scene.reader(call), after=read_cursor(query.get("cursor")), types=SPOKEN, limit=limit
         )
         items = [await shown_generation(scene.engine, task) for task in tasks]

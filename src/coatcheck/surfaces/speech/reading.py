@@ -32,6 +32,7 @@ from coatcheck.domain.changes import ChangeCursor, Changes
 from coatcheck.domain.errors import JobAlreadyEnded
 from coatcheck.domain.identity import Scope
 from coatcheck.domain.speech import SpeechTask, SpeechType, generation_of
+from coatcheck.engine.speech import SpeechQueries
 from coatcheck.surfaces.speech import words
 from coatcheck.surfaces.speech.scene import PAGE_ROWS, PAGE_ROWS_MAX, Scene, read_cursor
 from coatcheck.surfaces.speech.showing import TASKS, shown_task
@@ -66,7 +67,7 @@ class Reading:
         scene, reader = self._scene, self._scene.reader(call)
 
         async def look(cursor: ChangeCursor) -> Changes[SpeechTask]:
-            return await scene.engine.speech.changes(
+            return await scene.engine.extension(SpeechQueries).changes(
                 reader, cursor, rows_max=CHANGES_WALKED_MAX, limit=CHANGES_PAGE
             )
 
@@ -104,7 +105,7 @@ class Reading:
         choice = read_choice(query, "status", list(words.SpeechStatus))
         type_ = read_choice(query, "type", list(SpeechType))
         cursor = read_cursor(query.get("cursor"))
-        tasks = await scene.engine.speech.tasks(
+        tasks = await scene.engine.extension(SpeechQueries).tasks(
             reader,
             after=None if cursor is None else generation_of(cursor),
             states=None if choice is None else words.ENGINE_STATES[words.SpeechStatus(choice)],

@@ -20,6 +20,7 @@ from coatcheck.domain.speech_errors import SpeechNotConfigured
 from coatcheck.egress import Guard
 from coatcheck.engine import Engine
 from coatcheck.engine.remote_calls import RemoteCalls
+from coatcheck.engine.speech import SpeechQueries
 from coatcheck.settings import Settings
 from coatcheck.surfaces.speech.showing import TaskVoice
 
@@ -70,7 +71,7 @@ class Scene:
 
     async def task(self, call: Call) -> SpeechTask:
         """The task that the path names, if it is the caller's."""
-        task = await self.engine.speech.task(self.reader(call), call.params["id"])
+        task = await self.engine.extension(SpeechQueries).task(self.reader(call), call.params["id"])
         view, principal = task.view, call.principal
         # The first wall. The read above was behind the second.
         if view.endpoint not in SPEECH_TYPES or view.owner != principal.owner:

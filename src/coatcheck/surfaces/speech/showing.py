@@ -23,6 +23,7 @@ from coatcheck.domain.speech import (
 )
 from coatcheck.domain.states import WAITING, State
 from coatcheck.engine import Engine
+from coatcheck.engine.speech import SpeechQueries
 from coatcheck.surfaces.speech import words
 
 TASKS: Final = "/tasks"
@@ -64,7 +65,9 @@ class TaskVoice:
 
     async def job(self, view: JobView) -> words.SpeechTask:
         """The task as it is now."""
-        return await shown_task(self._engine, await self._engine.speech.task(self._reader, view.id))
+        return await shown_task(
+            self._engine, await self._engine.extension(SpeechQueries).task(self._reader, view.id)
+        )
 
 
 def task_urls(job_id: str) -> JobUrls:

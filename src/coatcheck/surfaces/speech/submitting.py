@@ -52,6 +52,7 @@ from coatcheck.domain.speech import (
 )
 from coatcheck.domain.speech_errors import SpeechNotConfigured, VoiceNotFound
 from coatcheck.engine import Ticket
+from coatcheck.engine.speech import SpeechQueries
 from coatcheck.surfaces.speech import words
 from coatcheck.surfaces.speech.scene import Scene, stored_key
 
@@ -181,7 +182,7 @@ class Submitting:
         if material is not None and material.voice is not None:
             voice = material.voice.uuid
         clone = None if material is None else material.clone
-        return await scene.engine.speech.submit(
+        return await scene.engine.extension(SpeechQueries).submit(
             reader,
             new_id(),
             await self.payload(order, material),
@@ -227,7 +228,9 @@ class Submitting:
         voice = clone = None
         try:
             if order.voice_id is not None:
-                voice = await self._scene.engine.speech.voice(reader, order.voice_id)
+                voice = await self._scene.engine.extension(SpeechQueries).voice(
+                    reader, order.voice_id
+                )
             if order.clone_id is not None:
                 clone = await self._clone(reader, order)
         except (VoiceNotFound, InvalidInput):
@@ -241,7 +244,7 @@ class Submitting:
         answered alike."""
         assert order.clone_id is not None
         try:
-            task = await self._scene.engine.speech.task(reader, order.clone_id)
+            task = await self._scene.engine.extension(SpeechQueries).task(reader, order.clone_id)
         except JobNotFound:
             raise _no_clone() from None
         is_of_voice = task.spoken.voice is not None and to_text(task.spoken.voice) == order.voice_id

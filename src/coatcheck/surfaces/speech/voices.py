@@ -26,6 +26,7 @@ from coatcheck.domain.speech import (
 )
 from coatcheck.domain.speech_errors import AudioRejected
 from coatcheck.domain.wave import NotWave, WaveReader, WaveRejected
+from coatcheck.engine.speech import SpeechQueries
 from coatcheck.surfaces.speech import words
 from coatcheck.surfaces.speech.reading import PAGE_PARAMETERS
 from coatcheck.surfaces.speech.scene import PAGE_ROWS, PAGE_ROWS_MAX, Scene, read_cursor
@@ -58,7 +59,7 @@ class Voices:
     async def _take_in(self, reader: Reader, recording: _Recording) -> Voice:
         """The row, then the audio, then the word that it is whole. Whatever goes wrong between, the
         row says what there is to be removed (``upkeep/voice_keeper.py``)."""
-        desk, blobs = self._scene.engine.speech, self._scene.engine.blobs
+        desk, blobs = self._scene.engine.extension(SpeechQueries), self._scene.engine.blobs
         await recording.begin()
         uuid, key = await desk.begin_voice(reader)
         try:
@@ -84,19 +85,21 @@ class Voices:
 
     async def _give_up(self, reader: Reader, uuid: UUID) -> None:
         try:
-            await self._scene.engine.speech.give_up_voice(reader, uuid)
+            await self._scene.engine.extension(SpeechQueries).give_up_voice(reader, uuid)
         except CoatcheckError:
             _log.warning("an upload that came to nothing is left to be removed by its age")
 
     async def one(self, call: Call) -> Reply:
         scene = self._scene
-        voice = await scene.engine.speech.voice(scene.reader(call), call.params["id"])
+        voice = await scene.engine.extension(SpeechQueries).voice(
+            scene.reader(call), call.params["id"]
+        )
         return json_reply(await shown_voice(scene.engine, voice))
 
     async def page(self, call: Call) -> Reply:
         scene, query = self._scene, call.query
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
-        voices = await scene.engine.speech.voices(
+        voices = await scene.engine.extension(SpeechQueries).voices(
             scene.reader(call), after=read_cursor(query.get("cursor")), limit=limit
         )
         items = [await shown_voice(scene.engine, voice) for voice in voices]
@@ -106,7 +109,9 @@ class Voices:
 
     async def delete(self, call: Call) -> Reply:
         scene = self._scene
-        await scene.engine.speech.delete_voice(scene.reader(call), call.params["id"])
+        await scene.engine.extension(SpeechQueries).delete_voice(
+            scene.reader(call), call.params["id"]
+        )
         return Reply(HTTPStatus.NO_CONTENT)
 
 

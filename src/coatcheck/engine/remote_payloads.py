@@ -1,34 +1,18 @@
-"""The payload of a job that a remote does: what it is given, and where it is."""
+"""Payloads of jobs that a remote target of the service catalogue runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from coatcheck.domain.catalogue import EndpointSpec
-from coatcheck.domain.errors import InvalidBody
 from coatcheck.domain.remote_work import Destination, encode_work
-from coatcheck.surfaces.gateway.payloads import python_payload
-from coatcheck.surfaces.gateway.upstream import check_sealed
+from coatcheck.engine.upstream_calls import check_sealed
 
 OPERATORS_PREFIX: Final = "remotes."
 """Before the name of a remote in COATCHECK_REMOTES, in a destination."""
 RETRY_FAILED: Final = "retry_failed"
 """In a destination's note: what the remote says has failed is tried again, as new work."""
 _ANY_BODY: Final = b"null"
-
-
-def remote_input(
-    spec: EndpointSpec, body: bytes, params: Mapping[str, str], query: Mapping[str, str]
-) -> bytes:
-    """What the remote is given: JSON, made as for a Python function.
-
-    Raises InvalidBody or InvalidParameter.
-    """
-    given = python_payload(spec, body, params, query)
-    if _takes_objects_only(spec) and not given.lstrip().startswith(b"{"):
-        raise InvalidBody("The body must be an object, because the remote is sent more fields.")
-    return given
 
 
 def remote_payload(spec: EndpointSpec, given: bytes) -> bytes:
@@ -66,10 +50,3 @@ def _destination(spec: EndpointSpec, *, retry_failed: bool) -> Destination:
         note=note,
         run_seconds=spec.timeout_seconds,
     )
-
-
-def _takes_objects_only(spec: EndpointSpec) -> bool:
-    """Whether something is put among the input's fields: see ``remotes/inputs.py``."""
-    assert spec.remote is not None
-    definition = spec.remote.definition
-    return definition["adapter"] == "http" or bool(definition.get("marks"))

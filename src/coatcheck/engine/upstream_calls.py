@@ -1,8 +1,8 @@
-"""A call of an http upstream as a job: what goes in, what comes out.
+"""Calls to http upstreams of the service catalogue, as jobs: their payloads and their results.
 
-The control plane turns a caller's request into an ``UpstreamCall`` and submits that to
-``UPSTREAM_ENDPOINT``; a worker makes the call (``upstream_executor.py``) and stores an
-``UpstreamAnswer`` as the result, from which the upstream's answer can be made again, byte for byte.
+A server turns a caller's request into an ``UpstreamCall`` and submits it to ``UPSTREAM_ENDPOINT``.
+A worker makes the call and stores an ``UpstreamAnswer`` as the job's result, from which the
+upstream's answer can be repeated byte for byte. Any product may submit such jobs.
 """
 
 from __future__ import annotations
@@ -13,16 +13,11 @@ from typing import Annotated, Final
 
 import msgspec
 
-from coatcheck.control.reply import SANDBOXED
 from coatcheck.domain.catalogue import HttpTarget, RemoteTarget
 from coatcheck.domain.errors import InvalidParameter, SealingKeyMissing
 from coatcheck.domain.patterns import whole
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
-from coatcheck.surfaces.gateway.upstream_headers import RawHeader, forwarded_headers, kept_headers
-
-UPSTREAM_SERVICE: Final = "gateway"
-UPSTREAM_ENDPOINT: Final = "gateway.post__http"
-"""The engine endpoint of every job that calls an http upstream."""
+from coatcheck.engine.upstream_headers import RawHeader, forwarded_headers
 
 CALL_URL_CHARACTERS_MAX: Final = 8_192
 """A registered URL with a caller's path and query."""
@@ -33,9 +28,6 @@ ANSWER_INLINE_BYTES_MAX: Final = 1024 * 1024
 ANSWER_BYTES_MAX: Final = 1024 * 1024 * 1024
 
 ARTIFACT_NAME: Final = "upstream-answer"
-
-_NOT_CACHED: Final = (b"cache-control", b"no-store")
-"""Every call is a job: no answer is to be taken from a cache, whoever keeps one."""
 
 
 class UpstreamCall(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -96,16 +88,6 @@ class UpstreamAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
         """The content type, as the upstream spelt it."""
         found = (value for name, value in self.headers if name == "content-type")
         return next(found, "application/octet-stream")
-
-    def reply_headers(self) -> list[RawHeader]:
-        """The headers to repeat to a synchronous caller, names in lower case, without a length.
-
-        A tenant's upstream speaks under our host name then, so a browser is told to run nothing.
-        What is stored is looked through once more: it may be from before a header was left out.
-        """
-        stored = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers]
-        own = [(name.encode(), value.encode("latin-1")) for name, value in kept_headers(stored)]
-        return [*own, _NOT_CACHED, *SANDBOXED]
 
 
 class _Payload(msgspec.Struct, frozen=True):
