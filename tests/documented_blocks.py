@@ -94,6 +94,8 @@ LEDGER = (
     Ran("docs/reference/engine.md", "python", 2, _REFERENCES),
     Ran("docs/reference/llm-passthrough.md", "sh", 1, "tests/surfaces/llm/test_guide.py"),
     Ran("docs/reference/llm-passthrough.md", "python", 1, "tests/surfaces/llm/test_guide.py"),
+    Ran("docs/reference/products.md", "python", 1, "tests/e2e/test_products.py"),
+    Ran("docs/reference/products.md", "toml", 1, "tests/e2e/test_products.py"),
     Ran("docs/reference/service.md", "python", 1, _REFERENCES),
 )
 

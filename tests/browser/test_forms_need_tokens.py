@@ -9,7 +9,7 @@ from coatcheck.control.app import create_app
 from coatcheck.control.operations import Operation
 from coatcheck.dashboard import pages
 from coatcheck.domain.identity import Scope
-from coatcheck.surfaces.served import SURFACES
+from tests.all_products import SURFACES
 from tests.browser.errands import end_of, state_of, waiting_at
 from tests.browser.errands_service import gates
 from tests.browser.signing_in import sign_in, token_in

@@ -26,6 +26,7 @@ from coatcheck.store import upkeep
 from coatcheck.store.line import Line
 from coatcheck.store.notify import Notifier
 from coatcheck.upkeep.bookkeeper import Bookkeeper
+from coatcheck.upkeep.run_completer import RunCompleter
 from tests.store.claimer import Claimer, claimer
 from tests.store.edge_guard import Connection, unguarded
 from tests.store.rows import ENDPOINT, ORG, connected
@@ -184,6 +185,7 @@ async def _count(dsn: str) -> None:
     notifier = Notifier(notify_line)
     try:
         await Bookkeeper(line, notifier).tick()
+        await RunCompleter(line, notifier).tick()
         await notifier.drain()
     finally:
         await line.close()

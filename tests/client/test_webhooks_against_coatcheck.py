@@ -17,8 +17,8 @@ from coatcheck.client import (
     ServerError,
 )
 from coatcheck.domain.identity import USER_SCOPES
-from coatcheck.surfaces.served import notices
 from coatcheck.upkeep.deliverer import Deliverer
+from tests.all_products import notices
 from tests.client.conftest import Connect
 from tests.client.flavours import Flavour
 from tests.egress.upstream_server import UpstreamServer, upstream_server

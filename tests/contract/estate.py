@@ -18,7 +18,7 @@ from coatcheck.domain.speech import generation_of
 from coatcheck.domain.webhooks import message_id
 from coatcheck.store import uploads, usage_reports
 from coatcheck.store.line import Line
-from coatcheck.surfaces.served import SURFACES
+from tests.all_products import SURFACES
 from tests.contract.batch_estate import BatchEstate, open_batch, stuck_batch
 from tests.contract.chat_estate import ended_chats, waiting_chat
 from tests.contract.speech_estate import a_voice, ended_task, waiting_task

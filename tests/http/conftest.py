@@ -22,7 +22,7 @@ from coatcheck.control.server import Server, listen
 from coatcheck.egress.authorities import trusted_authorities
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
-from coatcheck.surfaces.served import SURFACES
+from tests.all_products import SURFACES
 
 ANY_PORT = 0
 PEPPER = "a pepper that is only ever used in tests"

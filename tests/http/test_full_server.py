@@ -14,7 +14,7 @@ from coatcheck.control.app import create_app
 from coatcheck.control.connections import WhenFull
 from coatcheck.control.protocol import Bounds
 from coatcheck.control.server import Server, listen
-from coatcheck.surfaces.served import SURFACES
+from tests.all_products import SURFACES
 from tests.http.limits.wire import Site, Wire, connected
 from tests.surfaces.house import House, bearer
 from tests.waiting import eventually_async

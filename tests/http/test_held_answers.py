@@ -16,7 +16,7 @@ from coatcheck.control.app import create_app
 from coatcheck.control.operations import Held
 from coatcheck.dashboard import pages
 from coatcheck.domain.identity import Scope
-from coatcheck.surfaces.served import SURFACES
+from tests.all_products import SURFACES
 from tests.browser.signing_in import sign_in
 from tests.surfaces.house import House, bearer
 from tests.waiting import eventually_async

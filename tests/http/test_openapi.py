@@ -13,7 +13,7 @@ from coatcheck.control.operations import Access, Operation
 from coatcheck.control.parts import open_parts
 from coatcheck.engine import Engine
 from coatcheck.settings import Settings
-from coatcheck.surfaces.served import SURFACES
+from tests.all_products import SURFACES
 
 
 async def test_the_document_is_valid_openapi(client: httpx2.AsyncClient) -> None:

@@ -22,9 +22,9 @@ from coatcheck.engine import Engine
 from coatcheck.settings import Settings
 from coatcheck.store import leases
 from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.upkeep.crew import Upkeep
 from coatcheck.upkeep.loop import Loop
 from coatcheck.upkeep.rescuer import Rescuer
+from tests.all_products import maintenance
 from tests.postgres_keeper import Databases
 from tests.store.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 from tests.store.edge_guard import Connection
@@ -78,7 +78,7 @@ class Ground:
         self.connection: Connection = self.do(asyncpg.connect(dsn))
         # Not started: nothing of it is to happen by itself.
         self.engine = self.do(_made(lambda: Engine(self.settings)))
-        self.upkeep = self.do(_made(lambda: Upkeep(self.settings)))
+        self.upkeep = self.do(_made(lambda: maintenance(self.settings)))
         self.loop(Rescuer).backoff = CRASH_BACKOFF
         self.line = Line(dsn, name="players", server_settings=PINNED_PLANS)
         self._pass_time = self.do(self._statement_that_passes_time())

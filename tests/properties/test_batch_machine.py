@@ -54,6 +54,7 @@ from coatcheck.upkeep.loop import Loop
 from coatcheck.upkeep.pruner import Pruner
 from coatcheck.upkeep.reconciler import Reconciler
 from coatcheck.upkeep.rescuer import Rescuer
+from coatcheck.upkeep.run_completer import RunCompleter
 from coatcheck.upkeep.stager import Stager
 from tests.postgres_keeper import Databases
 from tests.properties.batch_comparison import check
@@ -651,6 +652,7 @@ class BatchMachine(Machine):
         lost = self.ground.do(self.ground.connection.fetch(LOST_PARTS))
         self.ground.tick(loop)
         if loop is Bookkeeper:
+            self.ground.tick(RunCompleter)
             self.model.keep_books()
         elif loop is BatchCanceller:
             self.model.cancel_runs()

@@ -36,6 +36,7 @@ from coatcheck.store.batches import Ingest, Inserted
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.sql import sql
 from coatcheck.upkeep.bookkeeper import Bookkeeper
+from coatcheck.upkeep.run_completer import RunCompleter
 from tests.store.claimer import Claimer
 from tests.store.edge_guard import Connection
 from tests.store.plans import explain
@@ -455,13 +456,16 @@ async def test_successes_that_came_too_early_are_told_although_nothing_more_happ
 ) -> None:
     new = new_batch(webhook_url="https://example.com/hook", webhook_events=("tasks.succeeded",))
     await create_small(line, new, tasks_of(5))
-    keeper = Bookkeeper(line, Silence())  # type: ignore[arg-type]
+    counting = Bookkeeper(line, Silence())  # type: ignore[arg-type]
+    completer = RunCompleter(line, Silence())  # type: ignore[arg-type]
     await finish_all(worker, 1)
-    await keeper.tick()
+    await counting.tick()
+    await completer.tick()
     await finish_all(worker, 3)
-    await keeper.tick()  # too early
+    await counting.tick()
+    await completer.tick()  # too early
     await connection.execute("UPDATE batch_runs SET succeeded_told_at = now() - interval '1 hour'")
-    await keeper.tick()
+    await completer.tick()
     facts = await connection.fetch("SELECT facts FROM webhook_deliveries ORDER BY id")
     assert [row["facts"] for row in facts] == ['{"succeeded": 1}', '{"succeeded": 3}']
 
@@ -471,7 +475,7 @@ class Silence:
         """Nobody listens."""
 
 
-async def test_the_bookkeeper_says_which_batches_changed(
+async def test_whoever_waits_hears_which_batches_changed(
     line: Line, worker: Claimer, dsn: str
 ) -> None:
     said: list[set[str]] = []
@@ -483,9 +487,10 @@ async def test_the_bookkeeper_says_which_batches_changed(
     new = new_batch()
     await create_small(line, new, tasks_of(1))
     await finish_all(worker, 1)
-    keeper = Bookkeeper(line, Ear())  # type: ignore[arg-type]
-    await keeper.tick()
-    assert said == [{new.uuid.hex}]
+    await Bookkeeper(line, Ear()).tick()  # type: ignore[arg-type]
+    assert said == [{new.uuid.hex}], "a task of it was counted"
+    await RunCompleter(line, Ear()).tick()  # type: ignore[arg-type]
+    assert said == [{new.uuid.hex}] * 2, "and it was completed"
 
 
 async def test_reading_a_batch_costs_the_same_however_many_tasks_it_has(

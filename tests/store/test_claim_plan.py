@@ -16,7 +16,7 @@ from coatcheck.settings import Settings
 from coatcheck.store import reports
 from coatcheck.store.line import Line
 from coatcheck.store.sql import sql
-from coatcheck.upkeep import Upkeep
+from tests.all_products import maintenance
 from tests.store.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 from tests.store.edge_guard import Connection, unguarded
 from tests.store.events_on_a_database import fall_silent
@@ -77,7 +77,7 @@ async def statements(
     await fall_silent(worker)
 
     settings = Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri())
-    upkeep = Upkeep(settings)._line
+    upkeep = maintenance(settings)._line
     work = worker.line
     nothing: list[Any] = [[], [], [], [], [], []]
     done = columns([(job.org, job.uuid, job.lease, b"1", 0.5, 2) for job in held])

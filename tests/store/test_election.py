@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from coatcheck.domain.errors import OutcomeUnknown
+from coatcheck.hosting.working import RemoteExecutor
 from coatcheck.settings import Settings
 from coatcheck.store import election
 from coatcheck.store.election import Election
 from coatcheck.store.line import Line
-from coatcheck.surfaces.remote_executor import RemoteExecutor
-from coatcheck.upkeep import Upkeep
+from tests.all_products import PRODUCTS, maintenance
 from tests.store.blocking import processes_named, terminate
 from tests.store.edge_guard import Connection
 from tests.waiting import eventually_async
@@ -73,7 +73,7 @@ async def test_upkeep_that_falls_silent_loses_its_elections(
     """As a process that is frozen does, whose session lives on and would keep its locks."""
     monkeypatch.setattr(election, "_SILENT_SECONDS_MAX", 1.0)
     settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
-    frozen = Upkeep(settings)
+    frozen = maintenance(settings)
     incumbent = frozen.loops[0]
     assert await incumbent._election.won()
     async with line_named(dsn, "second") as second:
@@ -88,7 +88,7 @@ async def test_upkeep_that_falls_silent_in_the_middle_of_a_statement_loses_its_e
     """What was prepared and not executed yet: the session is not idle, and stays so."""
     monkeypatch.setattr(election, "_STATEMENT_SECONDS_MAX", 1.0)
     settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
-    frozen = Upkeep(settings)
+    frozen = maintenance(settings)
     incumbent = frozen.loops[0]
     assert await incumbent._election.won()
     await incumbent._line.run(lambda connection: connection.prepare("SELECT 'not executed'"))
@@ -103,7 +103,7 @@ async def test_who_is_elected_for_remote_work_is_heard_of_and_would_lose_it_if_i
 ) -> None:
     """It rests for longer between two looks than the rest of upkeep, on a line of its own."""
     settings = Settings(database_url=dsn, blob_url=tmp_path.as_uri(), temp_dir=tmp_path)
-    executor = RemoteExecutor(settings)
+    executor = RemoteExecutor(settings, PRODUCTS)
     keeper = executor._loops[-1]
 
     async def last_heard_of() -> datetime:

@@ -13,6 +13,7 @@ from coatcheck.engine import Engine
 from coatcheck.settings import Settings
 from coatcheck.upkeep import Upkeep
 from coatcheck.upkeep.loop import Loop
+from tests.all_products import maintenance
 from tests.store.blocking import terminate
 from tests.store.edge_guard import Connection
 from tests.waiting import eventually_async
@@ -34,7 +35,7 @@ class Ticking:
 
     @classmethod
     def of(cls, settings: Settings) -> Ticking:
-        counted = cls(Upkeep(settings), {})
+        counted = cls(maintenance(settings), {})
         for loop in counted.replica.loops:
             counted.ticks[loop.name] = 0
             counted._count(loop)

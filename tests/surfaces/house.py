@@ -23,6 +23,9 @@ from coatcheck.domain.api_keys import mint
 from coatcheck.domain.identity import ALL_SCOPES, RateLimit, Scope
 from coatcheck.domain.tenants import OrgLimits
 from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.hosting.serving import surfaces
+from coatcheck.hosting.working import RemoteExecutor
+from coatcheck.product import Products
 from coatcheck.settings.egress_allow import parse_allow
 from coatcheck.store import tenants
 from coatcheck.store.line import Line
@@ -30,9 +33,7 @@ from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.gateway.upstream_executor import UpstreamExecutor
 from coatcheck.surfaces.graphs.executor import GraphExecutor
 from coatcheck.surfaces.llm.executor import LlmExecutor
-from coatcheck.surfaces.remote_executor import RemoteExecutor
-from coatcheck.surfaces.remote_keepers import KEEPERS, operators
-from coatcheck.surfaces.served import SURFACES
+from coatcheck.surfaces.speech.executor import speech_service
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
 from tests.sealed_secrets import SECRET_KEY
@@ -65,6 +66,7 @@ class House:
         self, dsn: str, folder: Path, *, pages: Pages | None = None, **overrides: Any
     ) -> None:
         self._pages = pages
+        self.products = Products.load(overrides.get("products", ()))
         self.settings = Settings(
             **{
                 "database_url": dsn,
@@ -110,12 +112,12 @@ class House:
             open_parts(
                 self.settings,
                 engine,
-                keepers=KEEPERS,
-                operators=operators(self.settings),
+                keepers=self.products.result_stores(),
+                operators=self.products.operator_remotes(self.settings),
             )
         )
         server = Server(
-            create_app(parts, SURFACES, self._pages),
+            create_app(parts, surfaces(self.products), self._pages),
             drain_seconds=_DRAIN_SECONDS,
             draining=parts.draining,
         )
@@ -141,12 +143,14 @@ class House:
 
     async def work_remotely(self, *services: Service) -> Worker:
         """A worker for what is done elsewhere, and what calls http upstreams, and these."""
-        remote = await self._closing.enter_async_context(RemoteExecutor(self.settings))
+        remote = await self._closing.enter_async_context(
+            RemoteExecutor(self.settings, self.products)
+        )
         upstreams = await self._closing.enter_async_context(UpstreamExecutor(self.settings))
         return await self._hire(
             Worker(
                 self.settings,
-                [*services, upstreams.service, *remote.services],
+                [*services, upstreams.service, speech_service()],
                 remote_calls=remote.calls,
             )
         )
@@ -190,7 +194,7 @@ class House:
 
     def keep_up(self) -> Upkeep:
         """The upkeep loops."""
-        upkeep = Upkeep(self.settings)
+        upkeep = Upkeep(self.settings, self.products.maintenance())
         upkeep.start()
         self._closing.push_async_callback(upkeep.stop)
         return upkeep

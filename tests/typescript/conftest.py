@@ -12,12 +12,12 @@ import pytest_asyncio
 
 from coatcheck.domain.graphs import GRAPH_ENDPOINTS
 from coatcheck.settings.llm_targets import LlmTarget
-from coatcheck.surfaces.served import notices
 from coatcheck.upkeep.deliverer import Deliverer
 from examples.documents import documents
 from examples.hello import hello
 from examples.ollama_upstream import OllamaUpstream
 from examples.tts_remote import TtsRemote
+from tests.all_products import notices
 from tests.client.cutting_proxy import CuttingProxy
 from tests.postgres_keeper import Databases
 from tests.surfaces.graphs.archives import zipped

@@ -11,7 +11,7 @@ import pytest
 
 from coatcheck.domain.catalogue import HttpTarget, ServiceDefinition, ServiceSpec, VersionSpec
 from coatcheck.domain.errors import InvalidInput, InvalidParameter
-from coatcheck.domain.registration import Concealed, conceal, versions_of
+from coatcheck.domain.registration import Concealed, check_service_name, conceal, versions_of
 from coatcheck.domain.service_definition import HIDDEN
 from coatcheck.domain.target_secrets import UPSTREAM, TargetSecrets
 
@@ -188,7 +188,7 @@ def test_what_fields_cannot_say_together_is_refused(
 @pytest.mark.parametrize("name", ["", "1docs", "do.cs", "d" * 64, "gateway", "coatcheck2", "a\0"])
 def test_a_service_is_named_as_code_may_name_one(name: str) -> None:
     with pytest.raises(InvalidParameter) as refused:
-        versions_of(name, definition(ENDPOINT))
+        check_service_name(name, {"gateway"})
     assert (refused.value.field, refused.value.location) == ("service", "path")
 
 

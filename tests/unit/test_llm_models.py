@@ -17,6 +17,7 @@ from coatcheck.domain.llm import (
     StoredAnswer,
     model_name,
 )
+from coatcheck.installed import reserved_services
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_the_endpoints_are_coatcheck_s_own() -> None:
         "embed": "llm.post__embed",
     }
     assert {LLM_ENDPOINTS[kind] for kind in LLM_KINDS.values()} == {*LLM_KINDS}
-    assert is_reserved("LLM")
+    assert is_reserved("LLM", reserved_services())
 
 
 def test_a_body_is_kept_byte_for_byte() -> None:

@@ -15,7 +15,7 @@ from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.settings.operator_remotes import parse_remotes
 from coatcheck.settings.parsers import Refused
-from coatcheck.surfaces.remote_keepers import operators
+from tests.all_products import operators
 
 SPEAKER = {"adapter": "http", "url": "http://tts.local", "secret": "key"}
 NOWHERE = "postgresql://nowhere"

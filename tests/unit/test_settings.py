@@ -75,6 +75,7 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
     settings = read(
         BLOB_URL="s3://bucket/prefix",
         TEMP_DIR=str(tmp_path),
+        PRODUCTS="gateway, llm,gateway",
         HOST="::1",
         PORT="9000",
         CONNECTIONS="200",
@@ -142,6 +143,7 @@ def test_what_the_environment_says_is_what_the_fields_hold(tmp_path: Path) -> No
         "database_url": DATABASE["COATCHECK_DATABASE_URL"],
         "blob_url": "s3://bucket/prefix",
         "temp_dir": tmp_path,
+        "products": ("gateway", "llm"),
         "host": "::1",
         "port": 9000,
         "connections": 200,
@@ -243,6 +245,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("BLOB_URL", "gs:bucket"),
         ("BLOB_URL", "s3://bucket/prefix?region=x"),
         ("TEMP_DIR", "relative"),
+        ("PRODUCTS", "gateway,,llm"),
         ("HOST", "a b"),
         ("PORT", "0"),
         ("PORT", "65536"),

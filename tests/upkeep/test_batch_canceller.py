@@ -19,6 +19,7 @@ from coatcheck.store.sql import sql
 from coatcheck.upkeep import batch_canceller
 from coatcheck.upkeep.batch_canceller import BatchCanceller
 from coatcheck.upkeep.bookkeeper import Bookkeeper
+from coatcheck.upkeep.run_completer import RunCompleter
 from tests.store.claimer import Claimer, claimer
 from tests.store.edge_guard import Connection
 from tests.store.long_runs import LongRun, put_long_run
@@ -73,6 +74,7 @@ async def tick_to_the_end(canceller: BatchCanceller) -> int:
 async def complete(line: Line, notifier: Notifier) -> None:
     """What sums up and completes runs."""
     await Bookkeeper(line, notifier).tick()
+    await RunCompleter(line, notifier).tick()
 
 
 @pytest.mark.parametrize("keys", [(), ("a", "b/c")])

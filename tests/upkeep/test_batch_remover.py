@@ -23,6 +23,7 @@ from coatcheck.upkeep import batch_remover
 from coatcheck.upkeep.batch_canceller import BatchCanceller
 from coatcheck.upkeep.batch_remover import BatchRemover
 from coatcheck.upkeep.bookkeeper import Bookkeeper
+from coatcheck.upkeep.run_completer import RunCompleter
 from tests.store.claimer import Claimer, claimer
 from tests.store.edge_guard import Connection
 from tests.store.long_runs import LongRun, put_long_run, rows_left
@@ -199,6 +200,7 @@ async def test_a_live_run_is_cancelled_first_and_removed_when_its_last_task_has_
     assert "jobs" not in await rows_left(connection, made)
     assert "batches" in await rows_left(connection, made), "what it used is not summed up yet"
     await Bookkeeper(line, notifier).tick()
+    await RunCompleter(line, notifier).tick()
     await remove(connection, remover)
     assert await rows_left(connection, made) == {}
     assert await connection.fetchval("SELECT sum(cancelled) FROM usage") == 30

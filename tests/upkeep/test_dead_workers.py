@@ -20,8 +20,8 @@ from coatcheck.settings import Settings
 from coatcheck.store import leases
 from coatcheck.store.leases import RegistrationGone
 from coatcheck.store.line import Line
-from coatcheck.upkeep import Upkeep
 from coatcheck.upkeep.loop import Loop
+from tests.all_products import maintenance
 from tests.store.edge_guard import Connection
 from tests.store.rows import ENDPOINT, connected, put_job, row_of, state_of
 from tests.waiting import eventually
@@ -71,7 +71,7 @@ async def connection(dsn: str) -> AsyncIterator[Connection]:
 
 @pytest.fixture
 async def detector(dsn: str, tmp_path: Path) -> AsyncIterator[Loop]:
-    upkeep = Upkeep(Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri()))
+    upkeep = maintenance(Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri()))
     (found,) = (loop for loop in upkeep.loops if loop.name == "dead worker detector")
     yield found
     await upkeep.stop()

@@ -18,8 +18,8 @@ from coatcheck.settings import Settings
 from coatcheck.store import usage
 from coatcheck.telemetry.event_log import EVENTS
 from coatcheck.telemetry.logs import configure_logging
-from coatcheck.upkeep import Upkeep
 from coatcheck.upkeep.loop import Loop
+from tests.all_products import maintenance
 from tests.store.claimer import claimer
 from tests.store.edge_guard import Connection
 from tests.store.events_on_a_database import fall_silent
@@ -38,7 +38,7 @@ async def connection(dsn: str) -> AsyncIterator[Connection]:
 @pytest.fixture
 async def loops(dsn: str, tmp_path: Path) -> AsyncIterator[dict[str, Loop]]:
     """Every loop that a process runs, by name; the test ticks them itself."""
-    upkeep = Upkeep(Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri()))
+    upkeep = maintenance(Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri()))
     yield {loop.name: loop for loop in upkeep.loops}
     await upkeep.stop()
 

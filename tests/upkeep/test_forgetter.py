@@ -17,9 +17,9 @@ from coatcheck.domain.inputs import HeldCopy, Layer, Mechanism
 from coatcheck.settings import Settings
 from coatcheck.store import inputs, reports
 from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.upkeep import Upkeep
 from coatcheck.upkeep import forgetter as forgetter_module
 from coatcheck.upkeep.forgetter import Forgetter
+from tests.all_products import maintenance
 from tests.store.claimer import claimer
 from tests.store.edge_guard import Connection
 from tests.store.input_rows import copy_in, end, let_expire, put_input, record_of
@@ -165,7 +165,7 @@ async def test_every_process_that_keeps_up_deletes_inputs(
     dsn: str, line: Line, blobs: BlobContainer, folder: Path, connection: Connection
 ) -> None:
     copy = await hand_in(line, blobs)
-    upkeep = Upkeep(Settings(database_url=dsn, blob_url=folder.as_uri()))
+    upkeep = maintenance(Settings(database_url=dsn, blob_url=folder.as_uri()))
     upkeep.start()
     try:
         await end(connection, copy)

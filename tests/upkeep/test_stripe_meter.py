@@ -15,10 +15,10 @@ import pytest
 from coatcheck.settings import Settings
 from coatcheck.store import usage
 from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.upkeep import Upkeep
 from coatcheck.upkeep.roll_up_keeper import RollUpKeeper
 from coatcheck.upkeep.stripe_client import StripeClient
 from coatcheck.upkeep.stripe_meter import StripeMeter
+from tests.all_products import maintenance
 from tests.upkeep.fake_stripe import KEY, Failure, FakeStripe, fake_stripe
 
 METERS = {"completed": "jobs_completed", "run_seconds": "job_seconds"}
@@ -322,6 +322,6 @@ async def test_a_process_sends_only_with_a_key(dsn: str, tmp_path: Path) -> None
         (without, False),
         (replace(without, stripe_api_key=KEY, stripe_meters=METERS), True),
     ):
-        upkeep = Upkeep(settings)
+        upkeep = maintenance(settings)
         assert ("stripe meter" in {loop.name for loop in upkeep.loops}) is sends
         await upkeep.stop()

@@ -12,8 +12,8 @@ from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from coatcheck.telemetry.tally import Tally, tally_of
-from coatcheck.upkeep import Upkeep
 from coatcheck.upkeep.loop import Loop
+from tests.all_products import maintenance
 from tests.store.claimer import claimer
 from tests.store.rows import ORG, connected, put_job
 
@@ -27,7 +27,7 @@ def tally(dsn: str) -> Tally:
 
 @pytest.fixture
 async def loops(dsn: str, tmp_path: Path) -> AsyncIterator[dict[str, Loop]]:
-    upkeep = Upkeep(Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri()))
+    upkeep = maintenance(Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri()))
     yield {loop.name: loop for loop in upkeep.loops}
     await upkeep.stop()
 

@@ -16,8 +16,8 @@ from coatcheck.egress import Guard
 from coatcheck.engine.webhook_secrets import WebhookSecrets
 from coatcheck.store import upkeep, webhooks
 from coatcheck.store.line import Line
-from coatcheck.surfaces.served import notices
 from coatcheck.upkeep.deliverer import LEASE_SECONDS, Deliverer
+from tests.all_products import notices
 from tests.egress.upstream_server import Answer, Request, UpstreamServer, plain
 from tests.store.edge_guard import Connection
 from tests.surfaces.house import PEPPER, House

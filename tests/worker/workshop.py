@@ -19,6 +19,7 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
 from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
+from tests.all_products import maintenance
 from tests.waiting import LIMIT_SECONDS, eventually_async
 
 
@@ -150,7 +151,7 @@ class Workshop:
 
     def start_upkeep(self) -> None:
         """Begin to stage, rescue, expire, prune and sweep."""
-        self._upkeep = Upkeep(self.settings())
+        self._upkeep = maintenance(self.settings())
         self._upkeep.start()
 
     # What becomes of jobs

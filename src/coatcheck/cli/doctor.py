@@ -6,8 +6,6 @@ import asyncio
 import os
 import platform
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -25,8 +23,8 @@ from coatcheck.cli.errors import EXIT_FAILED, reporting_errors
 from coatcheck.domain.errors import CoatcheckError, SchemaMismatch, SettingsInvalid
 from coatcheck.domain.limits import UNSERVED_ENDPOINT_SECONDS
 from coatcheck.encoding import encode
+from coatcheck.product import Finding, Products, Verdict
 from coatcheck.settings import Settings, likely_typos
-from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.store.diagnosis import VERSION_MIN, Diagnosis
 from coatcheck.telemetry.redaction import redact
 from coatcheck.version import __version__
@@ -49,23 +47,7 @@ _POOLER_HINT: Final = (
 )
 
 
-class Verdict(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
 _STYLES: Final = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one look found."""
-
-    subject: str
-    verdict: Verdict
-    found: str
-    hint: str = ""
 
 
 @reporting_errors
@@ -91,8 +73,15 @@ async def _examine(data: Path | None) -> list[Finding]:
     findings.append(_settings(settings))
     findings += [finding async for finding in _database(settings)]
     findings.append(await _blobs(settings))
-    findings += [await _llm_target(target) for target in settings.llm_targets]
-    findings += await _remotes(settings)
+    try:
+        products = Products.load(settings.products)
+    except SettingsInvalid as error:
+        hint = "See docs/reference/settings.md. The checks of products need all of them."
+        return [*findings, Finding("products", Verdict.FAIL, str(error), hint)]
+    for product in products:
+        if product.checks is not None:
+            findings += await product.checks(settings)
+    findings += await _remotes(settings, products)
     return findings
 
 
@@ -271,34 +260,14 @@ async def _blobs(settings: Settings) -> Finding:
     return Finding("blob store", Verdict.OK, "a probe was written, read and deleted")
 
 
-async def _llm_target(target: LlmTarget) -> Finding:
-    import httpx2
-
-    from coatcheck.surfaces.llm.upstream import Upstream
-
-    subject = f"llm target {target.name}"
-    try:
-        async with Upstream() as upstream:
-            await upstream.look(target, "/api/tags")
-    except httpx2.HTTPStatusError as error:
-        found = f"{target.url} answers {error.response.status_code}"
-        hint = "Is its URL what comes before /api/chat, and its token the right one?"
-        return Finding(subject, Verdict.WARN, found, hint)
-    except httpx2.HTTPError:
-        hint = "It may be asleep: its jobs wait until it answers. Else look at its URL."
-        return Finding(subject, Verdict.WARN, f"{target.url} does not answer", hint)
-    return Finding(subject, Verdict.OK, f"{target.url} answers")
-
-
-async def _remotes(settings: Settings) -> list[Finding]:
+async def _remotes(settings: Settings, products: Products) -> list[Finding]:
     """The operator's own. Each is asked about work that it cannot know."""
     from coatcheck.egress import guard_of
     from coatcheck.remotes import Remotes, Unclear
     from coatcheck.remotes.errors import RemoteMisdefined
-    from coatcheck.surfaces.remote_keepers import operators
 
     try:
-        targets = operators(settings)
+        targets = products.operator_remotes(settings)
     except SettingsInvalid as error:
         hint = "See docs/reference/remotes.md."
         return [Finding("remotes", Verdict.FAIL, str(error), hint)]

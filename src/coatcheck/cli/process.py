@@ -17,6 +17,7 @@ import uvloop
 
 from coatcheck.engine.process_metrics import ProcessMetrics
 from coatcheck.processes.identity import name_this_process
+from coatcheck.product import Products
 from coatcheck.settings import Settings
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import check_schema
@@ -69,9 +70,9 @@ async def require_schema(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def keeping_up(settings: Settings) -> AsyncIterator[None]:
+async def keeping_up(settings: Settings, products: Products) -> AsyncIterator[None]:
     """Run the upkeep loops meanwhile: every server and every worker takes part in them."""
-    upkeep = Upkeep(settings)
+    upkeep = Upkeep(settings, products.maintenance())
     upkeep.start()
     try:
         yield

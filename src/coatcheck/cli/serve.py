@@ -27,9 +27,9 @@ from coatcheck.control.protocol import Bounds
 from coatcheck.control.server import Server, listen
 from coatcheck.dashboard import pages
 from coatcheck.engine import Engine
+from coatcheck.hosting.serving import surfaces, webhook_payloads
+from coatcheck.product import Products
 from coatcheck.settings import Settings
-from coatcheck.surfaces.remote_keepers import KEEPERS, operators
-from coatcheck.surfaces.served import SURFACES, notices
 
 _log = logging.getLogger(__name__)
 
@@ -52,10 +52,11 @@ def serve(
     )
     prepare(settings)
     settings.require_for_serving()
+    products = Products.load(settings.products)
     if supervised is not None:
         end_with_supervisor(supervised, settings.drain_seconds)
     with listen(settings.host, settings.port) as listening, tracing_as("serve"):
-        run_until_told(lambda stop: _serve(settings, listening, stop))
+        run_until_told(lambda stop: _serve(settings, products, listening, stop))
 
 
 def _spare_the_collector() -> None:
@@ -77,14 +78,21 @@ def _connections(settings: Settings) -> int:
     return most
 
 
-async def _serve(settings: Settings, listening: socket.socket, stop: asyncio.Event) -> None:
+async def _serve(
+    settings: Settings, products: Products, listening: socket.socket, stop: asyncio.Event
+) -> None:
     async with (
         await Engine.connect(settings) as engine,
-        open_parts(settings, engine, keepers=KEEPERS, operators=operators(settings)) as parts,
-        keeping_up(settings),
-        delivering(settings, notices(parts).body),
+        open_parts(
+            settings,
+            engine,
+            keepers=products.result_stores(),
+            operators=products.operator_remotes(settings),
+        ) as parts,
+        keeping_up(settings, products),
+        delivering(settings, webhook_payloads(products, parts).body),
     ):
-        app = create_app(parts, SURFACES, pages.operations)
+        app = create_app(parts, surfaces(products), pages.operations)
         server = Server(
             app,
             drain_seconds=settings.drain_seconds,

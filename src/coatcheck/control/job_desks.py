@@ -10,15 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import NamedTuple
 
 from coatcheck.domain.console import ConsoleJob
 from coatcheck.domain.identity import Principal
 from coatcheck.engine import Engine, Ticket
 from coatcheck.engine.console import Console
 from coatcheck.engine.remote_calls import RemoteCalls
-
-SurfaceName = Literal["gateway", "graphs", "batches", "llm", "speech"]
 
 
 class JobLabel(NamedTuple):
@@ -48,7 +46,8 @@ class RetryOrder:
 class JobDesk(ABC):
     """Speaks for the jobs of one surface. What is said here goes for most of them."""
 
-    surface: ClassVar[SurfaceName]
+    surface: str
+    """What the console calls it: the name of its product."""
 
     def __init__(self, engine: Engine, remote_calls: RemoteCalls) -> None:
         self._engine = engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from functools import lru_cache
 from typing import Final
 
@@ -23,12 +24,6 @@ LLM_SERVICE: Final = "llm"
 """The service that calls language models, behind the llm surface."""
 SPEECH_SERVICE: Final = "speech"
 """The service that has text spoken elsewhere, behind the speech surface."""
-_RESERVED: Final = frozenset(
-    {
-        *(GATEWAY_SERVICE, GRAPHS_SERVICE, SCRAPE_SERVICE, BATCHES_SERVICE),
-        *(LLM_SERVICE, SPEECH_SERVICE),
-    }
-)
 _RESERVED_PREFIX: Final = "coatcheck"
 
 _SERVICE_NAME = re.compile(SERVICE_NAME_PATTERN)
@@ -42,10 +37,11 @@ def is_service_name(name: str) -> bool:
     return _SERVICE_NAME.fullmatch(name) is not None
 
 
-def is_reserved(name: str) -> bool:
-    """Whether the name is kept for services that come with Coatcheck."""
+def is_reserved(name: str, of_products: Container[str]) -> bool:
+    """Whether no user's service may be called so: ``of_products`` are the names of services that
+    belong to products."""
     lowered = name.lower()
-    return lowered in _RESERVED or lowered.startswith(_RESERVED_PREFIX)
+    return lowered in of_products or lowered.startswith(_RESERVED_PREFIX)
 
 
 def is_path(path: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -52,15 +52,16 @@ _SENT_BY_THE_CONNECTION: Final = frozenset(
 _OF_THE_GATEWAY: Final = frozenset({"async", "jobs"})
 
 
-def check_service_name(name: str) -> None:
-    """Raises InvalidParameter for a name that no organisation's service can have."""
+def check_service_name(name: str, of_products: Container[str]) -> None:
+    """Raises InvalidParameter for a name that no organisation's service can have; ``of_products``
+    are those that belong to products."""
     if not is_service_name(name):
         raise InvalidParameter(
             "service",
             "takes a letter, then letters, digits, '-' or '_', at most 63 in all",
             "path",
         )
-    if is_reserved(name):
+    if is_reserved(name, of_products):
         raise InvalidParameter("service", "is a name that Coatcheck keeps for itself", "path")
 
 
@@ -75,9 +76,9 @@ def check_endpoint_count(definition: ServiceDefinition) -> None:
 def versions_of(service: str, definition: ServiceDefinition) -> dict[int, VersionSpec]:
     """The versions that a document registers, their secrets as it gives them.
 
-    Raises InvalidParameter for the name, and InvalidInput with one issue for each problem.
+    Whether the service may be called so is checked before (``check_service_name``). Raises
+    InvalidInput with one issue for each problem.
     """
-    check_service_name(service)
     check_endpoint_count(definition)
     issues = [*_issues(definition)]
     if issues:

@@ -36,6 +36,7 @@ from coatcheck.domain.registration import (
 )
 from coatcheck.domain.target_secrets import TargetSecrets
 from coatcheck.engine.service_secrets import SecretsSealer
+from coatcheck.installed import reserved_services
 from coatcheck.settings import Settings
 from coatcheck.store import service_secrets as secrets_store
 from coatcheck.store import services as service_store
@@ -151,7 +152,7 @@ class Catalogue:
         TooManyServices if the organisation has as many as it may have, SealingKeyMissing if it has
         secrets that cannot be sealed, or kept, with the keys there are.
         """
-        check_service_name(service)
+        check_service_name(service, reserved_services())
         if "\0" in workspace:
             raise InvalidParameter("workspace", "has a NUL", "path")
         versions = versions_of(service, definition)

@@ -34,9 +34,8 @@ from coatcheck.domain.states import State
 from coatcheck.domain.usage import Granularity, UsageReport, UsageRow
 from coatcheck.engine.artifacts import ArtifactDesk
 from coatcheck.engine.declarations import Declarations
-from coatcheck.engine.explain import Explainer
+from coatcheck.engine.explain import Explainer, product_explainers
 from coatcheck.engine.extension import EngineContext, EngineExtension
-from coatcheck.engine.llm import LlmQueries
 from coatcheck.engine.output import OutputReader
 from coatcheck.engine.overview import Overviews
 from coatcheck.engine.stalls import Stalls
@@ -144,7 +143,7 @@ class Engine:
             lambda: self.blobs,
         )
         self._extensions: dict[type[EngineExtension], EngineExtension] = {}
-        self.explainer = Explainer(settings, self.extension(LlmQueries))
+        self.explainer = Explainer(settings, lambda: product_explainers(self))
         self._listener = Listener(
             dsn,
             {CHANGED: self._watcher.heard, SERVICES: self._declarations.heard},

@@ -1,15 +1,17 @@
-"""Says why a job waits or what it does, behind how many others, and how long that may take."""
+"""Says why a job waits or what it does, behind how many others, and how long that may take.
+
+Some jobs wait for what only their product knows: a ``JobExplainer`` of the product says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from coatcheck.domain.batches import BatchView, RunView
 from coatcheck.domain.explanation import Blocker, BlockerKind, Eta, Explanation, Holder
 from coatcheck.domain.forecast import (
     Spread,
@@ -19,11 +21,10 @@ from coatcheck.domain.forecast import (
     retry_when_due,
 )
 from coatcheck.domain.job import JobView
-from coatcheck.domain.llm import CONNECTION_LOST, LLM_ENDPOINTS
 from coatcheck.domain.states import State
 from coatcheck.engine.explain_words import clock, counted, seconds_in_words, sentence_of
 from coatcheck.engine.forecasts import Forecasts, eta_behind, is_exact
-from coatcheck.engine.llm import LlmQueries
+from coatcheck.installed import load_products
 from coatcheck.settings import Settings
 from coatcheck.store import explaining
 from coatcheck.store import jobs as job_store
@@ -31,8 +32,10 @@ from coatcheck.store.explaining import Ahead, Circumstance
 from coatcheck.store.faults import retried
 from coatcheck.store.line import PINNED_PLANS, Line
 
+if TYPE_CHECKING:
+    from coatcheck.engine.engine import Engine
+
 _UNREACHABLE: Final = "target_unreachable"
-_LLM: Final = frozenset(LLM_ENDPOINTS.values())
 _ORDER: Final = {kind: place for place, kind in enumerate(BlockerKind)}
 _NO_FORECAST: Final = frozenset(
     {
@@ -62,14 +65,52 @@ class _Scene:
     before: Ahead | None
 
 
+class JobExplainer:
+    """What a product knows of its own jobs, and nobody else does. By default, nothing."""
+
+    def spends_no_attempt(self, view: JobView) -> bool:
+        """Whether the error after which a job is tried again was not counted as a failure."""
+        del view
+        return False
+
+    async def unreachable(self, view: JobView) -> Sequence[Blocker]:
+        """For a queued job: that what it is to be sent to cannot be reached, if so."""
+        del view
+        return ()
+
+    async def full(self, view: JobView) -> Sequence[Blocker]:
+        """For a queued job that nothing else holds up: that its product has no room, if so."""
+        del view
+        return ()
+
+    async def starting(self, view: JobView) -> Blocker | None:
+        """For a job that a worker holds: what is done before it runs, if anything."""
+        del view
+        return None
+
+
+_SAYS_NOTHING: Final = JobExplainer()
+
+
+def product_explainers(engine: Engine) -> Mapping[str, JobExplainer]:
+    """The explainers of the products that are on, by the services whose jobs they explain."""
+    return {
+        service: product.explainer(engine)
+        for product in load_products(engine.settings.products)
+        if product.explainer is not None
+        for service in product.services
+    }
+
+
 class Explainer:
     """Explains jobs, one at a time. Its connection is made when first needed."""
 
-    def __init__(self, settings: Settings, llm: LlmQueries) -> None:
+    def __init__(
+        self, settings: Settings, products: Callable[[], Mapping[str, JobExplainer]]
+    ) -> None:
         self._line = Line(settings.database_url, name="explain", server_settings=PINNED_PLANS)
-        self._llm = llm
-        self._llm_targets = frozenset(target.name for target in settings.llm_targets)
-        self._llm_places = sum(target.concurrency for target in settings.llm_targets)
+        self._products = products
+        self._by_service: Mapping[str, JobExplainer] | None = None
         self.forecasts = Forecasts(self._line)
 
     async def close(self) -> None:
@@ -95,10 +136,9 @@ class Explainer:
             retry_after=_retry_after(view, blockers, eta),
         )
 
-    async def next_of_run(self, batch: BatchView, run: RunView) -> JobView | None:
-        """A task that stands for those of a run that have not ended; None if all have."""
-        line, org = self._line, batch.org
-        task = await retried(lambda: explaining.next_of_run(line, org, run.uuid, batch.uuid))
+    async def next_of_run(self, org: str, group: UUID, run: UUID) -> JobView | None:
+        """A job that stands for those of a group's run that have not ended; None if all have."""
+        task = await retried(lambda: explaining.next_of_run(self._line, org, run, group))
         if task is None:
             return None
         return await self._view(org, task)
@@ -119,6 +159,10 @@ class Explainer:
                 break
             view = after
         return scene
+
+    async def held_of(self, endpoints: Sequence[str]) -> int:
+        """How many jobs of these endpoints are held, whoever's they are."""
+        return await retried(lambda: explaining.held_of(self._line, [*endpoints]))
 
     async def _view(self, org: str, job: UUID) -> JobView | None:
         key = (org, job)
@@ -152,7 +196,7 @@ class Explainer:
                 since=view.updated_at,
                 until=view.run_at,
             )
-        if view.error_code == CONNECTION_LOST and view.endpoint in _LLM:
+        if self._of(view).spends_no_attempt(view):
             return Blocker(
                 BlockerKind.BACKOFF,
                 f"{_error(view)}. {again} No attempt is spent.",
@@ -174,8 +218,7 @@ class Explainer:
         blockers += [_rate(each) for each in found if each.kind == "rate"]
         blockers += [_threads(view, each) for each in found if each.kind == "threads"]
         serving = next((each for each in found if each.kind == "server" and each.is_fit), None)
-        if view.endpoint in _LLM:
-            blockers += await self._targets_away(view)
+        blockers += await self._of(view).unreachable(view)
         if serving is None:
             blockers.append(_no_worker(view, found))
         elif not blockers and serving.number and (serving.of or 0) >= serving.number:
@@ -184,8 +227,8 @@ class Explainer:
             kept = next((each for each in found if each.kind == "share"), None)
             if kept is not None and not kept.is_fit:
                 blockers.append(await self._share_used_up(view, kept))
-        if not blockers and view.endpoint in _LLM:
-            blockers += await self._targets_full(view)
+        if not blockers:
+            blockers += await self._of(view).full(view)
         if scene.before is not None and scene.before.jobs:
             blockers.append(_behind(view, scene.before))
         return blockers
@@ -218,7 +261,7 @@ class Explainer:
             key=_key(scope, name),
             limit=most,
             held=held,
-            holders=await self._holders(view.org, scope, name),
+            holders=await self.holders(view.org, scope, name),
             is_shared=limit.is_shared,
         )
 
@@ -229,7 +272,7 @@ class Explainer:
             key=view.lane.value,
             limit=serving.number,
             held=int(serving.of or 0),
-            holders=await self._holders(view.org, "lane", view.lane.value),
+            holders=await self.holders(view.org, "lane", view.lane.value),
             is_shared=True,
         )
 
@@ -242,48 +285,17 @@ class Explainer:
             "those that are free are kept for organisations that hold none.",
             key=lane,
             held=held,
-            holders=await self._holders(view.org, "lane", lane),
+            holders=await self.holders(view.org, "lane", lane),
         )
 
-    async def _holders(self, org: str, scope: str, name: str) -> Sequence[Holder]:
+    def _of(self, view: JobView) -> JobExplainer:
+        if self._by_service is None:
+            self._by_service = self._products()
+        return self._by_service.get(view.endpoint.partition(".")[0], _SAYS_NOTHING)
+
+    async def holders(self, org: str, scope: str, name: str) -> Sequence[Holder]:
+        """The organisation's jobs that hold what a limit, a lane or an endpoint has to give."""
         return await retried(lambda: explaining.holders(self._line, org, scope, name))
-
-    async def _targets_away(self, view: JobView) -> list[Blocker]:
-        """For a chat: that none of the targets can be reached, if so."""
-        states = [
-            each for each in await self._llm.target_states() if each.name in self._llm_targets
-        ]
-        away = [each for each in states if each.unreachable_since is not None]
-        if not away or len(away) < len(self._llm_targets):
-            return []
-        since = [each.unreachable_since for each in away if each.unreachable_since is not None]
-        tries = [each.next_try_at for each in away if each.next_try_at is not None]
-        return [
-            Blocker(
-                BlockerKind.TARGET_UNREACHABLE,
-                f"No target has been reached since {clock(min(since), view.read_at)}. "
-                "No attempt is spent.",
-                since=min(since),
-                until=min(tries, default=None),
-            )
-        ]
-
-    async def _targets_full(self, view: JobView) -> list[Blocker]:
-        """For a chat: that all the targets together have no place free, if so."""
-        held = await retried(lambda: explaining.held_of(self._line, sorted(_LLM)))
-        if not self._llm_places or held < self._llm_places:
-            return []
-        return [
-            Blocker(
-                BlockerKind.LANE_FULL,
-                "Every place at the targets is taken, by whoever's chats.",
-                key="targets",
-                limit=self._llm_places,
-                held=held,
-                holders=await self._holders(view.org, "endpoint", view.endpoint),
-                is_shared=True,
-            )
-        ]
 
     async def _held(self, scene: _Scene) -> Blocker:
         view, found = scene.view, scene.found
@@ -303,26 +315,19 @@ class Explainer:
         if remote is not None or (holder is None and view.execution_id is not None):
             return Blocker(
                 BlockerKind.RUNNING_ELSEWHERE,
-                f"It runs elsewhere{_for(since, view)}.{asked}",
+                f"It runs elsewhere{lasting(since, view)}.{asked}",
                 key=view.execution_id,
                 since=since,
                 until=None if remote is None else remote.until,
             )
         if holder is None or not holder.is_fit:
             return _silent(view, holder, asked)
-        if view.endpoint in _LLM:
-            assignment = await self._llm.assignment(view.org, view.uuid)
-            if assignment is not None and assignment.loading and view.started_at is None:
-                return Blocker(
-                    BlockerKind.MODEL_LOADING,
-                    f"The model {view.flow} is being loaded{_for(view.dispatched_at, view)}."
-                    f"{asked}",
-                    key=view.flow,
-                    since=view.dispatched_at,
-                )
+        starting = await self._of(view).starting(view)
+        if starting is not None:
+            return replace(starting, message=starting.message + asked)
         attempt = f", attempt {view.attempts}" if view.attempts > 1 else ""
         return Blocker(
-            BlockerKind.RUNNING, f"It runs{_for(since, view)}{attempt}.{asked}", since=since
+            BlockerKind.RUNNING, f"It runs{lasting(since, view)}{attempt}.{asked}", since=since
         )
 
     async def _eta(self, scene: _Scene, blockers: Sequence[Blocker]) -> Eta | None:
@@ -437,7 +442,8 @@ def _silent(view: JobView, holder: Circumstance | None, asked: str) -> Blocker:
     )
 
 
-def _for(since: datetime | None, view: JobView) -> str:
+def lasting(since: datetime | None, view: JobView) -> str:
+    """For how long, as the end of a sentence."""
     if since is None:
         return ""
     return f", for {seconds_in_words((view.read_at - since).total_seconds())}"

@@ -87,28 +87,27 @@ def gone_job(notice: Notice) -> GoneJob:
 
 
 class Notices:
-    """Renders notices: of jobs by their service, ``otherwise`` by one renderer for all others; of
-    what is no job by its kind."""
+    """Renders notices: of jobs by their service, ``otherwise`` by one renderer for all others (if
+    there is none, plainly); of what is no job by its kind."""
 
     def __init__(
         self,
         engine: Engine,
         *,
-        otherwise: JobRenderer,
+        otherwise: JobRenderer | None = None,
         services: Mapping[str, JobRenderer] | None = None,
         kinds: Mapping[Tells, SubjectRenderer] | None = None,
     ) -> None:
         self._engine = engine
-        self._otherwise = otherwise
+        self._otherwise = otherwise or _plain_job
         self._services = dict(services or {})
         self._kinds = {Tells.TEST: _test, **(kinds or {})}
 
     async def body(self, notice: Notice) -> bytes:
-        """The bytes to post. Raises KeyError for a kind that nobody renders."""
+        """The bytes to post. What no product that is on can show is said by the facts alone."""
         if notice.kind is not Tells.JOB:
-            return _encode(
-                Envelope(notice.event, notice.at, await self._kinds[notice.kind](notice))
-            )
+            render = self._kinds.get(notice.kind, _facts)
+            return _encode(Envelope(notice.event, notice.at, await render(notice)))
         data = await self._job(notice)
         if isinstance(data, WholeBody):
             return _encode(data.value)
@@ -125,6 +124,26 @@ class Notices:
         except JobNotFound:
             view = None
         return await render(notice, view)
+
+
+async def _plain_job(notice: Notice, view: JobView | None) -> Any:
+    """What is said of a job that is no product's: what the engine knows, without its result."""
+    if view is None:
+        return gone_job(notice)
+    return {
+        "id": view.id,
+        "org_id": view.org,
+        "endpoint": view.endpoint,
+        "status": view.state,
+        "attempt_count": view.attempts,
+        "error_code": view.error_code,
+        "terminal": view.terminal,
+    }
+
+
+async def _facts(notice: Notice) -> Any:
+    facts = {name: fact for name, fact in notice.facts.items() if name != "as"}
+    return {"id": to_text(notice.subject), **facts}
 
 
 async def _test(notice: Notice) -> ToldEndpoint:

@@ -33,6 +33,7 @@ from coatcheck.domain.endpoint_names import (
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.service_definition import SYNC_TIMEOUT_SECONDS, SYNC_TIMEOUT_SECONDS_MAX
 from coatcheck.encoding import encode
+from coatcheck.installed import reserved_services
 from coatcheck.service.signature import Signature
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -138,11 +139,11 @@ class Service:
                 f"{name!r} cannot name a service: it takes a letter, then letters, digits, '-' or"
                 " '_', at most 63 in all"
             )
-        if is_reserved(name) and not _builtin:
+        if not _builtin and is_reserved(name, reserved_services()):
+            kept = ", ".join(map(repr, reserved_services()))
             raise ValueError(
-                f"{name!r} cannot name a service: 'gateway', 'graphs', 'scrape', 'batches',"
-                " 'llm', 'speech', and names that begin with 'coatcheck', are kept for"
-                " Coatcheck's own"
+                f"{name!r} cannot name a service: {kept}, and names that begin with 'coatcheck',"
+                " are kept for Coatcheck's own"
             )
         _whole("version", version, at_least=1, at_most=VERSION_MAX)
         self.name = name

@@ -19,6 +19,7 @@ from coatcheck.settings.issuers import TokenIssuer, read_issuers
 
 Value = TypeVar("Value")
 
+_PRODUCT_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _EVENT_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _WITH_PORT: Final = re.compile(r"(?:([0-9.]+)|\[([0-9a-fA-F:.]+)\])(?::([0-9]{1,5}))?")
 _PORT_MAX: Final = 65_535
@@ -221,6 +222,16 @@ def _name_server(entry: str) -> str:
     if not 1 <= port <= _PORT_MAX or (address.version == 6) is (parts[2] is None):
         raise Refused
     return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+
+
+def product_names(text: str) -> tuple[str, ...]:
+    """Names of products, each once. Whether they are installed is looked up when they are loaded:
+    ``coatcheck/installed.py``."""
+    names = [name.strip() for name in text.split(",")] if text else []
+    for name in names:
+        if _PRODUCT_NAME.fullmatch(name) is None:
+            raise Refused
+    return tuple(dict.fromkeys(names))
 
 
 def org_id(text: str) -> str:

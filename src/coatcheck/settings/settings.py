@@ -107,6 +107,17 @@ class Settings:
         default=_user_temp_dir,
         shown_default="`coatcheck-UID` in the system's temporary folder",
     )
+    products: tuple[str, ...] = setting(
+        "PRODUCTS",
+        "Which products are on: the APIs that servers serve, the work that workers do beside that "
+        "of your services, and their maintenance. A product that is off is not imported, and its "
+        "paths answer 404. Set it alike for servers and workers.",
+        allowed="names of installed products, with commas between, such as gateway,batches",
+        parse=parsers.product_names,
+        default="",
+        shown_default="all that are installed: batches, console, gateway, graphs, llm, scrape and "
+        "speech, and those of other distributions",
+    )
     host: str = setting(
         "HOST",
         "The address that `coatcheck serve` listens on; `0.0.0.0` is every IPv4 one.",

@@ -1,6 +1,9 @@
-"""All upkeep loops of a process, on one connection."""
+"""All maintenance loops of a process, those of its products included, on one connection."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.settings import Settings
@@ -8,18 +11,14 @@ from coatcheck.store.election import session_that_ends_if_silent
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.notify import Notifier
 from coatcheck.upkeep.artifact_keeper import ArtifactKeeper
-from coatcheck.upkeep.batch_canceller import BatchCanceller
-from coatcheck.upkeep.batch_remover import BatchRemover
 from coatcheck.upkeep.bookkeeper import Bookkeeper
 from coatcheck.upkeep.catalogue_resolver import CatalogueResolver
 from coatcheck.upkeep.dead_workers import DeadWorkerDetector
 from coatcheck.upkeep.expirer import Expirer
-from coatcheck.upkeep.export_keeper import ExportKeeper
 from coatcheck.upkeep.forgetter import Forgetter
 from coatcheck.upkeep.loop import Loop
 from coatcheck.upkeep.metrics_folder import MetricsFolder
 from coatcheck.upkeep.pruner import Pruner
-from coatcheck.upkeep.reconciler import Reconciler
 from coatcheck.upkeep.rescuer import Rescuer
 from coatcheck.upkeep.roll_up_keeper import RollUpKeeper
 from coatcheck.upkeep.secrets_keeper import SecretsKeeper
@@ -28,14 +27,30 @@ from coatcheck.upkeep.stripe_client import StripeClient
 from coatcheck.upkeep.stripe_meter import StripeMeter
 from coatcheck.upkeep.sweeper import Sweeper
 from coatcheck.upkeep.usage_reporter import UsageReporter
-from coatcheck.upkeep.voice_keeper import VoiceKeeper
 from coatcheck.upkeep.webhook_keeper import WebhookKeeper
 
 
-class Upkeep:
-    """Starts and stops the loops. Every server and every worker runs one; see ``loop.py``."""
+@dataclass(frozen=True, slots=True)
+class MaintenanceContext:
+    """What a product's loops are made with. ``line`` is shared by all loops of a process."""
 
-    def __init__(self, settings: Settings) -> None:
+    settings: Settings
+    line: Line
+    notifier: Notifier
+    blobs: BlobContainer
+
+
+class Upkeep:
+    """Starts and stops the loops. Every server and every worker runs one; see ``loop.py``.
+
+    ``products`` make the loops of the products that are on.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        products: Sequence[Callable[[MaintenanceContext], Sequence[Loop]]] = (),
+    ) -> None:
         blobs = BlobContainer.open(settings.blob_url)
         keep = settings.keep_failed_seconds
         # Ticks are short and take turns; the locks of all elections live on this connection.
@@ -47,6 +62,7 @@ class Upkeep:
         )
         self._notify_line = Line(settings.database_url, name="upkeep notify")
         self._notifier = Notifier(self._notify_line)
+        context = MaintenanceContext(settings, self._line, self._notifier, blobs)
         rescuer = Rescuer(self._line, self._notifier, keep_failed_seconds=keep)
         self.loops: tuple[Loop, ...] = (
             Stager(self._line, self._notifier),
@@ -55,21 +71,17 @@ class Upkeep:
             CatalogueResolver(self._line),
             Expirer(self._line, self._notifier, keep_failed_seconds=keep),
             Bookkeeper(self._line, self._notifier),
-            BatchCanceller(self._line, self._notifier),
-            BatchRemover(self._line, self._notifier, blobs),
-            ExportKeeper(self._line, blobs, keep_seconds=settings.batch_url_seconds),
-            Reconciler(self._line, self._notifier),
             Pruner(self._line, blobs),
             ArtifactKeeper(self._line, blobs),
             Forgetter(self._line, blobs),
             Sweeper(self._line, blobs),
-            VoiceKeeper(self._line, blobs),
             WebhookKeeper(self._line),
             MetricsFolder(self._line),
             RollUpKeeper(self._line),
             SecretsKeeper(self._line, settings),
             *_reporters(self._line, settings),
             *_meters(self._line, settings),
+            *(loop for make in products for loop in make(context)),
         )
 
     def start(self) -> None:

@@ -1,5 +1,4 @@
-"""Deletes jobs whose retention has ended, in small chunks, and then their artifacts' blobs; and
-what says of chats that their callers have left, once no retry may join them any more."""
+"""Deletes jobs whose retention has ended, in small chunks, and then their artifacts' blobs."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from typing import ClassVar
 from coatcheck.blobs import BlobContainer
 from coatcheck.crash import crash_point
 from coatcheck.engine.artifact_shredder import ArtifactShredder
-from coatcheck.store import llm, upkeep
+from coatcheck.store import upkeep
 from coatcheck.store.line import Line
 from coatcheck.upkeep.loop import Loop
 
@@ -28,5 +27,4 @@ class Pruner(Loop):
         if pruned.blobs:
             crash_point("prune.rows_deleted_blobs_not")
         await self._shredder.shred(pruned.blobs)
-        forgotten = await llm.forget_abandoned(self._line, _ROWS_MAX)
-        return 0.0 if _ROWS_MAX in (pruned.jobs, forgotten) else _LOOK_SECONDS
+        return 0.0 if pruned.jobs == _ROWS_MAX else _LOOK_SECONDS

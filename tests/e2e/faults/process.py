@@ -35,12 +35,11 @@ from coatcheck.store.election import session_that_ends_if_silent
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.surfaces.llm.executor import LlmExecutor
-from coatcheck.surfaces.served import SURFACES, notices
-from coatcheck.upkeep import Upkeep
 from coatcheck.upkeep.stripe_client import StripeClient
 from coatcheck.upkeep.stripe_meter import StripeMeter
 from coatcheck.worker.agent import Worker
 from coatcheck.worker.disposal import InputDisposal
+from tests.all_products import SURFACES, maintenance, notices
 from tests.e2e.faults.remote_work import remote_calls, remote_worker
 from tests.e2e.faults.services import lab
 
@@ -105,7 +104,7 @@ async def work_and_dispose(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def keep_up(settings: Settings, stop: asyncio.Event) -> None:
-    upkeep = Upkeep(settings)
+    upkeep = maintenance(settings)
     upkeep.start()
     say("ready")
     await stop.wait()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from coatcheck.surfaces.served import notices
 from coatcheck.upkeep.deliverer import Deliverer
+from tests.all_products import notices
 from tests.egress.upstream_server import UpstreamServer, plain, upstream_server
 from tests.surfaces.batches.asking import end_of, submit, tasks_of
 from tests.surfaces.batches.sums import BREAKS

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.surfaces.served import notices
 from coatcheck.telemetry.traceparents import trace_id_of
 from coatcheck.upkeep.deliverer import Deliverer
+from tests.all_products import notices
 from tests.egress.upstream_server import UpstreamServer, upstream_server
 from tests.surfaces.gateway import paths
 from tests.surfaces.house import House

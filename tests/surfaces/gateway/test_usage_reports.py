@@ -13,10 +13,10 @@ import pytest
 
 from coatcheck.store import usage_reports
 from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.surfaces.served import notices
 from coatcheck.upkeep.deliverer import Deliverer
 from coatcheck.upkeep.roll_up_keeper import RollUpKeeper
 from coatcheck.upkeep.usage_reporter import UsageReporter
+from tests.all_products import notices
 from tests.egress.upstream_server import upstream_server
 from tests.surfaces.gateway.asking import problem
 from tests.surfaces.house import House, bearer

@@ -15,8 +15,8 @@ from coatcheck.domain.job import JobView
 from coatcheck.domain.llm import LLM_ENDPOINTS, LlmKind, model_name
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.surfaces.llm.executor import LlmExecutor
-from coatcheck.upkeep import Upkeep
 from coatcheck.worker.agent import Worker
+from tests.all_products import maintenance
 from tests.waiting import eventually_async
 
 MODEL = "llama3.2"
@@ -54,7 +54,7 @@ class Chats:
 
     async def __aenter__(self) -> Self:
         self.engine = await self._closing.enter_async_context(await Engine.connect(self.settings))
-        upkeep = Upkeep(self.settings)
+        upkeep = maintenance(self.settings)
         upkeep.start()
         self._closing.push_async_callback(upkeep.stop)
         return self

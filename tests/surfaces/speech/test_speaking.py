@@ -14,8 +14,8 @@ from coatcheck.domain.ids import from_text, new_id, to_text
 from coatcheck.domain.speech import SPEECH_ENDPOINTS, SpeechType, generation_of
 from coatcheck.domain.webhooks import Notice, Tells
 from coatcheck.store.line import Line
-from coatcheck.surfaces.served import notices
 from coatcheck.upkeep.pruner import Pruner
+from tests.all_products import notices
 from tests.surfaces.speech.studio import SENTENCE, Studio, seconds_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

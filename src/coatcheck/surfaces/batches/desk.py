@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
-from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces, SurfaceName
+from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces
 from coatcheck.domain.batches import EXPORT_ENDPOINT, INGEST_ENDPOINT
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.console import ConsoleJob
@@ -23,7 +23,7 @@ _OWN_WORK: Final = {INGEST_ENDPOINT: "take in a list", EXPORT_ENDPOINT: "write a
 class BatchesDesk(JobDesk):
     """A task is read and cancelled like any job; it is done again with its batch."""
 
-    surface: ClassVar[SurfaceName] = "batches"
+    surface = "batches"
 
     async def label(self, job: ConsoleJob, /) -> JobLabel:
         task = job.task

@@ -10,7 +10,7 @@ from coatcheck.control.job_answers import JobAnswers
 from coatcheck.control.operations import Operation
 from coatcheck.control.reply import Reply
 from coatcheck.domain.ids import to_text
-from coatcheck.engine.explain_run import explained_run, of_task
+from coatcheck.surfaces.batches.explain_run import explained_run, of_task
 from coatcheck.surfaces.batches.pace import retry_after
 from coatcheck.surfaces.batches.reading import JOB, JOB_ID
 from coatcheck.surfaces.batches.scene import Scene
@@ -29,7 +29,11 @@ class Explaining:
         view = await self._scene.job(call)
         run = view.current
         explainer = self._scene.engine.explainer
-        standing = None if run.status.terminal else await explainer.next_of_run(view, run)
+        standing = (
+            None
+            if run.status.terminal
+            else await explainer.next_of_run(view.org, view.uuid, run.uuid)
+        )
         task = None if standing is None else await explainer.explain(standing)
         now = datetime.now(UTC) if standing is None else standing.read_at
         return self._answers.explanation(

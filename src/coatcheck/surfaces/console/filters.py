@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from coatcheck.control.call import Call
-from coatcheck.control.job_desks import SurfaceName
 from coatcheck.control.operations import Parameter
 from coatcheck.control.queries import read_choice
 from coatcheck.domain.console import ENDED, LIVE, Wanted
@@ -15,7 +14,7 @@ from coatcheck.domain.errors import InvalidParameter
 from coatcheck.domain.identity import Principal
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
-from coatcheck.surfaces.console.desks import OWN_SERVICES, SURFACES
+from coatcheck.surfaces.console.desks import JobDesks
 from coatcheck.surfaces.console.scene import reader_of_lists
 
 _WORD_CHARACTERS_MAX: Final = 300
@@ -28,13 +27,14 @@ _LANES: Final = [lane.value for lane in Lane]
 _NO_MOMENT: Final = "must be a time with its zone, such as 2026-01-31T12:00:00Z"
 
 
-def wanted_by_query(call: Call) -> Wanted:
+def wanted_by_query(call: Call, desks: JobDesks) -> Wanted:
     """The jobs that the query of a list asks for. Raises InvalidParameter."""
     query = call.query
     lane = read_choice(query, "lane", _LANES)
-    surface = read_choice(query, "surface", SURFACES)
+    surface = read_choice(query, "surface", [*desks.all])
     return wanted(
         call.principal,
+        desks,
         states=read_states(query.get("state"), "query"),
         lane=None if lane is None else Lane(lane),
         surface=surface,
@@ -48,16 +48,20 @@ def wanted_by_query(call: Call) -> Wanted:
 
 
 def wanted(
-    principal: Principal, *, surface: str | None, service: str | None, **others: Any
+    principal: Principal,
+    desks: JobDesks,
+    *,
+    surface: str | None,
+    service: str | None,
+    **others: Any,
 ) -> Wanted:
     """The jobs of a surface, a service, both or all, that the caller may see."""
     services: Sequence[str] | None = None if service is None else [service]
     not_these: Sequence[str] | None = None
-    if surface == "gateway":
-        not_these = [*OWN_SERVICES.values()]
-    elif surface is not None:
-        own = OWN_SERVICES[_surface(surface)]
-        services = [own] if service in (None, own) else []
+    if surface is not None:
+        own, not_these = desks.services(surface)
+        if own is not None:
+            services = [each for each in own if service in (None, each)]
     return Wanted(
         org=principal.org,
         services=services,
@@ -79,10 +83,6 @@ def read_states(given: str | None, place: str) -> Sequence[State] | None:
             raise InvalidParameter("state", f"must be of {allowed}, with commas between", place)
         states += group
     return list(dict.fromkeys(states))
-
-
-def _surface(name: str) -> SurfaceName:
-    return next(each for each in OWN_SERVICES if each == name)
 
 
 def _word(given: str | None, name: str) -> str | None:
@@ -119,7 +119,7 @@ def in_utc(moment: datetime | None, name: str, place: str) -> datetime | None:
 _DATE_TIME: Final = {"type": "string", "format": "date-time"}
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": _WORD_CHARACTERS_MAX}
 _STATE_WORD: Final = "|".join(_STATES)
-FILTER_PARAMETERS: Final = (
+_BY_STATE_AND_LANE: Final = (
     Parameter(
         "state",
         "query",
@@ -128,12 +128,8 @@ FILTER_PARAMETERS: Final = (
         {"type": "string", "pattern": f"^({_STATE_WORD})(,({_STATE_WORD}))*$", "maxLength": 200},
     ),
     Parameter("lane", "query", "Only jobs of this lane.", {"type": "string", "enum": _LANES}),
-    Parameter(
-        "surface",
-        "query",
-        "Only jobs that came by this surface.",
-        {"type": "string", "enum": [*SURFACES]},
-    ),
+)
+_BY_THE_REST: Final = (
     Parameter("service", "query", "Only jobs of this service.", _TEXT),
     Parameter(
         "endpoint",
@@ -147,3 +143,14 @@ FILTER_PARAMETERS: Final = (
     Parameter("created_after", "query", "Only jobs created then or later.", _DATE_TIME),
     Parameter("created_before", "query", "Only jobs created before then.", _DATE_TIME),
 )
+
+
+def filter_parameters(desks: JobDesks) -> Sequence[Parameter]:
+    """What a list can be narrowed by."""
+    surface = Parameter(
+        "surface",
+        "query",
+        "Only jobs that came by this surface.",
+        {"type": "string", "enum": [*desks.all]},
+    )
+    return (*_BY_STATE_AND_LANE, surface, *_BY_THE_REST)

@@ -20,7 +20,7 @@ from coatcheck.domain.ids import InvalidId, from_text, to_text
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
 from coatcheck.engine.console import Console
 from coatcheck.surfaces.console import words
-from coatcheck.surfaces.console.filters import FILTER_PARAMETERS, wanted_by_query
+from coatcheck.surfaces.console.filters import filter_parameters, wanted_by_query
 from coatcheck.surfaces.console.scene import JOBS, TAG, Scene, may_see, reader_of_lists, stored_key
 
 PAGE_ROWS: Final = 50
@@ -38,7 +38,7 @@ class Listing:
         scene, query = self._scene, call.query
         limit = read_whole_number(query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
         after = _cursor(query.get("cursor"))
-        wanted = wanted_by_query(call)
+        wanted = wanted_by_query(call, scene.desks)
         said = query.get("q")
         if said is not None:
             found = await self._named(call, said)
@@ -122,7 +122,7 @@ def operations(scene: Scene) -> list[Operation]:
             operable=True,
             tag=TAG,
             parameters=(
-                *FILTER_PARAMETERS,
+                *filter_parameters(scene.desks),
                 Parameter(
                     "q",
                     "query",

@@ -56,6 +56,7 @@ class Steering:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
+        self.order = words.bulk_order([*scene.desks.all])
 
     async def cancel(self, call: Call) -> Reply:
         """200 if the job is cancelled, 202 if it was told to stop."""
@@ -84,7 +85,7 @@ class Steering:
 
     async def many(self, call: Call) -> Reply:
         """What came of each job; one that could not be helped keeps no other from it."""
-        order = await read_body(call, words.BulkOrder, _BODY_BYTES_MAX)
+        order = await read_body(call, self.order, _BODY_BYTES_MAX)
         if (order.ids is None) == (order.filter is None):
             raise InvalidInput([FieldIssue("ids", "either `ids` or `filter` must be given")])
         principal = call.principal
@@ -156,12 +157,14 @@ class Steering:
                 break
         return found, after is not None
 
-    @staticmethod
-    def _wanted(given: words.BulkFilter, order: words.BulkOrder, principal: Principal) -> Wanted:
+    def _wanted(
+        self, given: words.BulkFilter, order: words.BulkOrder, principal: Principal
+    ) -> Wanted:
         may_be = _RETRIED if order.action == "retry" else _CANCELLED
         asked = read_states(given.state, "body")
         return wanted(
             principal,
+            self._scene.desks,
             states=[state for state in may_be if asked is None or state in asked],
             lane=given.lane,
             surface=given.surface,
@@ -284,7 +287,7 @@ def operations(scene: Scene) -> list[Operation]:
             access=Scope.SUBMIT,
             operable=True,
             tag=TAG,
-            body=RequestBody("What to do, with which jobs.", words.BulkOrder),
+            body=RequestBody("What to do, with which jobs.", steering.order),
             answers=(
                 Answer(HTTPStatus.OK, "What came of each.", words.BulkAnswer),
                 Answer(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
-from coatcheck.control.parts import Parts
+from coatcheck.product import ServerContext
 from coatcheck.surfaces.console import artifacts, listing, operators, reading, steering
 from coatcheck.surfaces.console.desks import JobDesks
 from coatcheck.surfaces.console.scene import Scene
 from coatcheck.surfaces.console.showing import ConsoleVoice
 
 
-def operations(parts: Parts, desks: Sequence[JobDesk]) -> list[Operation]:
-    """Every route of the console, on the control plane's parts; ``desks`` speak for surfaces."""
-    scene = scene_of(parts, desks)
+def operations(context: ServerContext) -> list[Operation]:
+    """Every route of the console. The products that are on show their jobs."""
+    parts = context.parts
+    scene = scene_of(context)
     return [
         *listing.operations(scene),
         *reading.operations(scene),
@@ -25,9 +23,10 @@ def operations(parts: Parts, desks: Sequence[JobDesk]) -> list[Operation]:
     ]
 
 
-def scene_of(parts: Parts, desks: Sequence[JobDesk]) -> Scene:
+def scene_of(context: ServerContext) -> Scene:
     """What the routes work with."""
-    all_desks = JobDesks(desks)
+    parts = context.parts
+    all_desks = JobDesks(parts, context.products)
     return Scene(
         engine=parts.engine,
         gate=parts.gate,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
 
-from coatcheck.control.job_desks import SurfaceName
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 
@@ -76,7 +76,7 @@ class OrgJob(msgspec.Struct, frozen=True):
 
     id: str
     org_id: str
-    surface: SurfaceName
+    surface: str
     service: str
     endpoint: str
     engine_endpoint: str
@@ -173,7 +173,7 @@ class BulkFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     state: Annotated[str, Meta(max_length=200)] | None = None
     lane: Lane | None = None
-    surface: SurfaceName | None = None
+    surface: str | None = None
     service: Annotated[str, Meta(max_length=255)] | None = None
     endpoint: Annotated[str, Meta(max_length=255)] | None = None
     error_code: Annotated[str, Meta(max_length=255)] | None = None
@@ -189,6 +189,29 @@ class BulkOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ids: Annotated[list[str], Meta(min_length=1, max_length=BULK_IDS_MAX)] | None = None
     filter: BulkFilter | None = None
     limit: Annotated[int, Meta(ge=1, le=BULK_ROWS_MAX)] = BULK_ROWS
+
+
+def bulk_order(surfaces: Sequence[str]) -> type[BulkOrder]:
+    """``BulkOrder`` with a ``filter`` that takes these surfaces and no others: which there are is
+    known when the products are."""
+    surface = Literal[tuple(surfaces)] if surfaces else str
+    narrowed = msgspec.defstruct(
+        "BulkFilter",
+        [("surface", surface | None, None)],
+        bases=(BulkFilter,),
+        namespace={"__doc__": BulkFilter.__doc__},
+        frozen=True,
+        forbid_unknown_fields=True,
+    )
+    order = msgspec.defstruct(
+        "BulkOrder",
+        [("filter", narrowed | None, None)],
+        bases=(BulkOrder,),
+        namespace={"__doc__": BulkOrder.__doc__},
+        frozen=True,
+        forbid_unknown_fields=True,
+    )
+    return cast(type[BulkOrder], order)
 
 
 class BulkItem(msgspec.Struct, frozen=True):

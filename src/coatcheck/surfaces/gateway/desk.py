@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
 from coatcheck.control.idempotency import of_strangers
-from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces, SurfaceName
+from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceSpec
 from coatcheck.domain.console import ConsoleJob
 from coatcheck.domain.identity import Principal
@@ -27,7 +27,7 @@ _encode: Final = msgspec.json.Encoder().encode
 class GatewayDesk(JobDesk):
     """Endpoints of Python code, of http upstreams and of remotes."""
 
-    surface: ClassVar[SurfaceName] = "gateway"
+    surface = "gateway"
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene.engine, scene.remote_calls)

@@ -12,8 +12,6 @@ from coatcheck.surfaces.gateway import artifacts, reading, registering, submitti
 from coatcheck.surfaces.gateway.desk import GatewayDesk
 from coatcheck.surfaces.gateway.scene import Scene
 
-REQUEST_HEADERS: Final = ("X-HSL-Lane", "X-HSL-Target-Method")
-"""What its routes read besides the common headers."""
 
 
 def operations(parts: Parts) -> list[Operation]:

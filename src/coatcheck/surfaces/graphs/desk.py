@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
-from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces, SurfaceName
+from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces
 from coatcheck.domain.console import ConsoleJob
 from coatcheck.domain.endpoint_names import GRAPHS_SERVICE
 from coatcheck.domain.graphs import GRAPH_ENDPOINTS
@@ -22,7 +22,7 @@ _encode: Final = msgspec.json.Encoder().encode
 class GraphsDesk(JobDesk):
     """Archives that are analysed. None is kept, so that none is analysed again."""
 
-    surface: ClassVar[SurfaceName] = "graphs"
+    surface = "graphs"
 
     async def label(self, job: ConsoleJob, /) -> JobLabel:
         operation = GRAPH_ENDPOINTS.get(job.view.endpoint)

@@ -14,8 +14,6 @@ from coatcheck.surfaces.graphs.desk import GraphsDesk
 from coatcheck.surfaces.graphs.scene import Scene
 from coatcheck.surfaces.graphs.voice import GraphsVoice
 
-RESPONSE_HEADERS: Final = ("X-Api-Version", "X-Usage-Units")
-"""What its routes answer besides the common headers."""
 
 
 def operations(parts: Parts) -> list[Operation]:

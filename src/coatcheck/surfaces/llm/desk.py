@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
-from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces, SurfaceName
+from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces
 from coatcheck.domain.console import ConsoleJob
 from coatcheck.domain.endpoint_names import LLM_SERVICE
 from coatcheck.domain.identity import Principal
@@ -22,7 +22,7 @@ _decode: Final = msgspec.json.Decoder(LlmRequest).decode
 class LlmDesk(JobDesk):
     """Chats and generations of language models."""
 
-    surface: ClassVar[SurfaceName] = "llm"
+    surface = "llm"
 
     async def label(self, job: ConsoleJob, /) -> JobLabel:
         kind = LLM_KINDS.get(job.view.endpoint, job.view.endpoint)

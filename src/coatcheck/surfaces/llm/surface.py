@@ -22,8 +22,6 @@ from coatcheck.surfaces.llm.fetched_images import image_guard
 from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.voice import LlmVoice
 
-REQUEST_HEADERS: Final = ("OpenAI-Organization", "OpenAI-Project")
-"""What OpenAI's clients send besides the common headers."""
 
 
 def operations(parts: Parts) -> list[Operation]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
@@ -12,7 +12,6 @@ from coatcheck.control.job_desks import (
     JobLabel,
     JobPlaces,
     RetryOrder,
-    SurfaceName,
 )
 from coatcheck.domain.console import ConsoleJob
 from coatcheck.domain.endpoint_names import SPEECH_SERVICE
@@ -39,7 +38,7 @@ _LABELS: Final = {
 class SpeechDesk(JobDesk):
     """Texts that are spoken elsewhere: done again, one is a new generation of the same text."""
 
-    surface: ClassVar[SurfaceName] = "speech"
+    surface = "speech"
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene.engine, scene.remote_calls)

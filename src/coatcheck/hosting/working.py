@@ -1,0 +1,131 @@
+"""What a worker process makes of the products that are on: its workers, and work at remotes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.engine.remote_calls import RemoteCalls
+from coatcheck.product import Products, WorkerContext
+from coatcheck.service import Service
+from coatcheck.settings import Settings
+from coatcheck.store.election import session_that_ends_if_silent
+from coatcheck.store.line import Line
+from coatcheck.store.notify import Notifier
+from coatcheck.upkeep.poller import Poller, RemoteKeeper
+from coatcheck.worker.agent import Worker
+
+_CALLS: Final = "calls"
+"""What the worker of calls is named, after its machine and process."""
+_SILENT_SECONDS_MAX: Final = 30.0
+"""Three times as long as who is elected to clear away rests between two looks."""
+
+
+class RemoteExecutor:
+    """Starts work at remotes for the jobs of this process, and polls all work that runs there.
+
+    A context manager, around the workers' whole run.
+
+    >>> async with RemoteExecutor(settings, products) as remote:
+    ...     await Worker(settings, [docs], remote_calls=remote.calls).run()
+    """
+
+    def __init__(self, settings: Settings, products: Products) -> None:
+        self._blob_url = settings.blob_url
+        self._blobs: BlobContainer | None = None
+        self.calls = RemoteCalls(
+            settings,
+            products.result_stores(),
+            blobs=self._open_blobs,
+            operators=products.operator_remotes(settings),
+        )
+        self._line = Line(
+            settings.database_url,
+            name="poller",
+            server_settings=session_that_ends_if_silent(_SILENT_SECONDS_MAX),
+        )
+        self._loops = (Poller(self._line, self.calls), RemoteKeeper(self._line, self.calls))
+        self._closing = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._closing.enter_async_context(self.calls)
+        self._closing.push_async_callback(self._line.close)
+        for loop in self._loops:
+            self._closing.push_async_callback(loop.stop)
+            loop.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._closing.aclose()
+
+    def _open_blobs(self) -> BlobContainer:
+        if self._blobs is None:
+            self._blobs = BlobContainer.open(self._blob_url)
+        return self._blobs
+
+
+@asynccontextmanager
+async def open_workers(
+    settings: Settings, products: Products, services: Sequence[Service]
+) -> AsyncIterator[Sequence[Worker]]:
+    """The workers of a process: for ``services``, for the calls of products, and the products' own.
+
+    The first one is to be ready before the others begin: whoever sees any worker of this process
+    registered can then call its services. There are none if there is nothing to run.
+    """
+    async with AsyncExitStack() as closing:
+        notify_line = Line(settings.database_url, name="worker notify")
+        closing.push_async_callback(notify_line.close)
+        notifier = Notifier(notify_line)
+        # Calls wait for others, some for an hour: they have slots of their own, so that none of
+        # them takes one from a handler.
+        calling = _calling(settings)
+        call_services: list[Service] = []
+        for each in products:
+            if each.call_services is not None:
+                call_services += await closing.enter_async_context(each.call_services(calling))
+        remote = await closing.enter_async_context(RemoteExecutor(settings, products))
+        workers = []
+        if services:
+            handlers = Worker(
+                settings,
+                services,
+                remote_calls=remote.calls,
+                also_published=[each for each in call_services if each.published],
+                notifier=notifier,
+            )
+            workers.append(handlers)
+        if call_services:
+            calls = Worker(
+                calling,
+                call_services,
+                name=f"{socket.gethostname()}:{os.getpid()}:{_CALLS}",
+                remote_calls=remote.calls,
+                notifier=notifier,
+            )
+            workers.append(calls)
+        context = WorkerContext(settings, notifier)
+        for each in products:
+            if each.workers is not None:
+                workers += await closing.enter_async_context(each.workers(context))
+        yield workers
+
+
+def _calling(settings: Settings) -> Settings:
+    """The settings of the worker that makes calls: with slots for them in the lanes it works on."""
+    slots = {
+        lane: settings.calls_concurrency if concurrency else 0
+        for lane, concurrency in settings.lane_concurrency.items()
+    }
+    return replace(settings, lane_concurrency=slots)

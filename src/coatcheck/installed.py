@@ -1,0 +1,105 @@
+"""Finds the products that are installed, by the entry points of Python distributions.
+
+A distribution registers a product, and the service names that only this product may use:
+
+    [project.entry-points."coatcheck.products"]
+    echo = "my_package.product:PRODUCT"
+
+    [project.entry-points."coatcheck.services"]
+    echo = "my_package.product:PRODUCT"
+
+Entry points are read without importing what they name. So a process knows which names are taken,
+and imports only the products that are switched on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from coatcheck.domain.errors import SettingsInvalid
+
+PRODUCTS_GROUP: Final = "coatcheck.products"
+SERVICES_GROUP: Final = "coatcheck.services"
+_SETTING: Final = "COATCHECK_PRODUCTS"
+
+
+def installed_products() -> Sequence[str]:
+    """The names of all products that are installed, in alphabetical order."""
+    return [*_products()]
+
+
+@cache
+def reserved_services() -> Mapping[str, str]:
+    """The names of services that belong to an installed product, and which product that is."""
+    owners = {point.value: name for name, point in _products().items()}
+    services = _by_name(SERVICES_GROUP, "service name")
+    return {name: owners.get(point.value, point.value) for name, point in services.items()}
+
+
+def chosen_products(wanted: Sequence[str]) -> Sequence[str]:
+    """The products that a setting names, or all that are installed if it names none.
+
+    Raises SettingsInvalid for a product that is not installed.
+    """
+    installed = _products()
+    if not installed:
+        raise SettingsInvalid(
+            f"no product is installed: no distribution has entry points of {PRODUCTS_GROUP}. "
+            "Install Coatcheck with pip, as an editable install if need be"
+        )
+    unknown = [name for name in wanted if name not in installed]
+    if unknown:
+        raise SettingsInvalid(
+            f"{_SETTING}: {_listed(unknown)} {'is' if len(unknown) == 1 else 'are'} not installed; "
+            f"installed are {_listed(installed)}"
+        )
+    return [name for name in installed if not wanted or name in wanted]
+
+
+def load_products(wanted: Sequence[str]) -> Sequence[Any]:
+    """Import the products that a setting names, or all that are installed if it names none.
+
+    Raises SettingsInvalid for a product that is not installed or cannot be imported.
+    """
+    return [_load(name) for name in chosen_products(wanted)]
+
+
+@cache
+def _load(name: str) -> Any:
+    point = _products()[name]
+    try:
+        return point.load()
+    except Exception as error:
+        # The module may be anybody's: it may fail to load in any way there is.
+        raise SettingsInvalid(
+            f"the product {name} of {_distribution(point)} cannot be loaded from {point.value}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+@cache
+def _products() -> Mapping[str, EntryPoint]:
+    return _by_name(PRODUCTS_GROUP, "product")
+
+
+def _by_name(group: str, kind: str) -> Mapping[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=group), key=lambda each: each.name):
+        other = found.setdefault(point.name, point)
+        if other is not point:
+            raise SettingsInvalid(
+                f"two distributions have the {kind} {point.name}: {_distribution(other)} and "
+                f"{_distribution(point)}; uninstall one of them"
+            )
+    return found
+
+
+def _distribution(point: EntryPoint) -> str:
+    return "an unnamed distribution" if point.dist is None else point.dist.name
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
