@@ -19,6 +19,7 @@ from chaos.checker.ids import spelt
 from chaos.files import entries_two_below, files_below
 from coatcheck.blobs import BlobContainer
 from coatcheck.store.line import Line
+from coatcheck.upkeep.batch_sweeper import BatchSweeper
 from coatcheck.upkeep.sweeper import Sweeper
 
 CHECK = "forgotten"
@@ -164,6 +165,7 @@ async def _sweep(evidence: Evidence) -> None:
     try:
         blobs = BlobContainer.open((evidence.folder / "blobs").as_uri())
         await Sweeper(line, blobs, grace=timedelta(0)).tick()
+        await BatchSweeper(line, blobs, grace=timedelta(0)).tick()
     finally:
         await line.close()
 

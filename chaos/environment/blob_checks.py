@@ -8,6 +8,7 @@ from datetime import timedelta
 from chaos.environment.installation import Installation
 from coatcheck.blobs import BlobContainer
 from coatcheck.store.line import Line
+from coatcheck.upkeep.batch_sweeper import BatchSweeper
 from coatcheck.upkeep.sweeper import Sweeper
 
 
@@ -16,6 +17,7 @@ async def sweep(installed: Installation, blobs: BlobContainer) -> None:
     line = Line(installed.direct, name="tests")
     try:
         await Sweeper(line, blobs, grace=timedelta(0)).tick()
+        await BatchSweeper(line, blobs, grace=timedelta(0)).tick()
     finally:
         await line.close()
 

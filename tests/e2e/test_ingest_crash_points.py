@@ -26,6 +26,7 @@ from coatcheck.store.embedded import EmbeddedPostgres
 from coatcheck.store.line import Line
 from coatcheck.store.migrate import migrate
 from coatcheck.surfaces.batches.executor import BatchExecutor
+from coatcheck.upkeep.batch_sweeper import BatchSweeper
 from coatcheck.upkeep.sweeper import Sweeper
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.process import new_batch
@@ -253,4 +254,5 @@ async def _sweep(laboratory: Laboratory) -> None:
 
     await eventually_async(done, "no ingest job is left over")
     await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await BatchSweeper(line, blobs, grace=timedelta(0)).tick()
     await line.close()

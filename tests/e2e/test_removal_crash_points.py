@@ -25,6 +25,7 @@ from coatcheck.store.migrate import migrate
 from coatcheck.surfaces.batches import exporting
 from coatcheck.surfaces.batches.executor import BatchExecutor
 from coatcheck.upkeep import batch_remover
+from coatcheck.upkeep.batch_sweeper import BatchSweeper
 from coatcheck.upkeep.sweeper import Sweeper
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.victims import VICTIM
@@ -100,6 +101,7 @@ async def blobs_after_a_sweep(laboratory: Laboratory) -> list[str]:
     line = Line(laboratory.dsn, name="sweep")
     blobs = BlobContainer.open(laboratory.settings().blob_url)
     await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await BatchSweeper(line, blobs, grace=timedelta(0)).tick()
     await line.close()
     return files(laboratory)
 

@@ -17,7 +17,8 @@ from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import HeldCopy, Mechanism
 from coatcheck.store import inputs, reports, uploads
 from coatcheck.store.line import Line
-from coatcheck.upkeep.sweeper import ARTIFACT_GRACE, INPUT_GRACE, LIST_GRACE, Sweeper
+from coatcheck.upkeep.batch_sweeper import LIST_GRACE, BatchSweeper
+from coatcheck.upkeep.sweeper import ARTIFACT_GRACE, INPUT_GRACE, Sweeper
 from tests.store.batch_blobs import put_export, put_part
 from tests.store.input_rows import put_input
 
@@ -171,7 +172,7 @@ async def test_a_staged_list_goes_when_nobody_answers_for_it_and_its_row_when_it
                 blob_key=left[kind],
                 life_seconds=life_seconds,
             )
-    await Sweeper(line, blobs, grace=timedelta(0)).tick()
+    await BatchSweeper(line, blobs, grace=timedelta(0)).tick()
     assert [kind for kind, key in left.items() if await is_there(blobs, key)] == ["waiting"]
     rows = await line.fetch("SELECT blob_key FROM batch_uploads")
     assert [row["blob_key"] for row in rows] == [left["waiting"]]
@@ -185,7 +186,7 @@ async def test_a_list_in_pieces_goes_when_its_part_was_taken_in(
     for key in (wanted, of_a_dead_request):
         await store_pieces(blobs, key, content(), piece_bytes=5)
     await put_part(line, part=part, source="pieces", source_key=wanted)
-    sweeper = Sweeper(line, blobs, grace=timedelta(0))
+    sweeper = BatchSweeper(line, blobs, grace=timedelta(0))
     await sweeper.tick()
     assert await is_there(blobs, f"{wanted}/00001")
     assert not await is_there(blobs, f"{of_a_dead_request}/00000")
@@ -201,7 +202,7 @@ async def test_an_export_goes_when_its_time_is_up(line: Line, blobs: BlobContain
     for key in (wanted, of_a_lost_attempt):
         await blobs.put(key, b"zip")
     await put_export(line, export, wanted)
-    sweeper = Sweeper(line, blobs, grace=timedelta(0))
+    sweeper = BatchSweeper(line, blobs, grace=timedelta(0))
     await sweeper.tick()
     assert (await is_there(blobs, wanted), await is_there(blobs, of_a_lost_attempt)) == (
         True,

@@ -10,19 +10,8 @@ from typing import ClassVar, Final
 from uuid import UUID
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.blobs.keys import (
-    artifacts_of,
-    export_of,
-    exports_of,
-    input_of_piece,
-    inputs_of,
-    job_of,
-    list_of_piece,
-    lists_of,
-    upload_of,
-    uploads_of,
-)
-from coatcheck.store import inputs, reports, upkeep, uploads
+from coatcheck.blobs.keys import artifacts_of, input_of_piece, inputs_of, job_of
+from coatcheck.store import inputs, reports, upkeep
 from coatcheck.store.line import Line
 from coatcheck.telemetry import metrics
 from coatcheck.upkeep.loop import Loop
@@ -32,19 +21,13 @@ _LOOK_SECONDS = 60.0
 ARTIFACT_GRACE: Final = timedelta(hours=1)
 INPUT_GRACE: Final = timedelta(minutes=30)
 """An upload may take a quarter of an hour from its first piece to its row."""
-UPLOAD_GRACE: Final = timedelta(hours=1)
-"""Its row comes first; but the slowest PUT that is waited for adds to its file so seldom."""
-LIST_GRACE: Final = timedelta(hours=7)
-"""A list may take six hours from its first piece to its row."""
-EXPORT_GRACE: Final = timedelta(hours=1)
-_FORGOTTEN_ROWS_MAX: Final = 500
 
 Owned = tuple[UUID, str]
 """What a blob names as its owner, and the key by which a row would know it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class BlobKind:
     """One kind of blob: where it lies, how old an orphan must be, and who would know it."""
 
     name: str
@@ -54,7 +37,7 @@ class _Kind:
     known: Callable[[Line, Sequence[Owned]], Awaitable[set[str]]]
 
 
-def _whole(owner_of: Callable[[str], UUID | None]) -> Callable[[str], Owned | None]:
+def whole(owner_of: Callable[[str], UUID | None]) -> Callable[[str], Owned | None]:
     """For what is one blob, and not in pieces: a row knows it by its own key."""
 
     def owned(key: str) -> Owned | None:
@@ -65,33 +48,33 @@ def _whole(owner_of: Callable[[str], UUID | None]) -> Callable[[str], Owned | No
 
 
 class Sweeper(Loop):
-    """``grace`` is how old a blob of any kind must be, if not what is usual for its kind: between
-    its upload and its row lies a moment."""
+    """Sweeps what jobs are made of, and make. A product sweeps blobs of its own with a class of its
+    own, which has other ``kinds``.
+
+    ``grace`` is how old a blob of any kind must be, if not what is usual for its kind: between its
+    upload and its row lies a moment.
+    """
 
     name: ClassVar[str] = "sweeper"
+    kinds: ClassVar[Sequence[BlobKind]] = (
+        BlobKind("artifacts", artifacts_of, ARTIFACT_GRACE, whole(job_of), reports.known_blobs),
+        BlobKind("inputs", inputs_of, INPUT_GRACE, input_of_piece, inputs.known_inputs),
+    )
 
     def __init__(self, line: Line, blobs: BlobContainer, *, grace: timedelta | None = None) -> None:
         super().__init__(line)
         self._blobs = blobs
         self._deployment: UUID | None = None
-        kinds = (
-            _Kind("artifacts", artifacts_of, ARTIFACT_GRACE, _whole(job_of), reports.known_blobs),
-            _Kind("inputs", inputs_of, INPUT_GRACE, input_of_piece, inputs.known_inputs),
-            _Kind("uploads", uploads_of, UPLOAD_GRACE, _whole(upload_of), uploads.known_uploads),
-            _Kind("lists", lists_of, LIST_GRACE, list_of_piece, uploads.known_lists),
-            _Kind("exports", exports_of, EXPORT_GRACE, _whole(export_of), uploads.known_exports),
-        )
-        self._kinds = [kind if grace is None else replace(kind, grace=grace) for kind in kinds]
+        self._kinds = [kind if grace is None else replace(kind, grace=grace) for kind in self.kinds]
 
     async def tick(self) -> float:
         if self._deployment is None:
             self._deployment = await reports.deployment(self._line)
         for kind in self._kinds:
             await self._sweep(kind, kind.prefix(self._deployment))
-        await uploads.forget(self._line, _FORGOTTEN_ROWS_MAX)
         return _LOOK_SECONDS
 
-    async def _sweep(self, kind: _Kind, prefix: str) -> None:
+    async def _sweep(self, kind: BlobKind, prefix: str) -> None:
         limit = await upkeep.clock(self._line) - kind.grace
         swept = 0
         async for keys in self._blobs.older_than(limit, prefix):
@@ -106,7 +89,7 @@ class Sweeper(Loop):
                 kind.name,
             )
 
-    async def _delete_orphans(self, kind: _Kind, keys: list[str]) -> int:
+    async def _delete_orphans(self, kind: BlobKind, keys: list[str]) -> int:
         owned = {key: owner for key in keys if (owner := kind.owned(key)) is not None}
         if not owned:
             return 0

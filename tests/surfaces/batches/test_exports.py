@@ -27,8 +27,8 @@ from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.sql import sql
 from coatcheck.surfaces.batches import exporting
 from coatcheck.surfaces.batches.executor import BatchExecutor
+from coatcheck.upkeep.batch_sweeper import BatchSweeper
 from coatcheck.upkeep.export_keeper import ExportKeeper
-from coatcheck.upkeep.sweeper import Sweeper
 from coatcheck.worker.agent import Worker
 from tests.blobs.stores import BlobStore
 from tests.markdown import REPOSITORY
@@ -415,7 +415,7 @@ async def test_an_export_whose_worker_drains_is_written_by_the_next(
         export = await written(engine, made, asked)
     manifest = manifest_of(await opened(engine.blobs, export))
     assert manifest["counts"]["succeeded"] == 5_000
-    await Sweeper(line, engine.blobs, grace=timedelta(0)).tick()
+    await BatchSweeper(line, engine.blobs, grace=timedelta(0)).tick()
     assert [page async for page in engine.blobs.keys_under("exports")] == [[export.blob_key]]
     job = await connection.fetchrow("SELECT * FROM jobs WHERE endpoint = $1", EXPORT_ENDPOINT)
     assert job is not None

@@ -48,6 +48,7 @@ async def _workers(context: WorkerContext) -> AsyncIterator[Sequence[Worker]]:
 def _maintenance(context: MaintenanceContext) -> Sequence[Loop]:
     from coatcheck.upkeep.batch_canceller import BatchCanceller
     from coatcheck.upkeep.batch_remover import BatchRemover
+    from coatcheck.upkeep.batch_sweeper import BatchSweeper
     from coatcheck.upkeep.export_keeper import ExportKeeper
     from coatcheck.upkeep.reconciler import Reconciler
     from coatcheck.upkeep.run_completer import RunCompleter
@@ -59,6 +60,7 @@ def _maintenance(context: MaintenanceContext) -> Sequence[Loop]:
         BatchRemover(line, notifier, blobs),
         ExportKeeper(line, blobs, keep_seconds=context.settings.batch_url_seconds),
         Reconciler(line, notifier),
+        BatchSweeper(line, blobs),
     ]
 
 

@@ -1,0 +1,41 @@
+"""Deletes orphan blobs of batches: staged lists, lists in pieces, and exports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import ClassVar, Final
+
+from coatcheck.blobs.keys import (
+    export_of,
+    exports_of,
+    list_of_piece,
+    lists_of,
+    upload_of,
+    uploads_of,
+)
+from coatcheck.store import uploads
+from coatcheck.upkeep.sweeper import BlobKind, Sweeper, whole
+
+UPLOAD_GRACE: Final = timedelta(hours=1)
+"""Its row comes first; but the slowest PUT that is waited for adds to its file so seldom."""
+LIST_GRACE: Final = timedelta(hours=7)
+"""A list may take six hours from its first piece to its row."""
+EXPORT_GRACE: Final = timedelta(hours=1)
+_ROWS_MAX: Final = 500
+
+
+class BatchSweeper(Sweeper):
+    """Deletes the rows of staged lists as well, once nobody can use them any more."""
+
+    name: ClassVar[str] = "batch sweeper"
+    kinds: ClassVar[Sequence[BlobKind]] = (
+        BlobKind("uploads", uploads_of, UPLOAD_GRACE, whole(upload_of), uploads.known_uploads),
+        BlobKind("lists", lists_of, LIST_GRACE, list_of_piece, uploads.known_lists),
+        BlobKind("exports", exports_of, EXPORT_GRACE, whole(export_of), uploads.known_exports),
+    )
+
+    async def tick(self) -> float:
+        pause = await super().tick()
+        await uploads.forget(self._line, _ROWS_MAX)
+        return pause
