@@ -9,12 +9,10 @@ from chaos.checker import acknowledged
 from chaos.checker.evidence import Call, Evidence
 from chaos.checker.finding import Finding
 from chaos.checker.ids import spelt, uuids_of
-from coatcheck.domain.endpoint_names import (
-    BATCHES_SERVICE,
-    GRAPHS_SERVICE,
-    LLM_SERVICE,
-    SPEECH_SERVICE,
-)
+from coatcheck.domain.batches import BATCHES_SERVICE
+from coatcheck.domain.graphs import GRAPHS_SERVICE
+from coatcheck.domain.llm import LLM_SERVICE
+from coatcheck.domain.speech import SPEECH_SERVICE
 
 CHECK = "unexpected"
 _SURFACES = (GRAPHS_SERVICE, LLM_SERVICE, SPEECH_SERVICE)

@@ -185,7 +185,7 @@ def test_the_product_of_the_reference_page_is_served(dsn: str, tmp_path: Path) -
         assert "/v1/echo" in client.get("/openapi.json").json()["paths"]
 
 
-@pytest.mark.parametrize("command", ["serve", "worker"])
+@pytest.mark.parametrize("command", ["serve", "worker", "up"])
 def test_a_product_that_is_not_installed_stops_a_process_at_its_start(
     command: str, dsn: str, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ from coatcheck.control.server import ListenError, listen
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.retry import DATABASE_BACKOFF
 from coatcheck.domain.tenants import DEFAULT_ORG
+from coatcheck.installed import chosen_products
 from coatcheck.settings import Settings, check_environment
 from coatcheck.store.embedded import EmbeddedPostgres
 from coatcheck.store.leases import newest_boot, workers_of_process
@@ -94,6 +95,7 @@ def up(
     settings = Settings.from_environment(environment)
     environment.pop("COATCHECK_DEV_KEY", None)  # only ours to know
     prepare(settings)
+    chosen_products(settings.products)  # before anything is started
     _check_port(settings)
     if is_lenient:
         warn(_LOOPBACK_WARNING)

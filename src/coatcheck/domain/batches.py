@@ -13,10 +13,12 @@ from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
-from coatcheck.domain.endpoint_names import BATCHES_SERVICE, endpoint_key, engine_name
+from coatcheck.domain.endpoint_names import endpoint_key, engine_name
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import HELD, State
 
+BATCHES_SERVICE: Final = "batches"
+"""The service that ingests lists of tasks and writes exports."""
 INGEST_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/ingest"))
 EXPORT_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/export"))
 BATCH_ENDPOINTS: Final = (INGEST_ENDPOINT, EXPORT_ENDPOINT)

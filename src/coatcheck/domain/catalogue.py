@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from coatcheck.domain.endpoint_names import GATEWAY_SERVICE, endpoint_key, engine_name
+from coatcheck.domain.endpoint_names import endpoint_key, engine_name
 from coatcheck.domain.endpoint_paths import PathTable
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.service_definition import (
@@ -53,6 +53,8 @@ __all__ = [
 ParameterKind = Literal["integer", "number", "boolean", "string", "other"]
 Source = Literal["code", "http"]
 
+GATEWAY_SERVICE: Final = "gateway"
+"""The service that calls http upstreams of the catalogue."""
 UPSTREAM_ENDPOINT = engine_name(GATEWAY_SERVICE, 1, endpoint_key("POST", "/http"))
 """The engine's one endpoint for jobs that an http upstream or a remote does; their flows tell them
 apart."""

@@ -12,18 +12,6 @@ PATH_PATTERN: Final = r"/|(?:/(?:[A-Za-z0-9._~-]+|\{[A-Za-z_][A-Za-z0-9_]*\}))+"
 KEY_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9_]*"
 VERSION_MAX: Final = 9_999
 
-GATEWAY_SERVICE: Final = "gateway"
-"""The service that Coatcheck itself runs, and that calls http upstreams."""
-GRAPHS_SERVICE: Final = "graphs"
-"""The service behind the graphs surface."""
-SCRAPE_SERVICE: Final = "scrape"
-"""The service that fetches pages. Callers name it, so it is in the catalogue."""
-BATCHES_SERVICE: Final = "batches"
-"""The service that takes in lists of tasks and writes exports, for the batches surface."""
-LLM_SERVICE: Final = "llm"
-"""The service that calls language models, behind the llm surface."""
-SPEECH_SERVICE: Final = "speech"
-"""The service that has text spoken elsewhere, behind the speech surface."""
 _RESERVED_PREFIX: Final = "coatcheck"
 
 _SERVICE_NAME = re.compile(SERVICE_NAME_PATTERN)

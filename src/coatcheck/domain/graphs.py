@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from coatcheck.domain.endpoint_names import GRAPHS_SERVICE, endpoint_key, engine_name
+from coatcheck.domain.endpoint_names import endpoint_key, engine_name
+
+GRAPHS_SERVICE: Final = "graphs"
+"""The service that analyses archives."""
 
 GRAPH_OPERATIONS: Final = ("dependency", "call", "domain", "parse", "supermodel")
 

@@ -8,8 +8,11 @@ from typing import Final, Literal
 
 import msgspec
 
-from coatcheck.domain.endpoint_names import LLM_SERVICE, endpoint_key, engine_name
+from coatcheck.domain.endpoint_names import endpoint_key, engine_name
 from coatcheck.domain.errors import InvalidParameter
+
+LLM_SERVICE: Final = "llm"
+"""The service that calls language models."""
 
 LlmKind = Literal["chat", "generate", "embed"]
 """Which call of an Ollama-shaped target a job makes."""

@@ -9,10 +9,13 @@ from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
-from coatcheck.domain.endpoint_names import SPEECH_SERVICE, endpoint_key, engine_name
+from coatcheck.domain.endpoint_names import endpoint_key, engine_name
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.patterns import whole
+
+SPEECH_SERVICE: Final = "speech"
+"""The service that has a remote speak texts."""
 
 
 class SpeechType(StrEnum):

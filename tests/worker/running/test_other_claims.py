@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from coatcheck import Service, State, Ticket
-from coatcheck.domain.endpoint_names import LLM_SERVICE
 from coatcheck.domain.errors import OutcomeUnknown
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.llm import LLM_ENDPOINTS
+from coatcheck.domain.llm import LLM_ENDPOINTS, LLM_SERVICE
 from coatcheck.engine.llm import LlmQueries
 from coatcheck.store import llm
 from coatcheck.store.leases import ClaimOrder

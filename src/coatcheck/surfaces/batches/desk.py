@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces
-from coatcheck.domain.batches import EXPORT_ENDPOINT, INGEST_ENDPOINT
+from coatcheck.domain.batches import BATCHES_SERVICE, EXPORT_ENDPOINT, INGEST_ENDPOINT
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.console import ConsoleJob
-from coatcheck.domain.endpoint_names import BATCHES_SERVICE
 from coatcheck.domain.errors import InputNotKept
 from coatcheck.domain.identity import Principal
 from coatcheck.domain.ids import to_text

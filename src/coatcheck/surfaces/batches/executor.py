@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.domain.endpoint_names import BATCHES_SERVICE
+from coatcheck.domain.batches import BATCHES_SERVICE
 from coatcheck.domain.lanes import Lane
 from coatcheck.job import Job
 from coatcheck.service import Service

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import httpx2
 
-from coatcheck.domain.endpoint_names import GATEWAY_SERVICE
+from coatcheck.domain.catalogue import GATEWAY_SERVICE
 from coatcheck.domain.errors import CoatcheckError, LookUpRefused, SecretsLost, UrlForbidden
 from coatcheck.domain.remote_work import RemoteWork
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX

@@ -9,8 +9,7 @@ import msgspec
 
 from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces
 from coatcheck.domain.console import ConsoleJob
-from coatcheck.domain.endpoint_names import GRAPHS_SERVICE
-from coatcheck.domain.graphs import GRAPH_ENDPOINTS
+from coatcheck.domain.graphs import GRAPH_ENDPOINTS, GRAPHS_SERVICE
 from coatcheck.domain.identity import Principal
 from coatcheck.surfaces.graphs.request import decode_request
 from coatcheck.surfaces.graphs.scene import stored_key

@@ -27,7 +27,6 @@ import msgspec
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import stream_pieces
 from coatcheck.crash import crash_point
-from coatcheck.domain.endpoint_names import GRAPHS_SERVICE
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -36,7 +35,7 @@ from coatcheck.domain.errors import (
     OutcomeUnknown,
     RetryLater,
 )
-from coatcheck.domain.graphs import GRAPH_ENDPOINTS, GRAPH_OPERATIONS
+from coatcheck.domain.graphs import GRAPH_ENDPOINTS, GRAPH_OPERATIONS, GRAPHS_SERVICE
 from coatcheck.domain.inputs import HeldCopy, Mechanism
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.outcome import Cancelled, Completed, Failed, Outcome, Retryable

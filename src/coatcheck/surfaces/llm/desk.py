@@ -9,9 +9,8 @@ import msgspec
 
 from coatcheck.control.job_desks import JobDesk, JobLabel, JobPlaces
 from coatcheck.domain.console import ConsoleJob
-from coatcheck.domain.endpoint_names import LLM_SERVICE
 from coatcheck.domain.identity import Principal
-from coatcheck.domain.llm import LLM_KINDS, LlmRequest
+from coatcheck.domain.llm import LLM_KINDS, LLM_SERVICE, LlmRequest
 from coatcheck.surfaces.llm.scene import stored_key
 from coatcheck.surfaces.llm.voice import JOBS, shows_artifacts, stored_answer
 

@@ -26,7 +26,6 @@ import httpx2
 import msgspec
 
 from coatcheck.crash import crash_point, is_armed
-from coatcheck.domain.endpoint_names import LLM_SERVICE
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
     JobSignal,
@@ -41,6 +40,7 @@ from coatcheck.domain.llm import (
     ANSWER_INLINE_BYTES_MAX,
     JOB_TIMEOUT_SECONDS,
     LLM_ENDPOINTS,
+    LLM_SERVICE,
     LlmKind,
     LlmRequest,
     StoredAnswer,

@@ -18,7 +18,6 @@ from typing import Final, Self
 import httpx2
 
 from coatcheck.compression import ACCEPT_ENCODING, BodyCorrupt, unpacker
-from coatcheck.domain.endpoint_names import SCRAPE_SERVICE
 from coatcheck.domain.lanes import Lane
 from coatcheck.egress import Guard, guard_of
 from coatcheck.job import Job
@@ -44,6 +43,9 @@ from coatcheck.surfaces.scrape.redirects import REDIRECTS_MAX, headers_for, next
 from coatcheck.surfaces.scrape.shown_headers import media_type, shown_headers
 from coatcheck.version import __version__
 from coatcheck.worker.cancellation import unless_cancelled
+
+SCRAPE_SERVICE: Final = "scrape"
+"""Callers name it, so it is in the catalogue."""
 
 _CONNECT_SECONDS_MAX: Final = 10.0
 _STORE_SECONDS_MAX: Final = 300.0

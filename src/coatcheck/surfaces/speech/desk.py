@@ -14,11 +14,17 @@ from coatcheck.control.job_desks import (
     RetryOrder,
 )
 from coatcheck.domain.console import ConsoleJob
-from coatcheck.domain.endpoint_names import SPEECH_SERVICE
 from coatcheck.domain.errors import InputNotKept, InvalidInput, JobNotEnded, NotRetryable
 from coatcheck.domain.identity import Principal
 from coatcheck.domain.ids import to_text
-from coatcheck.domain.speech import SPEECH_TYPES, Reader, SpeechTask, SpeechType, user_of
+from coatcheck.domain.speech import (
+    SPEECH_SERVICE,
+    SPEECH_TYPES,
+    Reader,
+    SpeechTask,
+    SpeechType,
+    user_of,
+)
 from coatcheck.domain.speech_errors import SpeechNotConfigured, VoiceNotFound
 from coatcheck.engine import Ticket
 from coatcheck.engine.console import Console

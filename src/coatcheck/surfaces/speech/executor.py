@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from coatcheck.domain.endpoint_names import SPEECH_SERVICE
 from coatcheck.domain.remote_work import RemoteWork
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
-from coatcheck.domain.speech import SPEECH_PATHS
+from coatcheck.domain.speech import SPEECH_PATHS, SPEECH_SERVICE
 from coatcheck.job import Job
 from coatcheck.service import Service
 
