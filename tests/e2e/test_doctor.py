@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from coatcheck.cli import doctor
-from coatcheck.cli.doctor import Verdict
+from coatcheck.product import Products, Verdict
 from coatcheck.settings import Settings
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.store.diagnosis import DatabaseRefused, Diagnosis
@@ -201,10 +201,16 @@ async def test_advisory_locks_that_do_not_hold_fail(split_sessions: Diagnosis) -
 
 async def test_targets_of_the_llm_surface_are_asked_and_one_that_sleeps_is_a_warning() -> None:
     async with OllamaUpstream(token="right") as upstream:
-        healthy = await doctor._llm_target(LlmTarget("a", upstream.url, "right"))
-        refused = await doctor._llm_target(LlmTarget("b", upstream.url, "wrong"))
+        targets = (
+            LlmTarget("a", upstream.url, "right"),
+            LlmTarget("b", upstream.url, "wrong"),
+        )
+        settings = Settings(database_url="postgresql://nobody", llm_targets=targets)
+        (llm,) = Products.load(("llm",))
+        assert llm.checks is not None
+        healthy, refused = await llm.checks(settings)
         await upstream.go_away()
-        asleep = await doctor._llm_target(LlmTarget("c", upstream.url, "right"))
+        asleep, _ = await llm.checks(settings)
     assert (healthy.subject, healthy.verdict) == ("llm target a", Verdict.OK)
     assert (refused.verdict, refused.found) == (Verdict.WARN, f"{upstream.url} answers 401")
     assert (asleep.verdict, asleep.found) == (Verdict.WARN, f"{upstream.url} does not answer")
@@ -215,8 +221,8 @@ async def test_remotes_of_the_operator_are_asked_and_one_that_sleeps_is_a_warnin
 ) -> None:
     async with TtsRemote(tmp_path) as remote:
         settings = Settings(database_url="postgresql://nobody", speech_remote_url=remote.url)
-        (awake,) = await doctor._remotes(settings)
+        (awake,) = await doctor._remotes(settings, Products.load(settings.products))
         await remote.go_away()
-        (asleep,) = await doctor._remotes(settings)
+        (asleep,) = await doctor._remotes(settings, Products.load(settings.products))
     assert (awake.subject, awake.verdict) == ("remote speech", Verdict.OK)
     assert asleep.verdict is Verdict.WARN
