@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
@@ -11,7 +9,6 @@ from coatcheck.engine.notices import JobRenderer
 from coatcheck.surfaces.gateway import artifacts, reading, registering, submitting, telling
 from coatcheck.surfaces.gateway.desk import GatewayDesk
 from coatcheck.surfaces.gateway.scene import Scene
-
 
 
 def operations(parts: Parts) -> list[Operation]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
@@ -13,7 +12,6 @@ from coatcheck.surfaces.graphs import artifacts, reading, submitting, telling
 from coatcheck.surfaces.graphs.desk import GraphsDesk
 from coatcheck.surfaces.graphs.scene import Scene
 from coatcheck.surfaces.graphs.voice import GraphsVoice
-
 
 
 def operations(parts: Parts) -> list[Operation]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from coatcheck.control.job_desks import JobDesk
 from coatcheck.control.operations import Operation
 from coatcheck.control.parts import Parts
@@ -21,7 +19,6 @@ from coatcheck.surfaces.llm.desk import LlmDesk
 from coatcheck.surfaces.llm.fetched_images import image_guard
 from coatcheck.surfaces.llm.scene import Scene
 from coatcheck.surfaces.llm.voice import LlmVoice
-
 
 
 def operations(parts: Parts) -> list[Operation]:
