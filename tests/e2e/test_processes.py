@@ -58,10 +58,33 @@ def messages(log: Path) -> list[str]:
 def test_migrate_brings_a_database_up_to_date_once(empty_dsn: str, tmp_path: Path) -> None:
     first = coatcheck("migrate", cwd=tmp_path, COATCHECK_DATABASE_URL=empty_dsn)
     assert first.returncode == 0, first.stderr
-    assert "applied 0001_jobs" in first.stdout
+    assert "applied core/0001_jobs" in first.stdout
     assert "The schema is up to date." in first.stdout
     second = coatcheck("migrate", cwd=tmp_path, COATCHECK_DATABASE_URL=empty_dsn)
     assert second.stdout == "The schema was up to date.\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["migrate"], ["serve"], ["worker", "coatcheck.cli.demo:demo"]],
+    ids=lambda command: command[0],
+)
+async def test_a_database_of_a_development_version_must_be_made_anew(
+    command: list[str], empty_dsn: str, tmp_path: Path
+) -> None:
+    await run(empty_dsn, "CREATE TABLE coatcheck_migrations (name text PRIMARY KEY)")
+    refused = coatcheck(
+        *command,
+        cwd=tmp_path,
+        COATCHECK_DATABASE_URL=empty_dsn,
+        COATCHECK_BLOB_URL=(tmp_path / "blobs").as_uri(),
+        COATCHECK_KEY_PEPPER="p" * 32,
+        COATCHECK_PORT=str(free_port()),
+    )
+    assert refused.returncode == 1
+    assert "made by a development version of Coatcheck before 0.1.0" in refused.stderr
+    assert "Create an empty database" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 def test_serve_answers_and_ends_well_at_sigterm(dsn: str, tmp_path: Path) -> None:

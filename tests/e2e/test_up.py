@@ -17,7 +17,10 @@ import httpx2
 import psutil
 import pytest
 
+from coatcheck.store.embedded import EmbeddedPostgres
+from tests.conftest import copy_first_boot
 from tests.e2e.conftest import COMMAND, Up, coatcheck, environment, free_port
+from tests.postgres_keeper import run
 from tests.surfaces.graphs.archives import form, zipped
 from tests.waiting import LIMIT_SECONDS, eventually
 
@@ -45,6 +48,20 @@ def look_up(up: Up, job_id: str) -> dict[str, Any]:
 def assert_all_gone(processes: list[psutil.Process]) -> None:
     _, alive = psutil.wait_procs(processes, timeout=LIMIT_SECONDS)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+
+
+async def test_a_folder_of_a_development_version_is_named_as_what_to_remove(
+    start_up: StartUp, data_root: Path
+) -> None:
+    data = data_root / "data"
+    copy_first_boot(data)
+    with EmbeddedPostgres(data) as postgres:
+        await run(postgres.dsn, "CREATE TABLE coatcheck_migrations (name text PRIMARY KEY)")
+    up = start_up()
+    assert up.process.wait(LIMIT_SECONDS) == 2
+    assert f"the database in {data} was made by a development version" in up.said()
+    assert "Remove that folder to begin anew" in up.said()
+    assert "Traceback" not in up.said()
 
 
 @pytest.mark.slow

@@ -12,12 +12,11 @@ from coatcheck.control.routes import metrics as metrics_route
 from coatcheck.control.routes.health import remembered
 from coatcheck.settings import Settings
 from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.migrate import migrate
-from coatcheck.store.sql import migrations
+from coatcheck.store.migrate import installed_packages, migrate
 from tests.http.conftest import control_plane, settings_for
 from tests.waiting import eventually_async
 
-NEWEST_STEP = migrations()[-1][0]
+NEWEST_STEP = installed_packages()[0].steps[-1].name
 
 
 async def test_a_living_process_says_so(client: httpx2.AsyncClient) -> None:
@@ -66,7 +65,9 @@ async def test_a_database_at_another_version_is_not_ready(
 ) -> None:
     connection = await asyncpg.connect(dsn)
     try:
-        await connection.execute("INSERT INTO coatcheck_migrations (name) VALUES ('9999_future')")
+        await connection.execute(
+            "INSERT INTO schema_steps (package, step) VALUES ('core', '9999_future')"
+        )
     finally:
         await connection.close()
     answer = await client.get("/readyz")

@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 from collections.abc import AsyncIterator
 
 import asyncpg
-import msgspec
 import pytest
 
-from coatcheck import Service
-from coatcheck.domain.errors import DatabaseUnavailable, SchemaMismatch
-from coatcheck.store.limits import list_limits
-from coatcheck.store.line import Line
-from coatcheck.store.migrate import check_schema, migrate
-from coatcheck.store.services import find, list_published, resolve_published
-from coatcheck.store.sql import migrations
+from coatcheck.domain.errors import (
+    DatabaseBeforeFirstRelease,
+    DatabaseUnavailable,
+    SchemaMismatch,
+)
+from coatcheck.store.migrate import (
+    SchemaPackage,
+    SchemaStep,
+    check_schema,
+    installed_packages,
+    migrate,
+)
 from tests.postgres_keeper import Databases, run
-from tests.store.publishing import publish
 from tests.store.rows import connected
 
-STEPS = [name for name, _ in migrations()]
+CORE, *PRODUCTS = installed_packages()
+STEPS = [str(step) for package in installed_packages() for step in package.steps]
+
+OF_A_DEVELOPMENT_VERSION = """
+CREATE TABLE coatcheck_migrations (
+    name       text PRIMARY KEY,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);
+INSERT INTO coatcheck_migrations (name) VALUES ('0001_jobs'), ('0002_workers');
+CREATE TABLE jobs (org_id text, id uuid, PRIMARY KEY (org_id, id));
+INSERT INTO jobs VALUES ('acme', gen_random_uuid());
+"""
+"""What versions before 0.1.0 wrote down of their steps, and enough of a schema to lose a job."""
+
+
+def package(name: str, *statements: str) -> SchemaPackage:
+    steps = [SchemaStep(name, f"{at:04}_step", each) for at, each in enumerate(statements, 1)]
+    return SchemaPackage(name, tuple(steps))
 
 
 @pytest.fixture
@@ -37,7 +56,49 @@ async def empty_dsn(databases: Databases) -> AsyncIterator[str]:
 async def test_a_fresh_database_gets_every_step_in_order(empty_dsn: str) -> None:
     assert await migrate(empty_dsn) == STEPS
     async with connected(empty_dsn) as connection:
-        assert await check_schema(connection) == STEPS[-1]
+        assert await check_schema(connection) == CORE.steps[-1].name
+
+
+def test_the_cores_steps_come_first_and_then_each_products() -> None:
+    assert CORE.name == "core"
+    assert [each.name for each in PRODUCTS] == sorted(each.name for each in PRODUCTS)
+    assert {each.name for each in PRODUCTS} >= {"batches", "llm", "speech"}
+
+
+async def test_a_product_that_is_installed_later_gets_its_tables(empty_dsn: str) -> None:
+    await migrate(empty_dsn)
+    packages = [CORE, *PRODUCTS, package("echo", "CREATE TABLE echoes (id integer)")]
+    async with connected(empty_dsn) as connection:
+        with pytest.raises(SchemaMismatch, match="lacks 1 schema step, from echo/0001_step"):
+            await check_schema(connection, packages)
+        assert await migrate(empty_dsn, packages) == ["echo/0001_step"]
+        assert await check_schema(connection, packages) == CORE.steps[-1].name
+        assert await connection.fetchval("SELECT to_regclass('echoes')") is not None
+
+
+async def test_the_tables_of_a_product_that_is_not_installed_are_in_nobodys_way(
+    empty_dsn: str,
+) -> None:
+    await migrate(empty_dsn, [CORE, package("echo", "CREATE TABLE echoes (id integer)")])
+    async with connected(empty_dsn) as connection:
+        assert await check_schema(connection, [CORE]) == CORE.steps[-1].name
+
+
+async def test_a_database_of_a_development_version_is_refused_and_left_as_it_is(
+    empty_dsn: str,
+) -> None:
+    async with connected(empty_dsn) as connection:
+        await connection.execute(OF_A_DEVELOPMENT_VERSION)
+        with pytest.raises(DatabaseBeforeFirstRelease, match=r"before 0\.1\.0.*nothing in it was"):
+            await migrate(empty_dsn)
+        with pytest.raises(DatabaseBeforeFirstRelease, match="Create an empty database"):
+            await check_schema(connection)
+        tables = await connection.fetch(
+            "SELECT relname FROM pg_class"
+            " WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY relname"
+        )
+        assert [row[0] for row in tables] == ["coatcheck_migrations", "jobs"]
+        assert await connection.fetchval("SELECT count(*) FROM jobs") == 1
 
 
 async def test_a_second_run_does_nothing(empty_dsn: str) -> None:
@@ -52,60 +113,21 @@ async def test_of_several_at_once_one_migrates(empty_dsn: str) -> None:
 
 async def test_a_failing_step_leaves_nothing_behind(empty_dsn: str) -> None:
     async with connected(empty_dsn) as connection:
-        await connection.execute("CREATE TABLE artifacts ()")  # in the way of the last step
+        await connection.execute("CREATE TABLE voices ()")  # in the way of the last step
         with pytest.raises(asyncpg.DuplicateTableError):
             await migrate(empty_dsn)
         assert await connection.fetchval("SELECT to_regclass('jobs')") is None
-        assert await connection.fetchval("SELECT to_regclass('coatcheck_migrations')") is None
-
-
-async def test_what_code_had_published_before_definitions_were_kept_stays_callable(
-    empty_dsn: str,
-) -> None:
-    docs = Service("docs", 2)
-
-    @docs.post("/count", concurrency=3, lane="bulk")
-    async def count() -> None: ...
-
-    (endpoint,) = docs.spec.endpoints
-    known = msgspec.to_builtins(endpoint)
-    del known["concurrency"]
-    definition = {"versions": {"2": {"endpoints": [known]}}}
-    at = next(i for i, name in enumerate(STEPS) if name.endswith("_published_endpoints"))
-    async with connected(empty_dsn) as connection:
-        for _, statements in migrations()[:at]:
-            await connection.execute(statements)
-        await connection.execute(
-            "INSERT INTO services (org_id, service_id, workspace_id, source, definition)"
-            " VALUES ('', 'docs', 'default', 'code', $1)",
-            json.dumps(definition),
-        )
-        await connection.execute(
-            "INSERT INTO concurrency_limits (org_id, scope, name, held_max, declared)"
-            " VALUES ('*', 'endpoint', 'docs.v2.post__count', 3, true)"
-        )
-        for _, statements in migrations()[at:]:
-            await connection.execute(statements)
-    line = Line(empty_dsn, name="test migrated")
-    try:
-        (before,) = await list_published(line)
-        assert (before.spec, before.unserved_since) == (endpoint, None)
-        await resolve_published(line)
-        assert [limit.held_max for limit in await list_limits(line, "acme")] == [3]
-        assert (await find(line, [("acme", "docs")]))["acme", "docs"].endpoints == (endpoint,)
-        boot = await publish(line, {"docs": [docs.spec]})
-        (published,) = await list_published(line)
-        assert (published.boots, published.published_at) == ((boot,), before.published_at)
-    finally:
-        await line.close()
+        assert await connection.fetchval("SELECT to_regclass('schema_steps')") is None
 
 
 async def test_a_database_from_the_future_is_refused(dsn: str) -> None:
     async with connected(dsn) as connection:
-        await connection.execute("INSERT INTO coatcheck_migrations (name) VALUES ('9999_flying')")
-        with pytest.raises(SchemaMismatch, match=r"9999_flying.*upgrade Coatcheck here"):
+        await connection.execute(
+            "INSERT INTO schema_steps (package, step) VALUES ('core', '9999_flying')"
+        )
+        with pytest.raises(SchemaMismatch, match=r"core/9999_flying.*upgrade Coatcheck here"):
             await migrate(dsn)
-        with pytest.raises(SchemaMismatch, match=r"9999_flying.*upgrade Coatcheck here"):
+        with pytest.raises(SchemaMismatch, match=r"core/9999_flying.*upgrade Coatcheck here"):
             await check_schema(connection)
 
 
@@ -117,9 +139,14 @@ async def test_an_empty_database_is_told_what_to_run(empty_dsn: str) -> None:
 
 async def test_an_older_database_is_told_what_it_lacks(dsn: str) -> None:
     async with connected(dsn) as connection:
-        await connection.execute("DELETE FROM coatcheck_migrations WHERE name >= $1", STEPS[-2])
+        last = CORE.steps[-1].name
+        await connection.execute(
+            "DELETE FROM schema_steps WHERE (package, step) IN (('core', $1), ('speech', $2))",
+            last,
+            "0001_speech",
+        )
         with pytest.raises(
-            SchemaMismatch, match=f"lacks 2 schema steps, from {STEPS[-2]}; run `coatcheck migrate`"
+            SchemaMismatch, match=f"lacks 2 schema steps, from core/{last}; run `coatcheck migrate`"
         ):
             await check_schema(connection)
 

@@ -8,7 +8,7 @@ NOT_OF_A_TENANT = {
     "workers",
     "process_metrics",
     "llm_targets",
-    "coatcheck_migrations",
+    "schema_steps",
     "deployment",
 }
 """Processes, the operator's targets, schema steps and the name of the whole belong to nobody."""

@@ -20,7 +20,12 @@ from coatcheck.cli.console import out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.error_texts import IS_IT_RUNNING
 from coatcheck.cli.errors import EXIT_FAILED, reporting_errors
-from coatcheck.domain.errors import CoatcheckError, SchemaMismatch, SettingsInvalid
+from coatcheck.domain.errors import (
+    CoatcheckError,
+    DatabaseBeforeFirstRelease,
+    SchemaMismatch,
+    SettingsInvalid,
+)
 from coatcheck.domain.limits import UNSERVED_ENDPOINT_SECONDS
 from coatcheck.encoding import encode
 from coatcheck.product import Finding, Products, Verdict
@@ -144,6 +149,8 @@ async def _server(diagnosis: Diagnosis) -> Finding:
 async def _schema(diagnosis: Diagnosis) -> Finding:
     try:
         return Finding("schema", Verdict.OK, f"at {await diagnosis.schema()}")
+    except DatabaseBeforeFirstRelease as error:
+        return Finding("schema", Verdict.FAIL, str(error), "Begin with an empty database.")
     except SchemaMismatch as error:
         hint = "Run `coatcheck migrate`, or the version of Coatcheck that the database is at."
         return Finding("schema", Verdict.FAIL, str(error), hint)

@@ -28,7 +28,7 @@ from coatcheck.cli.own_tokens import keep_secret
 from coatcheck.cli.postgres import KeptPostgres
 from coatcheck.cli.supervisor import Child
 from coatcheck.control.server import ListenError, listen
-from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.errors import DatabaseBeforeFirstRelease, DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.retry import DATABASE_BACKOFF
 from coatcheck.domain.tenants import DEFAULT_ORG
 from coatcheck.installed import chosen_products
@@ -180,8 +180,7 @@ class _Stack:
         say(f"data folder {self._folder} ({self._why})")
         await self._postgres.start()
         self._has_started = True
-        for step in await migrate(self._postgres.dsn):
-            say(f"applied schema step {step}")
+        await self._migrate()
         self._make_folders()
         await self._bootstrap()
         async with contextlib.AsyncExitStack() as closing:
@@ -195,6 +194,19 @@ class _Stack:
             )
         if not self._stop.is_set() and not self._anyone_gave_up():
             self._introduce()
+
+    async def _migrate(self) -> None:
+        try:
+            applied = await migrate(self._postgres.dsn)
+        except DatabaseBeforeFirstRelease as error:
+            raise Misconfigured(
+                f"the database in {self._folder} was made by a development version of Coatcheck "
+                "before 0.1.0, and cannot be upgraded; nothing in it was changed. Remove that "
+                "folder to begin anew: all jobs, keys and files in it are lost. Or name another "
+                "folder with --data"
+            ) from error
+        for step in applied:
+            say(f"applied schema step {step}")
 
     async def _bootstrap(self) -> None:
         pepper, is_another = keep_pepper(self._folder, self._settings.key_pepper)

@@ -1,6 +1,6 @@
 """Batches as their parts know them: a batch has runs, a run has parts and tasks.
 
-``schema/0010_batches.sql`` says how they are stored.
+``schema/batches/0001_batches.sql`` says how they are stored.
 """
 
 from __future__ import annotations

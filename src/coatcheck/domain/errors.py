@@ -52,6 +52,7 @@ CoatcheckError
 ├── DatabaseUnavailable       PostgreSQL is away; nothing was done
 ├── OutcomeUnknown            the connection broke during COMMIT; the same key finds out
 ├── SchemaMismatch            the database was migrated by another version
+│   └── DatabaseBeforeFirstRelease  a development version before 0.1.0 made it; no step leads on
 ├── SettingsInvalid           a setting is wrong; says which and what is allowed
 │   └── SessionsNotKept       the database is behind a pooler that lends its sessions out
 └── EmbeddedPostgresError     the embedded server cannot run (store/embedded/errors.py)
@@ -495,6 +496,18 @@ class BlobStoreUnavailable(CoatcheckError):
 class SchemaMismatch(CoatcheckError):
     code = "schema_mismatch"
     public_text = "The database's schema is of another version than this server."
+
+
+class DatabaseBeforeFirstRelease(SchemaMismatch):
+    """A development version made the database: it must be made anew."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this database was made by a development version of Coatcheck before 0.1.0, and cannot "
+            "be upgraded; nothing in it was changed. Create an empty database, name it in "
+            "COATCHECK_DATABASE_URL, and run `coatcheck migrate`. If `coatcheck up` runs this one, "
+            "stop it and remove its data folder instead: all jobs and keys in it are lost"
+        )
 
 
 class SettingsInvalid(CoatcheckError):

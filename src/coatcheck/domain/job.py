@@ -182,7 +182,7 @@ class Artifact:
 
 @dataclass(slots=True, frozen=True)
 class ConcurrencyLimit:
-    """How many jobs may be held at once; ``schema/0003_concurrency_limits.sql`` has the scopes."""
+    """How many jobs may be held at once; ``schema/core/0005_limits.sql`` has the scopes."""
 
     org: str
     scope: str

@@ -1,6 +1,6 @@
 """Which task of a batch is the latest of a position. One method a file of ``sql/batch_positions``.
 
-A task keeps its position through all reruns (``schema/0029_task_positions.sql``). The latest task
+A task keeps its position through all reruns (``schema/batches/0001_batches.sql``). The latest task
 of a position is in the newest run that has it: one that mirrors positions so far, or one that a row
 names.
 """

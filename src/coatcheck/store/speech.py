@@ -1,7 +1,7 @@
 """Voices and generations. One method a file of ``sql/speech``.
 
 What is read for a user is read as a role that is shown this user's rows only: see ``_reading_for``,
-and ``schema/0017_speech.sql``.
+and ``schema/core/0012_row_security.sql``.
 """
 
 from __future__ import annotations

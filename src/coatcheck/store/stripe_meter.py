@@ -1,5 +1,5 @@
 """Meter events for Stripe: made of hours of usage, taken to be sent, marked. One method a file of
-``sql/stripe_meter``; schema step ``0030_usage.sql`` says what a row is."""
+``sql/stripe_meter``; schema step ``core/0010_usage.sql`` says what a row is."""
 
 from __future__ import annotations
 

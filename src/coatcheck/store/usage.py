@@ -1,6 +1,6 @@
 """What jobs have used: read, and summed up. One method a file of ``sql/usage``.
 
-It is written by the statements that end jobs; ``schema/0005_owner_and_usage.sql`` says how.
+It is written by the statements that end jobs; ``schema/core/0010_usage.sql`` says how.
 """
 
 from __future__ import annotations

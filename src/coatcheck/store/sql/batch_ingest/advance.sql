@@ -8,7 +8,7 @@
 -- The last chunk makes the part done, unless it has no task at all.
 --
 -- In a run after the first, these tasks are new to the batch: their positions come after all there
--- are (schema/0029_task_positions.sql).
+-- are (schema/batches/0001_batches.sql).
 --
 -- $1 org   $2 run   $3 part   $4 the run's tasks before   $5 the part's offset before
 -- $6 bytes taken in   $7 lines   $8 bad ones   $9 tasks   $10 whether it is the last chunk

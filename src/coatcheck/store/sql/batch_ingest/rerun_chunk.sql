@@ -5,7 +5,7 @@
 -- order of their ids, in which they are claimed: as task_copy.py says.
 --
 -- They keep their positions. What they take the place of is counted, for its run, by how it ended:
--- from this commit on the batch is what the new tasks come to (schema/0029_task_positions.sql).
+-- from this commit on the batch is what the new tasks come to (schema/batches/0001_batches.sql).
 --
 -- $1 org   $2 run   $3 part   $4 the run's tasks before   $5 the part's offset before
 -- $6 the offset after   $7 whether it is the last chunk

@@ -4,7 +4,7 @@
 -- Exact under any number of workers: its transaction holds the advisory lock of lock_limits.sql
 -- from before this statement's snapshot until its commit, so no two of these see the same permit
 -- or the same token free. A permit in use is a held job, counted here and stored nowhere. A token
--- is a moment in time (schema/0012_claim_rates.sql), and what was started moves it on; starts are
+-- is a moment in time (schema/core/0005_limits.sql), and what was started moves it on; starts are
 -- what counts, so a retry takes one as well, and a claim that is given back does not return it.
 --
 -- Limits overlap (two flows of one org share its cap), so candidates are put in order, round robin

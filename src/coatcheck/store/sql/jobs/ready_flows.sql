@@ -19,7 +19,7 @@
 -- $10 tells which flows are wanted: those under a limit, or the others. Where a whole organisation or
 -- a whole endpoint is under a limit, `pairs` knows. An organisation that has limits on flows or on
 -- runs is `mixed`: `flows` finds out, and it takes up no room until then. A run that is under a
--- limit (schema/0012_claim_rates.sql) is one line, however many flows it has: the scan goes on right
+-- limit (schema/core/0005_limits.sql) is one line, however many flows it has: the scan goes on right
 -- behind all of them.
 --
 -- `listed` shares out the room, equally over organisations, and the share of each equally over its

@@ -1,6 +1,6 @@
 -- A page of the services that an organisation can call, its own and those that code declares; of a
 -- workspace, if one is named. By name. No definition is read: what is shown of it are columns
--- (schema/0024_service_summaries.sql).
+-- (schema/core/0004_catalogue.sql).
 --
 -- $1 organisation   $2 workspace, or NULL for all   $3 after this name   $4 rows at most
 SELECT s.org_id, s.service_id, s.workspace_id, s.source, s.version_numbers::text AS version_numbers,

@@ -1,10 +1,60 @@
--- Usage by the hour, reports of usage, and meter events for Stripe.
+-- Usage: what jobs have used, exactly; reports of it; and meter events for Stripe.
 --
--- A delta says when its jobs ended, by a default: the statements that end jobs are as they were. The
--- roll-up adds it to the sums of its hour as well as to those of its day. Days are kept for good,
--- hours for USAGE_HOURS_KEPT_DAYS (domain/limits.py).
+-- Every statement that ends jobs adds what they used to `usage_deltas`, a row for each group of them:
+-- the end of a job is fenced and happens once, and so does its row. Rows are only ever added, so no
+-- two finishes wait for each other. The roll-up moves them into `usage` and `usage_hours`, a statement
+-- at a time; deltas and sums together are always exact.
+--
+-- The deltas count a run's tasks as well. The roll-up adds them to the run; a reader of a run adds
+-- what is left of them.
 
-ALTER TABLE usage_deltas ADD COLUMN ended_at timestamptz NOT NULL DEFAULT now();
+CREATE TABLE usage_deltas (
+    org_id        text COLLATE "C" NOT NULL,
+    seq           bigint GENERATED ALWAYS AS IDENTITY,
+    day           date NOT NULL,
+    completed     integer NOT NULL,
+    failed        integer NOT NULL,
+    cancelled     integer NOT NULL,
+    attempts      bigint NOT NULL,
+    payload_bytes bigint NOT NULL,
+    result_bytes  bigint NOT NULL,
+    run_seconds   double precision NOT NULL,
+    endpoint      text COLLATE "C" NOT NULL,
+    flow          text COLLATE "C" NOT NULL,
+    run_id        uuid,
+    -- When its jobs ended, by this default: statements that end jobs need not say so.
+    ended_at      timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (org_id, seq)
+) WITH (
+    -- The roll-up empties it all the time: it may not gather dead rows.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+CREATE INDEX usage_deltas_run ON usage_deltas (org_id, run_id) WHERE run_id IS NOT NULL;
+
+-- By the day, kept for good.
+
+CREATE TABLE usage (
+    org_id        text COLLATE "C" NOT NULL,
+    day           date NOT NULL,
+    completed     bigint NOT NULL,
+    failed        bigint NOT NULL,
+    cancelled     bigint NOT NULL,
+    attempts      bigint NOT NULL,
+    payload_bytes bigint NOT NULL,
+    result_bytes  bigint NOT NULL,
+    run_seconds   double precision NOT NULL,
+    endpoint      text COLLATE "C" NOT NULL,
+    flow          text COLLATE "C" NOT NULL,
+    PRIMARY KEY (org_id, day, endpoint, flow)
+) WITH (
+    -- The rows of today are changed over and over.
+    fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 1000
+);
+
+-- By the hour, kept for USAGE_HOURS_KEPT_DAYS (domain/limits.py). `metered`: meter events for Stripe
+-- were made of it as it is. The roll-up takes that back when it adds something.
 
 CREATE TABLE usage_hours (
     org_id        text COLLATE "C" NOT NULL,
@@ -20,18 +70,13 @@ CREATE TABLE usage_hours (
     flow          text COLLATE "C" NOT NULL,
     metered       boolean NOT NULL DEFAULT false,
     PRIMARY KEY (org_id, hour, endpoint, flow)
-);
-
--- What the pruner walks.
-CREATE INDEX usage_hours_old ON usage_hours (hour);
--- `metered`: meter events for Stripe were made of it as it is. The roll-up takes that back when it adds
--- something. What is not metered yet:
-CREATE INDEX usage_hours_unmetered ON usage_hours (org_id, hour) WHERE NOT metered;
-
--- The rows of the hour that is under way are changed over and over.
-ALTER TABLE usage_hours SET (
+) WITH (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 1000
 );
+
+-- What the pruner walks, and what is not metered yet.
+CREATE INDEX usage_hours_old ON usage_hours (hour);
+CREATE INDEX usage_hours_unmetered ON usage_hours (org_id, hour) WHERE NOT metered;
 
 -- What an organisation used in a day, a week or a month that has ended: made once, and kept as it was
 -- made. `items` are the sums by endpoint and flow, `totals` those of all of them.
@@ -51,16 +96,6 @@ CREATE TABLE usage_reports (
 
 -- What the pruner walks.
 CREATE INDEX usage_reports_old ON usage_reports (created_at);
-
--- An endpoint can ask to be told of them.
-ALTER TABLE webhook_deliveries
-    DROP CONSTRAINT webhook_deliveries_subject_kind_check,
-    ADD CONSTRAINT webhook_deliveries_subject_kind_check
-        CHECK (subject_kind IN ('job', 'task', 'batch', 'test', 'usage'));
-
--- From which hour on an organisation's usage is sent to Stripe: the one in which it was first seen with
--- a customer while sending was on. What it used before is not billed.
-ALTER TABLE orgs ADD COLUMN stripe_metered_from timestamptz;
 
 -- What is sent to Stripe as meter events. The value of a part is what an hour had used of a measure
 -- when the part was made, less the parts before it: more than one only where something was added to an

@@ -1,65 +1,5 @@
--- Batches: a job of many tasks. A batch has runs, a run has parts, a part is one source of tasks: a
--- list that was handed in or staged, or the tasks of the run before.
---
--- A task is a row of `jobs` with the run it belongs to. Its id is computed from the run and its
--- number, so that a page of tasks in order is read by primary key, and a list that is taken in twice
--- writes no task twice. Its flow begins with its run, which is how runs are fair to each other.
---
--- A task that has ended keeps its payload, because a rerun takes it from there, and has no end of
--- its own: tasks go when their batch does.
-
-ALTER TABLE jobs
-    ADD COLUMN task_index integer,
-    -- 1: its end is told by webhook; 3: its failure is, to the webhook of its batch.
-    ADD COLUMN webhook smallint,
-    ADD COLUMN run_id uuid,
-    ADD COLUMN custom_id text;
-
-ALTER TABLE jobs
-    DROP CONSTRAINT terminal_rows_are_settled_and_empty,
-    ADD CONSTRAINT terminal_rows_are_settled_and_empty CHECK (
-        state NOT IN ('completed', 'failed', 'cancelled')
-        OR (
-            finished_at IS NOT NULL AND expires_at IS NOT NULL
-            AND (payload IS NULL OR run_id IS NOT NULL)
-        )
-    ),
-    ADD CONSTRAINT tasks_are_numbered CHECK ((run_id IS NULL) = (task_index IS NULL));
-
--- Lists of jobs, and the pruner, have nothing to do with tasks: their indexes do without them.
-DROP INDEX jobs_ended;
-CREATE INDEX jobs_ended ON jobs (
-    hashtextextended(
-        split_part(CASE endpoint WHEN 'gateway.post__http' THEN flow ELSE endpoint END, '.', 1)
-            || org_id,
-        0
-    ),
-    hashtext(owner), state, id
-) WHERE state IN ('completed', 'failed', 'cancelled') AND run_id IS NULL;
-
-DROP INDEX jobs_expired;
-CREATE INDEX jobs_expired ON jobs (expires_at)
-    WHERE expires_at < 'infinity';
-
--- A run's tasks that have ended one way, in order.
-CREATE INDEX jobs_run_ended ON jobs (org_id, run_id, state, task_index)
-    WHERE run_id IS NOT NULL AND state IN ('completed', 'failed', 'cancelled');
-
--- Those that run now: so many as there are slots. By state and not by lease, or the planner would
--- take jobs_held, and read what everybody holds. The lease is for the writer: what one claim takes
--- then lands on one page, and not among all the dead entries of the run.
-CREATE INDEX jobs_run_held ON jobs (org_id, run_id, lease)
-    WHERE run_id IS NOT NULL
-      AND state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested');
-
--- Those that wait to be tried again.
-CREATE INDEX jobs_run_postponed ON jobs (org_id, run_id, task_index)
-    WHERE run_id IS NOT NULL AND state IN ('staged', 'retrying');
-
--- What the statements that end jobs write down anyway counts a run's tasks, too: a row for each group
--- of them. The roll-up adds them to the run; whoever reads a run adds what is left of them.
-ALTER TABLE usage_deltas ADD COLUMN run_id uuid;
-CREATE INDEX usage_deltas_run ON usage_deltas (org_id, run_id) WHERE run_id IS NOT NULL;
+-- Batches: many inputs for one endpoint, each of them a task. A batch has runs, a run has parts, a
+-- part is one source of tasks: a list that was submitted or staged, or the tasks of the run before.
 
 CREATE TABLE batches (
     org_id          text COLLATE "C" NOT NULL,
@@ -106,10 +46,28 @@ CREATE INDEX batches_owned ON batches (org_id, owner, id) WHERE deleted_at IS NU
 CREATE INDEX batches_expired ON batches (expires_at)
     WHERE expires_at IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX batches_deleted ON batches (deleted_at) WHERE deleted_at IS NOT NULL;
+-- What the pruner of webhook targets asks, and the one of secrets.
+CREATE INDEX batches_webhook_target ON batches (org_id, webhook_target)
+    WHERE webhook_target IS NOT NULL;
+CREATE INDEX batches_going_on ON batches (org_id) WHERE completed_at IS NULL;
 
 -- `tasks` is how many were written, which is the next one's number: every chunk of a list moves it
 -- from what it was, in the transaction that writes the chunk, so that no chunk is written twice.
 -- `total` is set, absolutely, by the statement that latches the run: from then on it may complete.
+--
+-- A batch as a whole is each of its tasks once, with its latest result, over all runs. A task's
+-- position is its number in the batch: the one that it had when it was first written. A rerun gives
+-- the task new numbers, in the run, and keeps the position. In the first run the two are the same. In
+-- a later one they are the same for the first `mirrored` tasks, as they are for all tasks of a rerun
+-- of the whole batch; every other task has a row in `batch_positions`. So a rerun of a million tasks
+-- writes none, and one of the few that failed writes a few.
+--
+-- `new_tasks` are those of a later run that no run before had: of a list that failed there and was
+-- ingested here. The positions of a batch are as many as its first run's tasks and all of these.
+--
+-- `replaced_*` are a run's tasks, by how they ended, that a later run repeats: their results are not
+-- the batch's. They move with the chunk that repeats them. A run's tasks are not repeated before it
+-- has completed, so that each of them has ended by then.
 
 CREATE TABLE batch_runs (
     org_id          text COLLATE "C" NOT NULL,
@@ -134,6 +92,13 @@ CREATE TABLE batch_runs (
     latched_at      timestamptz,
     cancel_requested_at timestamptz,
     completed_at    timestamptz,
+    mirrored        integer NOT NULL DEFAULT 0,
+    new_tasks       integer NOT NULL DEFAULT 0,
+    replaced_succeeded integer NOT NULL DEFAULT 0,
+    replaced_failed integer NOT NULL DEFAULT 0,
+    replaced_cancelled integer NOT NULL DEFAULT 0,
+    -- Whether it took tasks of the batch as a whole, and not of its parent only.
+    repeats_all     boolean NOT NULL DEFAULT false,
     PRIMARY KEY (org_id, id),
     CONSTRAINT latched_with_a_total CHECK ((latched_at IS NULL) = (total IS NULL)),
     CONSTRAINT completed_when_counted CHECK (
@@ -149,7 +114,24 @@ CREATE INDEX batch_runs_latched ON batch_runs (org_id, id)
 CREATE INDEX batch_runs_open ON batch_runs (created_at) WHERE closed_at IS NULL;
 CREATE INDEX batch_runs_live ON batch_runs (org_id, id) WHERE completed_at IS NULL;
 
--- How far each source was taken in. `source_offset`, `lines` and `tasks` move together, with the
+-- Where a position's tasks are, of runs after the first: see `mirrored`.
+
+CREATE TABLE batch_positions (
+    org_id     text COLLATE "C" NOT NULL,
+    batch_id   uuid NOT NULL,
+    position   integer NOT NULL,
+    run_number integer NOT NULL,
+    run_id     uuid NOT NULL,
+    task_index integer NOT NULL,
+    -- Which run has a position's latest task: one look at the end of a short range.
+    PRIMARY KEY (org_id, batch_id, position, run_number)
+);
+
+-- The position of a task.
+CREATE UNIQUE INDEX batch_positions_task ON batch_positions (org_id, run_id, task_index)
+    INCLUDE (position);
+
+-- How far each source was ingested. `source_offset`, `lines` and `tasks` move together, with the
 -- chunk that they tell of. For a rerun the offset is the parent's next task.
 
 CREATE TABLE batch_parts (
@@ -168,6 +150,8 @@ CREATE TABLE batch_parts (
     -- Which run a rerun takes from, and what of it, where that is not its own run's parent.
     source_run    uuid,
     source_selection jsonb,
+    -- Of a rerun of the whole batch: the latest tasks of runs that are numbered below this.
+    source_before integer,
     idempotency_key text COLLATE "C",
     fingerprint   bytea,
     state         text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'done', 'failed')),
@@ -188,7 +172,7 @@ CREATE TABLE batch_parts (
 CREATE UNIQUE INDEX batch_parts_of ON batch_parts (org_id, run_id, position);
 CREATE UNIQUE INDEX batch_parts_idempotency ON batch_parts (org_id, batch_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
--- What of a run is not taken in yet: few, however many there were.
+-- What of a run is not ingested yet: few, however many there were.
 CREATE INDEX batch_parts_left ON batch_parts (org_id, run_id, position) WHERE state <> 'done';
 -- What the reconciler walks, and the list of those that failed.
 CREATE INDEX batch_parts_pending ON batch_parts (updated_at) WHERE state = 'pending';
@@ -223,6 +207,8 @@ CREATE TABLE batch_exports (
     created_at    timestamptz NOT NULL DEFAULT now(),
     completed_at  timestamptz,
     expires_at    timestamptz,
+    -- Of the batch as a whole, as of its run `run_id` and those before it.
+    all_runs      boolean NOT NULL DEFAULT false,
     PRIMARY KEY (org_id, id),
     CONSTRAINT completed_exports_are_whole CHECK (
         (state = 'completed')
@@ -236,7 +222,7 @@ CREATE INDEX batch_exports_pending ON batch_exports (created_at) WHERE state = '
 -- What the sweeper asks: whether a blob that names this export is still wanted.
 CREATE INDEX batch_exports_blob ON batch_exports (id) WHERE blob_key IS NOT NULL;
 
--- Lists that callers stage before they hand a batch in.
+-- Lists that callers stage before they submit a batch.
 CREATE TABLE batch_uploads (
     org_id     text COLLATE "C" NOT NULL,
     id         uuid NOT NULL,

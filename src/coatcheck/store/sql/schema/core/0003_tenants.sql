@@ -1,10 +1,9 @@
--- Who there is: organisations, their workspaces and users, and the keys that users call with.
+-- Organisations, their workspaces and users, the keys that users call with, and what Stripe says of
+-- an organisation's plan.
 --
 -- A token of a trusted issuer may name an organisation or a user that has no row here: rows exist
--- for what carries a limit, a plan or a key.
---
--- No foreign keys: with org_id first everywhere, each statement that adds a row names the
--- organisation it must find, and the tables distribute by org_id as all others do.
+-- for what carries a limit, a plan or a key. Each statement that adds a row names the organisation
+-- that it must find.
 
 CREATE TABLE orgs (
     org_id          text COLLATE "C" PRIMARY KEY,
@@ -17,6 +16,13 @@ CREATE TABLE orgs (
     rate_seconds    integer CHECK (rate_seconds > 0),
     backlog_max     integer CHECK (backlog_max >= 0),
     created_at      timestamptz NOT NULL DEFAULT now(),
+    -- How long the calls of its registered services may take; NULL: as long as the deployment's
+    -- setting says. A call that hangs holds a slot of a worker for all of its timeout, so an operator
+    -- says who may have long ones.
+    timeout_max     integer CHECK (timeout_max > 0),
+    -- From which hour on its usage is sent to Stripe: the one in which it was first seen with a
+    -- customer while sending was on. What it used before is not billed.
+    stripe_metered_from timestamptz,
     CONSTRAINT org_rate_is_whole CHECK ((rate_requests IS NULL) = (rate_seconds IS NULL))
 );
 
@@ -37,8 +43,8 @@ CREATE TABLE users (
     PRIMARY KEY (org_id, user_id)
 );
 
--- A key's secret is nowhere: `digest` is its HMAC-SHA256 under a pepper that the database does not
--- have. A revoked key keeps its row, so that its id is never anybody else's.
+-- A key's secret is stored nowhere: `digest` is its HMAC-SHA256 under a pepper that the database does
+-- not have. A revoked key keeps its row, so that its id is never used again.
 
 CREATE TABLE api_keys (
     org_id        text COLLATE "C" NOT NULL,
@@ -59,7 +65,7 @@ CREATE TABLE api_keys (
 -- What a request looks up: its key names no organisation.
 CREATE INDEX api_keys_by_id ON api_keys (key_id);
 
--- Each of an organisation's subscriptions at Stripe, as the newest event told it. `changed_at` is
+-- Each of an organisation's subscriptions at Stripe, as the newest event has it. `changed_at` is
 -- Stripe's time of that event, in whole seconds, and `rank` puts events of one second in order.
 
 CREATE TABLE stripe_subscriptions (
@@ -74,7 +80,7 @@ CREATE TABLE stripe_subscriptions (
 -- What an event looks up whose customer is not, or no longer, that of the organisation.
 CREATE INDEX stripe_subscriptions_by_id ON stripe_subscriptions (subscription_id);
 
--- The events that were taken in: one that comes again changes nothing.
+-- The events that were processed: one that comes again changes nothing.
 
 CREATE TABLE stripe_events (
     org_id      text COLLATE "C" NOT NULL,

@@ -1,10 +1,7 @@
--- Work that is done elsewhere. A worker spawns it and lets go of the job; from then on the row here
--- says when somebody has to look how it stands, and whoever does so moves the job on.
+-- Work that a remote service does. A worker spawns it and lets go of the job; from then on the row
+-- here says when to look at it next, and the poller that looks moves the job on.
 
--- The child execution's id: what the remote calls the work. It stays with the job.
-ALTER TABLE jobs ADD COLUMN execution_id text;
-
--- A job that no worker holds while it runs elsewhere is held under a lease of boot 0, which no worker
+-- A job that no worker holds while a remote runs it is held under a lease of boot 0, which no worker
 -- ever has: fenced writes stay what they are, and the rescuer leaves such jobs to the poller.
 CREATE SEQUENCE parked_leases AS bigint MINVALUE 1 MAXVALUE 1099511627775;
 
@@ -43,12 +40,15 @@ CREATE TABLE remote_calls (
         (lease IS NULL) = (due_at IS NULL)
         AND (lease IS NULL OR (remote_id IS NOT NULL AND spawned_at IS NOT NULL))
     )
+) WITH (
+    fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 1
 );
 
 -- What the poller walks: from one organisation to the next, and of each what is due first.
 CREATE INDEX remote_calls_due ON remote_calls (org_id, due_at) WHERE due_at IS NOT NULL;
 
--- What is looked through for calls that nobody needs any more.
+-- Calls that nobody may need any more.
 CREATE INDEX remote_calls_idle ON remote_calls (org_id, job_id) WHERE lease IS NULL;
 
 -- How long work of one kind usually takes, for the pace of polls.
@@ -61,14 +61,4 @@ CREATE TABLE remote_paces (
     samples       integer NOT NULL DEFAULT 1,
     updated_at    timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (org_id, pace_key)
-);
-
-ALTER TABLE remote_calls SET (
-    fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
-    autovacuum_vacuum_cost_delay = 1
-);
-
--- What callback URLs are signed with: servers and workers alike read it here.
-ALTER TABLE deployment ADD COLUMN callback_key bytea NOT NULL DEFAULT decode(
-    replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex'
 );

@@ -1,3 +1,25 @@
+-- Limits: how many jobs may be held at once, and how many requests or starts a time may have.
+
+-- Concurrency. A permit is a held job: nothing is counted up or down, so nothing can drift, and a
+-- killed worker's permits come back when its jobs are rescued.
+--
+--   scope      org_id   name        caps
+--   endpoint   '*'      endpoint    that endpoint, all organisations together
+--   endpoint   an org   endpoint    that endpoint, for that organisation
+--   org        an org   ''          everything of that organisation
+--   flow       an org   flow        one flow of that organisation
+--
+-- `declared` marks those that a worker's code declares; the others were set through the engine.
+
+CREATE TABLE concurrency_limits (
+    org_id      text COLLATE "C" NOT NULL,
+    scope       text NOT NULL CHECK (scope IN ('endpoint', 'org', 'flow')),
+    name        text COLLATE "C" NOT NULL,
+    held_max    integer NOT NULL CHECK (held_max >= 0),
+    declared    boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (org_id, scope, name)
+);
+
 -- What holds for all tasks of a run together: how many are held at once, and how many are started
 -- in a second, of all of them and of each of its flows. NULL is no limit; `held_max` of 0 stops it.
 --
@@ -45,3 +67,25 @@ CREATE TABLE run_tokens (
 
 -- Which flows of a run may start something now, and when the next one may.
 CREATE INDEX run_tokens_next ON run_tokens (org_id, run, in_step_at) WHERE flow <> '';
+
+-- How much of each rate limit of requests is used up in its current window. One row for each limit,
+-- written over from window to window: `name` is the key or the organisation it holds for, `seconds`
+-- its window's length, so that a limit whose window is changed begins afresh and nobody counts in two
+-- lengths.
+--
+-- `used` is what was handed out to replicas; `requests_max` and `granted` are those of the last
+-- statement that wrote the row, which is how it learns what it was given (sql/rates/take.sql).
+--
+-- Unlogged: it costs no write-ahead log and no flush, and after a crash of the server counting
+-- begins again, which lets at most one more window's worth in.
+
+CREATE UNLOGGED TABLE rate_windows (
+    org_id       text COLLATE "C" NOT NULL,
+    name         text COLLATE "C" NOT NULL,
+    seconds      integer NOT NULL CHECK (seconds > 0),
+    window_start timestamptz NOT NULL,
+    used         bigint NOT NULL CHECK (used >= 0),
+    requests_max bigint NOT NULL,
+    granted      bigint NOT NULL,
+    PRIMARY KEY (org_id, name, seconds)
+) WITH (fillfactor = 50);

@@ -1,6 +1,7 @@
--- What happened lately, by organisation and lane: counts and distributions of times, by the minute,
--- the quarter of an hour and the hour. What people look at (overviews, forecasts) reads these few rows,
--- never the jobs.
+-- What happened lately, and what processes say about themselves.
+
+-- By organisation and lane: counts and distributions of times, by the minute, the quarter of an hour
+-- and the hour. Overviews and forecasts read these few rows, never the jobs.
 --
 -- Statistics, not accounts: every process counts in memory and adds what it counted every few
 -- seconds, so one that is killed takes its last seconds with it (docs/adr/0028). What is billed is
@@ -27,6 +28,9 @@ CREATE TABLE job_roll_ups (
     waits        integer[] NOT NULL,
     runs         integer[] NOT NULL,
     PRIMARY KEY (org_id, step_seconds, at, lane)
+) WITH (
+    -- The rows of the steps that are under way are changed over and over.
+    fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000
 );
 
 CREATE TABLE failure_roll_ups (
@@ -36,20 +40,28 @@ CREATE TABLE failure_roll_ups (
     code         text COLLATE "C" NOT NULL,
     jobs         bigint NOT NULL,
     PRIMARY KEY (org_id, step_seconds, at, code)
+) WITH (
+    fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000
 );
 
 -- What the pruner of roll-ups walks.
 CREATE INDEX job_roll_ups_old ON job_roll_ups (step_seconds, at);
 CREATE INDEX failure_roll_ups_old ON failure_roll_ups (step_seconds, at);
 
--- The rows of the steps that are under way are changed over and over.
-ALTER TABLE job_roll_ups SET (
-    fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000
-);
-ALTER TABLE failure_roll_ups SET (
-    fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000
-);
+-- One row a process, written over every few seconds with all its Prometheus samples: workers listen
+-- on no socket, so the server that is scraped adds the rows up. Counts must never go back, so a
+-- process that is gone is folded: its counts are added to the row of kind 'gone', and its own row
+-- stays for a while, without samples, so that a process that was only asleep finds out which of its
+-- pushes were counted (engine/process_metrics.py).
 
--- How many jobs a worker runs at a time in each of its `lanes`, in their order. Empty for one of an
--- earlier version: then nobody knows.
-ALTER TABLE workers ADD COLUMN slots integer[] NOT NULL DEFAULT '{}';
+CREATE TABLE process_metrics (
+    process    uuid PRIMARY KEY,
+    kind       text NOT NULL,
+    push       bigint NOT NULL,
+    pushed_at  timestamptz NOT NULL DEFAULT now(),
+    ended      boolean NOT NULL DEFAULT false,
+    samples    bytea
+) WITH (fillfactor = 50);
+
+INSERT INTO process_metrics (process, kind, push, samples)
+VALUES ('00000000-0000-0000-0000-000000000000', 'gone', 0, '');

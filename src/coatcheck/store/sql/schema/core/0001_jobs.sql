@@ -1,0 +1,177 @@
+-- The job table: queue, state machine and result store in one.
+--
+-- Tenancy. Every primary key and unique constraint begins with org_id, so the tables can be
+-- distributed by org_id on Citus without a change; `workers` holds no tenant data and would be a
+-- reference table there. For the same reason there are no foreign keys.
+--
+-- Ids. 128 bits, stored as uuid (16 bytes). People see them as ULIDs (see domain/ids.py).
+--
+-- Leases. `lease` is (worker boot << 40 | claim number): it names its holder, is fresh for every
+-- claim, and is NULL in every state nobody holds. Fenced writes compare it and nothing else:
+-- adding the state to their WHERE made the planner leave the primary key (see DESIGN, traps).
+--
+-- Payload and result are bytea: JSON goes in and comes out byte for byte (integers stay integers),
+-- and the server spends no time parsing what it will not look into.
+--
+-- Inputs. A completed job drops its payload. One that fails or is cancelled keeps it until it
+-- expires, so that it can be retried, unless `keeps_input` is false. A retry is a new job, because a
+-- terminal state is final; `retry_of` names the job that it retries.
+--
+-- Tasks. A job with a `run_id` is a task: one of many that run as a group (0007_runs.sql). Its id is
+-- computed from the run and its `task_index`, so that a page of tasks in order is read by primary
+-- key, and a list that is ingested twice writes no task twice. Its flow begins with its run's id,
+-- which is how runs are fair to each other. A task keeps its payload when it ends, because a rerun
+-- takes it from there, and never expires by itself: tasks are removed with their group.
+
+CREATE TYPE job_state AS ENUM (
+    'staged', 'queued', 'dispatching', 'processing', 'finalizing',
+    'retrying', 'cancel_requested', 'completed', 'failed', 'cancelled'
+);
+
+CREATE TYPE job_lane AS ENUM ('urgent', 'standard', 'bulk');
+
+CREATE TABLE jobs (
+    org_id            text COLLATE "C" NOT NULL,
+    id                uuid NOT NULL,
+    lane              job_lane NOT NULL,
+    state             job_state NOT NULL DEFAULT 'queued',
+    failures_max      smallint NOT NULL,
+    failures          smallint NOT NULL DEFAULT 0,
+    crashes           smallint NOT NULL DEFAULT 0,
+    interruptions     smallint NOT NULL DEFAULT 0,
+    unreachables      smallint NOT NULL DEFAULT 0,
+    lease             bigint,
+    run_at            timestamptz NOT NULL DEFAULT now(),
+    created_at        timestamptz NOT NULL DEFAULT now(),
+    updated_at        timestamptz NOT NULL DEFAULT now(),
+    dispatched_at     timestamptz,
+    started_at        timestamptz,
+    finished_at       timestamptz,
+    start_deadline    timestamptz,
+    run_deadline      timestamptz,
+    expires_at        timestamptz,
+    timeout_seconds   real,
+    keep_completed_seconds integer,
+    keep_failed_seconds    integer,
+    progress          real,
+    -- Time in the handler over all attempts so far; the attempt that ends the job adds its own.
+    run_seconds       real NOT NULL DEFAULT 0,
+    keeps_input       boolean NOT NULL DEFAULT true,
+    -- Which of the job's moves webhooks report: 0008_webhooks.sql has the codes.
+    webhook           smallint,
+    task_index        integer,
+    run_id            uuid,
+    retry_of          uuid,
+    endpoint          text COLLATE "C" NOT NULL,
+    flow              text COLLATE "C" NOT NULL,
+    -- `*`: anyone of the organisation may read the job; empty: only its admins.
+    owner             text COLLATE "C" NOT NULL DEFAULT '',
+    idempotency_key   text COLLATE "C",
+    fingerprint       bytea,
+    -- What the caller calls a task.
+    custom_id         text,
+    request_id        text,
+    -- A W3C traceparent, if the submission was traced.
+    traceparent       text,
+    -- What a remote service calls the work (0009_remote_calls.sql).
+    execution_id      text,
+    progress_note     text,
+    error_code        text,
+    error_message     text,
+    payload           bytea,
+    result            bytea,
+
+    PRIMARY KEY (org_id, id),
+
+    CONSTRAINT lease_held_exactly_while_running CHECK (
+        (lease IS NOT NULL)
+        = (state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested'))
+    ),
+    CONSTRAINT terminal_rows_are_settled_and_empty CHECK (
+        state NOT IN ('completed', 'failed', 'cancelled')
+        OR (
+            finished_at IS NOT NULL AND expires_at IS NOT NULL
+            AND (payload IS NULL OR run_id IS NOT NULL OR (keeps_input AND state <> 'completed'))
+        )
+    ),
+    CONSTRAINT tasks_are_numbered CHECK ((run_id IS NULL) = (task_index IS NULL))
+) WITH (
+    -- A queue's dead rows are dear: every claim steps over them. Vacuum by count, not by share of a
+    -- table that keeps its history, and leave room on pages for the two updates each job gets.
+    fillfactor = 85,
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_analyze_threshold = 5000,
+    autovacuum_vacuum_insert_scale_factor = 0.1,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+-- One idempotency key, one job. Also what a re-POST looks up before its body is read.
+CREATE UNIQUE INDEX jobs_idempotency ON jobs (org_id, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+
+-- What the claim walks: the flows of an endpoint that have work, then each flow's oldest jobs.
+-- `endpoint` comes before `org_id` because a worker asks only for the endpoints it serves.
+CREATE INDEX jobs_ready ON jobs (lane, endpoint, org_id, flow, run_at, id)
+    WHERE state = 'queued';
+
+-- What the stager walks.
+CREATE INDEX jobs_due ON jobs (run_at)
+    WHERE state IN ('staged', 'retrying');
+
+-- What the rescuer walks, by holder. On an expression, so that no fenced write can be tempted to
+-- find its row by lease: a whole claim shares one, and that plan reads all of its rows once per row.
+CREATE INDEX jobs_held ON jobs ((lease >> 40))
+    WHERE lease IS NOT NULL;
+
+-- What the expirer walks.
+CREATE INDEX jobs_start_deadline ON jobs (start_deadline)
+    WHERE start_deadline IS NOT NULL AND state IN ('staged', 'queued', 'retrying');
+
+-- What the pruner walks. Tasks, which have no end of their own, are not in it.
+CREATE INDEX jobs_expired ON jobs (expires_at)
+    WHERE expires_at < 'infinity';
+
+-- What lists of jobs walk: an owner's jobs of a service that have ended, newest first, however much
+-- history others have. The service is the first part of the endpoint's name; the jobs of http
+-- upstreams share an endpoint, and there it is the first part of the flow.
+--
+-- By hashes, so that its keys are short and of fixed width: every finish adds an entry, and pays for
+-- it. Readers compare the names as well. Live jobs are not in it: each change of a job is a new entry
+-- in every index that has it, and submits would pay, too. Tasks are listed with their group.
+CREATE INDEX jobs_ended ON jobs (
+    hashtextextended(
+        split_part(CASE endpoint WHEN 'gateway.post__http' THEN flow ELSE endpoint END, '.', 1)
+            || org_id,
+        0
+    ),
+    hashtext(owner), state, id
+) WHERE state IN ('completed', 'failed', 'cancelled') AND run_id IS NULL;
+
+-- Jobs that failed or were cancelled, newest first. Completions, which are most of all ends, pay
+-- nothing for it.
+CREATE INDEX jobs_unsuccessful ON jobs (org_id, id)
+    WHERE state IN ('failed', 'cancelled') AND run_id IS NULL;
+
+-- The jobs of one organisation that wait for their time: few come this way.
+CREATE INDEX jobs_postponed ON jobs (org_id, endpoint, id)
+    WHERE state IN ('staged', 'retrying');
+
+-- The retries of a job.
+CREATE INDEX jobs_retries ON jobs (org_id, retry_of) WHERE retry_of IS NOT NULL;
+
+-- A run's tasks that have ended one way, in order.
+CREATE INDEX jobs_run_ended ON jobs (org_id, run_id, state, task_index)
+    WHERE run_id IS NOT NULL AND state IN ('completed', 'failed', 'cancelled');
+
+-- A run's tasks that run now: so many as there are slots. By state and not by lease, or the planner
+-- would take jobs_held, and read what everybody holds. The lease is for the writer: what one claim
+-- takes then lands on one page, and not among all the dead entries of the run.
+CREATE INDEX jobs_run_held ON jobs (org_id, run_id, lease)
+    WHERE run_id IS NOT NULL
+      AND state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested');
+
+-- A run's tasks that wait to be tried again.
+CREATE INDEX jobs_run_postponed ON jobs (org_id, run_id, task_index)
+    WHERE run_id IS NOT NULL AND state IN ('staged', 'retrying');

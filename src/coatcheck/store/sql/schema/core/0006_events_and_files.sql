@@ -1,0 +1,137 @@
+-- What jobs say while they run, the files that they make, and the files that they were given.
+
+-- Which database this is. The blobs of its jobs are named by it, so that two databases that share a
+-- container never take each other's blobs for orphans. `callback_key` signs the URLs by which remote
+-- services call back: servers and workers alike read it here.
+
+CREATE TABLE deployment (
+    id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    callback_key bytea NOT NULL DEFAULT decode(
+        replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex'
+    )
+);
+INSERT INTO deployment DEFAULT VALUES;
+
+-- What a handler says while it runs: log lines, and output chunks of three kinds, in order, so that
+-- a reader can resume after the last `seq` it saw. Progress is not here: only its latest value
+-- counts, and that is on the job.
+--
+-- Two kinds are written by the engine, with the statement that moves the job: an `attempt` that did
+-- not complete, and the `alert` that a job has failed with no attempt left.
+--
+-- `batch` is the statement that wrote the row: one whose answer was lost is looked for by it before
+-- it is sent again.
+
+CREATE TABLE job_events (
+    org_id   text COLLATE "C" NOT NULL,
+    job_id   uuid NOT NULL,
+    seq      bigint GENERATED ALWAYS AS IDENTITY,
+    kind     text NOT NULL CHECK (kind IN ('log', 'text', 'json', 'binary', 'alert', 'attempt')),
+    data     bytea NOT NULL,
+    batch    bigint NOT NULL,
+    at       timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (org_id, job_id, seq)
+);
+
+-- A job's attempts, however much else it has said.
+CREATE INDEX job_events_attempts ON job_events (org_id, job_id, seq) WHERE kind = 'attempt';
+
+-- Files that a job made. The bytes are in the blob store under `blob_key`; a row exists only once
+-- they are all there.
+
+CREATE TABLE artifacts (
+    org_id      text COLLATE "C" NOT NULL,
+    job_id      uuid NOT NULL,
+    name        text COLLATE "C" NOT NULL,
+    blob_key    text NOT NULL,
+    media_type  text NOT NULL,
+    bytes       bigint NOT NULL,
+    sha256      bytea NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (org_id, job_id, name)
+);
+
+-- What the sweeper asks: whether a blob that names this job is still wanted.
+CREATE INDEX artifacts_job ON artifacts (job_id);
+
+-- What remains known of an artifact that is gone: what it was, when it was stored, and when and by
+-- what it was deleted. It outlives its job: the receipt is wanted when all else is gone.
+--
+-- The statement that deletes an artifact's row opens its record; then the blob is deleted; then the
+-- record is closed. What it says is left may be gone already, and what it says is gone is gone.
+
+CREATE TABLE artifact_records (
+    org_id       text COLLATE "C" NOT NULL,
+    job_id       uuid NOT NULL,
+    seq          bigint GENERATED ALWAYS AS IDENTITY,
+    name         text COLLATE "C" NOT NULL,
+    owner        text COLLATE "C" NOT NULL,
+    endpoint     text COLLATE "C" NOT NULL,
+    flow         text COLLATE "C" NOT NULL,
+    media_type   text NOT NULL,
+    bytes        bigint NOT NULL,
+    sha256       bytea NOT NULL,
+    blob_key     text NOT NULL,
+    stored_at    timestamptz NOT NULL,
+    deleting_at  timestamptz NOT NULL DEFAULT now(),
+    deleted_at   timestamptz,
+    mechanism    text NOT NULL
+        CHECK (mechanism IN ('retention', 'owner', 'replaced', 'batch_removed')),
+    PRIMARY KEY (org_id, job_id, seq)
+);
+
+-- The few whose blob may still be there, however long the history.
+CREATE INDEX artifact_records_left ON artifact_records (deleting_at, seq) WHERE deleted_at IS NULL;
+
+-- Those that are forgotten in the end.
+CREATE INDEX artifact_records_old ON artifact_records (deleted_at) WHERE deleted_at IS NOT NULL;
+
+-- Files that jobs were submitted with. The bytes are in the blob store, in pieces under `blob_key`;
+-- this is what remains known of them. It outlives its job: the receipt is wanted when all else is
+-- gone.
+
+CREATE TABLE job_inputs (
+    org_id      text COLLATE "C" NOT NULL,
+    job_id      uuid NOT NULL,
+    owner       text COLLATE "C" NOT NULL,
+    endpoint    text COLLATE "C" NOT NULL,
+    sha256      bytea NOT NULL CHECK (octet_length(sha256) = 32),
+    bytes       bigint NOT NULL CHECK (bytes >= 0),
+    pieces      integer NOT NULL CHECK (pieces >= 0),
+    blob_key    text NOT NULL,
+    received_at timestamptz NOT NULL DEFAULT now(),
+    forget_at   timestamptz NOT NULL,
+    PRIMARY KEY (org_id, job_id)
+);
+
+-- Those that are forgotten in the end.
+CREATE INDEX job_inputs_forget ON job_inputs (forget_at);
+
+-- Every copy of those bytes, and of what leads to them, from when it was stored to when and by what
+-- it was deleted. A row is written before, or in one commit with, what makes the copy reachable, and
+-- is closed after the copy is gone: what the table says is left may be gone already, and what it
+-- says is gone is gone.
+
+CREATE TABLE input_copies (
+    org_id     text COLLATE "C" NOT NULL,
+    job_id     uuid NOT NULL,
+    layer      text NOT NULL CHECK (layer IN ('blob', 'disk', 'database')),
+    place      text COLLATE "C" NOT NULL,
+    stored_at  timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz,
+    deleted_at timestamptz,
+    mechanism  text CHECK (mechanism IN ('worker', 'upkeep', 'ttl', 'sweep', 'end_of_job')),
+    PRIMARY KEY (org_id, job_id, layer, place),
+
+    CONSTRAINT deleted_by_something CHECK ((deleted_at IS NULL) = (mechanism IS NULL)),
+    CONSTRAINT blobs_expire CHECK (layer <> 'blob' OR expires_at IS NOT NULL)
+);
+
+-- What maintenance walks, and a worker that looks for what the dead of its machine left: the few
+-- that are not deleted yet, however long the history.
+CREATE INDEX input_copies_left ON input_copies (layer, expires_at, org_id, job_id)
+    WHERE deleted_at IS NULL;
+
+-- What the sweeper asks: whether a blob that names this job is still wanted.
+CREATE INDEX input_copies_job ON input_copies (job_id)
+    WHERE layer = 'blob' AND deleted_at IS NULL;
