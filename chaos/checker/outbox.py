@@ -27,7 +27,7 @@ WITH moves AS (
 ),
 expected AS (
     SELECT m.org_id, w.target_id, m.id, m.previous, m.state,
-           CASE w.tells WHEN 1 THEN 'end' WHEN 2 THEN 'state' ELSE 'llm' END AS told_as,
+           CASE w.tells WHEN 1 THEN 'end' WHEN 2 THEN 'state' ELSE 'phase' END AS told_as,
            m.is_end OR (w.tells = 2 AND split_part(m.endpoint, '.', 1) <> 'llm') AS must
     FROM moves AS m
     JOIN job_webhooks AS w ON w.org_id = m.org_id AND w.job_id = m.id

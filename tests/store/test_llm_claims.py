@@ -25,7 +25,7 @@ from tests.store.llm_claims import CHAT, GENERATE, LlmClaimer, llm_claimer, offe
 from tests.store.rows import ENDPOINT, ORG, connected, put_job, put_queue, row_of, state_of
 
 URL = "https://example.com/"
-TELL_LLM_STATES = 4
+PHASES = 4
 
 
 @pytest.fixture
@@ -465,16 +465,16 @@ async def test_a_limit_of_an_organisation_counts_its_other_jobs_too(
 
 
 async def put_told_chat(connection: Connection, model: str) -> ClaimedJob:
-    """One whose states are told in the surface's words."""
+    """One whose webhook is sent its phases."""
     target = target_id(ORG, URL)
     await webhooks.enlist(connection, [(ORG, target, URL)])
-    job = await put_chat(connection, model, webhook=TELL_LLM_STATES)
+    job = await put_chat(connection, model, webhook=PHASES)
     await connection.execute(
         "INSERT INTO job_webhooks (org_id, job_id, target_id, tells) VALUES ($1, $2, $3, $4)",
         ORG,
         job.uuid,
         target,
-        TELL_LLM_STATES,
+        PHASES,
     )
     return job
 
@@ -489,7 +489,7 @@ async def test_loading_is_told_and_what_is_loaded_already_is_not(
     (row,) = await connection.fetch("SELECT * FROM webhook_deliveries")
     assert (row["subject_id"], row["event"]) == (told["other:1"], "job.dispatching")
     facts = json.loads(row["facts"])
-    assert facts["as"] == "llm"
+    assert facts["as"] == "phase"
     assert (facts["previous"], facts["state"], facts["flow"]) == (
         "queued",
         "dispatching",

@@ -11,7 +11,7 @@ import pytest
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import HELD, WAITING, Event, State, after
-from coatcheck.domain.webhooks import EVENTS, Told, target_id
+from coatcheck.domain.webhooks import EVENTS, INTERNAL, Told, target_id
 from coatcheck.store import leases, webhooks
 from coatcheck.store.line import Line
 from coatcheck.store.sql import sql
@@ -22,7 +22,9 @@ from tests.store.plans import columns, explain
 from tests.store.rows import ENDPOINT, ORG, put_job, state_of
 from tests.store.test_transitions import LEGAL, ripe_for
 
-END, STATES, LLM = (target_id(ORG, f"https://{name}.test/") for name in ("end", "states", "llm"))
+END, STATES, SHOWN = (
+    target_id(ORG, f"https://{name}.test/") for name in ("end", "states", "shown")
+)
 
 
 async def put_endpoint(connection: Connection, *events: str, org: str = ORG, **others: Any) -> UUID:
@@ -64,8 +66,8 @@ async def told(connection: Connection, target: UUID) -> list[dict[str, Any]]:
     return [dict(row) | {"facts": json.loads(row["facts"])} for row in rows]
 
 
-def is_an_llm_word(state: State, final: State) -> bool:
-    """Whether the llm surface has a word for the move, as its contract says."""
+def is_a_phase(state: State, final: State) -> bool:
+    """Whether the move changes what the job's caller is shown."""
     if final is State.CANCEL_REQUESTED:
         return False
     return final not in WAITING or state in HELD
@@ -81,13 +83,13 @@ async def test_every_move_is_told_once_with_the_states_before_and_after(
     both = {END: Told.THE_END, STATES: Told.EVERY_STATE}
     jobs = [
         await put_told_job(connection, state, both, **ripe_for(event)),
-        await put_told_job(connection, state, {LLM: Told.LLM_STATES}, **ripe_for(event)),
+        await put_told_job(connection, state, {SHOWN: Told.PHASES}, **ripe_for(event)),
     ]
     silent = await put_job(connection, state, org_id="others", **ripe_for(event))
     for job in [*jobs, silent]:
         await happen(event, job, worker)
         await happen(event, job, worker)  # said again, it changes nothing
-    job, llm_job = jobs
+    job, shown_job = jobs
 
     async def moves(target: UUID, of: ClaimedJob) -> list[tuple[Any, ...]]:
         rows = [row for row in await told(connection, target) if row["subject_id"] == of.uuid]
@@ -104,7 +106,7 @@ async def test_every_move_is_told_once_with_the_states_before_and_after(
     assert await moves(STATES, job) == [move("state")]
     assert await moves(END, job) == ([move("end")] if final.terminal else [])
     assert await moves(endpoint, job) == [move("endpoint")]
-    assert await moves(LLM, llm_job) == ([move("llm")] if is_an_llm_word(state, final) else [])
+    assert await moves(SHOWN, shown_job) == ([move("phase")] if is_a_phase(state, final) else [])
     rows = await connection.fetch("SELECT DISTINCT org_id FROM webhook_deliveries")
     assert [row["org_id"] for row in rows] == [ORG], "the other organisation has no webhooks"
 
@@ -231,13 +233,11 @@ async def test_of_tasks_an_endpoint_is_told_failures_if_it_says_so(
     assert "flow" not in row["facts"]
 
 
-async def test_our_own_jobs_behind_batches_are_nobody_s_business(
+async def test_endpoints_are_sent_nothing_of_internal_jobs(
     connection: Connection, worker: Claimer
 ) -> None:
     endpoint = await put_endpoint(connection, *EVENTS)
-    await worker.complete(
-        await put_job(connection, State.PROCESSING, endpoint="batches.post__ingest")
-    )
+    await worker.complete(await put_job(connection, State.PROCESSING, webhook=INTERNAL))
     assert await told(connection, endpoint) == []
 
 

@@ -140,7 +140,7 @@ async def test_strangers_cannot_order_states_in_the_organisation_s_name(
         ({"state_webhook_url": "ftp://example.com/"}, UrlForbidden),
         ({"state_webhook_url": 1}, InvalidSubmission),
         (
-            {"state_webhook_url": "https://a.test/", "state_webhook_words": "dutch"},
+            {"state_webhook_url": "https://a.test/", "state_webhook_detail": "some"},
             InvalidSubmission,
         ),
     ],
@@ -201,9 +201,9 @@ async def test_a_surface_may_have_a_body_of_its_own_and_know_what_was_told_befor
 ) -> None:
     url = "https://example.com/"
     ticket = await office.house.engine.submit(
-        "slow.post__work", {}, state_webhook_url=url, state_webhook_words="llm"
+        "slow.post__work", {}, state_webhook_url=url, state_webhook_detail="phases"
     )
-    assert await office.sql.fetchval("SELECT webhook FROM jobs") == Told.LLM_STATES
+    assert await office.sql.fetchval("SELECT webhook FROM jobs") == Told.PHASES
     for state in ("dispatching", "processing"):
         facts = f'{{"state": "{state}", "attempt": 1, "endpoint": "slow.post__work"}}'
         await office.put(url, subject_id=ticket.uuid, event=f"job.{state}", facts=facts)

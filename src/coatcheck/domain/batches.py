@@ -21,7 +21,6 @@ BATCHES_SERVICE: Final = "batches"
 """The service that ingests lists of tasks and writes exports."""
 INGEST_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/ingest"))
 EXPORT_ENDPOINT: Final = engine_name(BATCHES_SERVICE, 1, endpoint_key("post", "/export"))
-BATCH_ENDPOINTS: Final = (INGEST_ENDPOINT, EXPORT_ENDPOINT)
 """The engine's endpoints of the surface's own work."""
 
 PartSource = Literal["inline", "upload", "pieces", "rerun"]

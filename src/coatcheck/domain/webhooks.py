@@ -92,12 +92,17 @@ class Tells(StrEnum):
 
 
 class Told(IntEnum):
-    """What somebody who was named with a job is told of, as its row spells it."""
+    """Which of a job's moves a target is sent, as ``job_webhooks.tells`` spells it."""
 
     THE_END = 1
     EVERY_STATE = 2
-    LLM_STATES = 4
-    """Every state in the words of the llm surface."""
+    PHASES = 4
+    """The moves that change what the job's caller is shown, and no others."""
+
+
+INTERNAL: Final = 0
+"""What ``jobs.webhook`` says of a job that a product runs for itself: endpoints are not sent its
+moves, because nobody submitted it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +111,8 @@ class Notice:
 
     ``facts`` are what its row may no longer say: ``state``, ``previous`` (the state before),
     ``attempt``, ``error_code``, ``endpoint`` and ``flow`` of a job or task. And ``as``: whether
-    this is told as the job's ``end``, as one ``state`` of it, as a state of the ``llm`` surface, or
-    to an ``endpoint`` of the organisation.
+    this is told as the job's ``end``, as one ``state`` of it, as a ``phase``, or to an ``endpoint``
+    of the organisation.
     """
 
     org: str

@@ -11,6 +11,7 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import InvalidId, from_text, new_id, to_text
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.webhooks import INTERNAL
 from coatcheck.encoding import encode
 from coatcheck.store import batch_exports as export_store
 from coatcheck.store.channels import READY
@@ -73,7 +74,11 @@ class BatchExports:
 
     @staticmethod
     def _job(view: BatchView, export: UUID, request_id: str | None) -> NewJob:
-        kept = {"keep_completed_seconds": _KEEP_SECONDS, "keep_failed_seconds": _KEEP_SECONDS}
+        options = {
+            "keep_completed_seconds": _KEEP_SECONDS,
+            "keep_failed_seconds": _KEEP_SECONDS,
+            "webhook": INTERNAL,
+        }
         return NewJob(
             view.org,
             new_id(),
@@ -83,5 +88,5 @@ class BatchExports:
             _RETRIES,
             encode({"export": to_text(export)}),
             request_id=request_id,
-            options=encode(kept).decode(),
+            options=encode(options).decode(),
         )

@@ -9,6 +9,7 @@ from coatcheck.domain.batches import INGEST_ENDPOINT
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import NewJob
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.webhooks import INTERNAL
 from coatcheck.encoding import encode
 
 _RETRIES: Final = 5
@@ -30,6 +31,7 @@ def ingest_job(org: str, part: UUID, request_id: str | None) -> NewJob:
             {
                 "keep_completed_seconds": _KEPT_SECONDS,
                 "keep_failed_seconds": _KEPT_SECONDS,
+                "webhook": INTERNAL,
             }
         ).decode(),
     )

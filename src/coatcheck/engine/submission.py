@@ -34,7 +34,7 @@ _KINDS_MAX = 10_000
 """Kinds of jobs that need no second look."""
 _SECONDS_MIN = 1e-6
 _SECONDS_MAX = 2**31 - 1
-_TELL_STATES: Final = MappingProxyType({"engine": Told.EVERY_STATE, "llm": Told.LLM_STATES})
+_STATE_WEBHOOKS: Final = MappingProxyType({"states": Told.EVERY_STATE, "phases": Told.PHASES})
 
 
 class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
@@ -48,8 +48,9 @@ class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     HTTP: a user, ``*`` for anyone, or if empty its organisation's admins.
     ``fingerprint_of`` is what tells one use of an idempotency key from another: the payload, unless
     it is given. ``payload_bytes_max`` is for surfaces whose payloads are larger than most.
-    ``webhook_url`` is told of the job's end, ``state_webhook_url`` of every change of its state, in
-    the words of the engine or of the llm surface (docs/reference/webhooks.md).
+    ``webhook_url`` is sent the job's end, ``state_webhook_url`` every change of its state, or, if
+    ``state_webhook_detail`` is ``phases``, those changes that its caller is shown
+    (docs/reference/webhooks.md).
     """
 
     endpoint: str
@@ -71,7 +72,7 @@ class Submission(msgspec.Struct, gc=False):  # made by the ten thousand
     fingerprint_of: bytes | None = None
     webhook_url: str | None = None
     state_webhook_url: str | None = None
-    state_webhook_words: Literal["engine", "llm"] = "engine"
+    state_webhook_detail: Literal["states", "phases"] = "states"
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
 
 
@@ -332,9 +333,9 @@ def _webhooks(submission: Submission) -> dict[str, object]:
     if submission.webhook_url is not None:
         told[_callable("webhook_url", submission.webhook_url)] = Told.THE_END
     if submission.state_webhook_url is not None:
-        of_what = _TELL_STATES.get(submission.state_webhook_words)
+        of_what = _STATE_WEBHOOKS.get(submission.state_webhook_detail)
         if of_what is None:
-            raise InvalidSubmission("state_webhook_words: must be 'engine' or 'llm'")
+            raise InvalidSubmission("state_webhook_detail: must be 'states' or 'phases'")
         told[_callable("state_webhook_url", submission.state_webhook_url)] = of_what
     return {
         "webhook": max(told.values()),

@@ -115,6 +115,8 @@ class Endpoint:
     auth: Auth
     sync_timeout_seconds: float
     starts_itself: bool
+    internal: bool
+    """Whether its jobs are a product's own: nobody submits them, and no statistics count them."""
     function: Callable[..., Any]
     kind: Kind
     job_parameter: str | None
@@ -129,10 +131,16 @@ class Service:
     Versions are Services of one name: ``Service("docs", version=2)`` beside ``Service("docs")``.
     """
 
-    __slots__ = ("_endpoints", "name", "published", "version")
+    __slots__ = ("_endpoints", "internal", "name", "published", "version")
 
     def __init__(
-        self, name: str, version: int = 1, *, _builtin: bool = False, _published: bool = False
+        self,
+        name: str,
+        version: int = 1,
+        *,
+        _builtin: bool = False,
+        _published: bool = False,
+        _internal: bool = False,
     ) -> None:
         if not is_service_name(name):
             raise ValueError(
@@ -150,6 +158,8 @@ class Service:
         self.version = version
         self.published = _published or not _builtin
         """Whether the catalogue has it. Most of Coatcheck's own are behind surfaces instead."""
+        self.internal = _internal
+        """Whether its jobs are a product's own work, which nobody submits."""
         self._endpoints: dict[str, Endpoint] = {}
 
     def __repr__(self) -> str:
@@ -190,7 +200,9 @@ class Service:
         self, method: str, path: str, options: EndpointOptions
     ) -> Callable[[Handler], Handler]:
         def declare(function: Handler) -> Handler:
-            endpoint = _endpoint(self.name, self.version, method, path, function, options)
+            endpoint = _endpoint(
+                self.name, self.version, method, path, function, options, internal=self.internal
+            )
             self._check_new(endpoint)
             self._endpoints[endpoint.key] = endpoint
             return function
@@ -222,6 +234,8 @@ def _endpoint(
     path: str,
     function: Callable[..., Any],
     options: EndpointOptions,
+    *,
+    internal: bool,
 ) -> Endpoint:
     unknown = sorted(options.keys() - EndpointOptions.__annotations__.keys())
     if unknown:
@@ -286,6 +300,7 @@ def _endpoint(
         auth=spec.auth,
         sync_timeout_seconds=spec.sync_timeout_seconds,
         starts_itself=starts_itself,
+        internal=internal,
         function=function,
         kind=kind,
         job_parameter=signature.job_parameter,

@@ -35,7 +35,7 @@ COLUMNS: Final = (
     "payload",
 )
 TELLS_FAILURES: Final = 3
-"""What ``jobs.webhook`` says of a task whose failure is told to the webhook of its batch."""
+"""What ``jobs.webhook`` says of a task whose failure is sent to its run's webhook."""
 
 _ID_LENGTH: Final = struct.pack(">i", 16)
 _index_and_length: Final = struct.Struct(">iii").pack

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from coatcheck.crash import crash_point
-from coatcheck.domain.batches import BATCH_ENDPOINTS
 from coatcheck.domain.claim_turns import ClaimTurns
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.ids import to_text
@@ -39,7 +38,6 @@ from coatcheck.worker.lease import LeaseKeeper
 from coatcheck.worker.poll import PollInterval
 
 _log = logging.getLogger(__name__)
-_OWN_WORK = frozenset(BATCH_ENDPOINTS)
 _FEW_JOBS = 32
 _TURNS_FOR_SHORT_JOBS = 3
 _LOOK_AGAIN_SECONDS_MIN = 0.005
@@ -86,8 +84,8 @@ class Counter:
         self._accept = accept
         self._on_ended = on_ended
         self._claims = claims
-        # What batches have done for themselves is nothing that anybody handed in.
-        counted = not _OWN_WORK.issuperset(endpoints)
+        # Nobody submitted what products run for themselves.
+        counted = not all(endpoint.internal for endpoint in endpoints.values())
         self._tally = tally_of(line.database_url) if counted else NoTally()
         self._completions: list[Completion] = []
         self._settlements: list[Settlement] = []

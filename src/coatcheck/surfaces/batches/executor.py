@@ -47,7 +47,7 @@ class BatchExecutor:
         self._notify_line = Line(settings.database_url, name="ingest notify")
         self._notifier = notifier or Notifier(self._notify_line)
         self._exporter = Exporter(settings, self._blobs)
-        self.service = Service(BATCHES_SERVICE, _builtin=True)
+        self.service = Service(BATCHES_SERVICE, _builtin=True, _internal=True)
 
         @self.service.post("/ingest", timeout=RUN_SECONDS_MAX)
         async def ingest(order: IngestRequest) -> IngestReport:

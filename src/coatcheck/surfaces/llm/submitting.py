@@ -150,7 +150,7 @@ class HandIn:
             await check_webhook_url(name, url, self._scene.guard, org)
             told[name] = url
         if request.STATE_WEBHOOK_URL in told:
-            told["state_webhook_words"] = "llm"
+            told["state_webhook_detail"] = "phases"
         return told
 
 

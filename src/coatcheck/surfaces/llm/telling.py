@@ -27,7 +27,7 @@ ARTIFACT_INLINE_BYTES_MAX: Final = 256 * 1024
 ARTIFACTS_INLINE_BYTES_MAX: Final = 1024 * 1024
 """Of all of a job together: what comes after is told by URL, however small it is."""
 
-_IN_OUR_WORDS: Final = "llm"
+_IN_OUR_WORDS: Final = "phase"
 
 
 class ToldArtifact(msgspec.Struct, frozen=True, omit_defaults=True):

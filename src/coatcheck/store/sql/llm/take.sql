@@ -4,8 +4,8 @@
 -- free are. A job of a line that was cancelled meanwhile is simply not taken; the oldest of the line
 -- go, in its order. What targets remember of their turns is written with the jobs that moved it on.
 --
--- Who is told of every word of the llm surface is told of this only where a model has to be loaded:
--- the others are told when they start.
+-- A webhook that is sent the phases of a job is sent this one only where a model has to be loaded
+-- (4); the caller of the others (5) is shown nothing before they start.
 --
 -- $1 lease   $2 endpoints, $3 timeout of each
 -- $4-$10 picks: lane, endpoint, org, flow, place in its line from 1 on, target, loading
@@ -50,6 +50,10 @@ claimed AS (
     UPDATE jobs AS j
     SET state = 'dispatching', lease = $1::bigint, updated_at = now(),
         dispatched_at = greatest(now(), j.created_at),
+        webhook = CASE
+            WHEN j.webhook IN (4, 5) THEN CASE WHEN p.loading THEN 4 ELSE 5 END
+            ELSE j.webhook
+        END,
         run_deadline = now() + coalesce(
             j.timeout_seconds,
             (
@@ -91,8 +95,7 @@ turned AS (
 ),
 moved AS (
     SELECT c.org_id, c.id, 'dispatching'::job_state AS state, 'queued'::job_state AS previous,
-           c.endpoint, c.flow, c.attempt AS attempts, c.run_id,
-           CASE WHEN c.loading OR c.webhook <> 4 THEN c.webhook END AS webhook, NULL AS error_code
+           c.endpoint, c.flow, c.attempt AS attempts, c.run_id, c.webhook, NULL AS error_code
     FROM claimed AS c
 ),
 told_moves AS (

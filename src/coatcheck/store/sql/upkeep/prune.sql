@@ -17,7 +17,7 @@ events_gone AS (
 ),
 webhooks_gone AS (
     DELETE FROM job_webhooks AS w USING old AS o
-    WHERE o.webhook IS NOT NULL AND w.org_id = o.org_id AND w.job_id = o.id
+    WHERE o.webhook > 0 AND w.org_id = o.org_id AND w.job_id = o.id
 ),
 assignments_gone AS (
     DELETE FROM llm_assignments AS a USING old AS o WHERE a.org_id = o.org_id AND a.job_id = o.id

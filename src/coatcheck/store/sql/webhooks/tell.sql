@@ -4,7 +4,7 @@
 --
 -- `changed` gives org_id, id, state, previous (the state before), endpoint, flow, attempts, run_id,
 -- webhook, error_code. A task's flow is not told: it may end in a word of its payload, which goes
--- when the batch does. Without any webhook this looks at `changed`, and once at an empty index.
+-- when its group does. Without any webhook this looks at `changed`, and once at an empty index.
 INSERT INTO webhook_deliveries (
         org_id, target_id, subject_kind, subject_id, run_id, event, facts
     )
@@ -18,5 +18,5 @@ INSERT INTO webhook_deliveries (
     CROSS JOIN LATERAL (
         /* include webhooks/told.sql */
     ) AS told
-    WHERE c.webhook IS NOT NULL
+    WHERE c.webhook > 0
        OR (SELECT EXISTS (SELECT FROM webhook_targets AS known WHERE known.events IS NOT NULL))

@@ -1,9 +1,6 @@
 -- tell.sql from `moved`, which gives what `changed` does there. Included by the statements that take
 -- jobs, start them, put them into the queue, or ask them to stop; those that end jobs as well put both
 -- into `moved`, because one INSERT costs less than two.
---
--- The claim of the llm surface gives no webhook for jobs whose model is loaded already: they are told
--- of when they start.
 INSERT INTO webhook_deliveries (
         org_id, target_id, subject_kind, subject_id, run_id, event, facts
     )
@@ -17,5 +14,5 @@ INSERT INTO webhook_deliveries (
     CROSS JOIN LATERAL (
         /* include webhooks/told.sql */
     ) AS told
-    WHERE c.webhook IS NOT NULL
+    WHERE c.webhook > 0
        OR (SELECT EXISTS (SELECT FROM webhook_targets AS known WHERE known.events IS NOT NULL))

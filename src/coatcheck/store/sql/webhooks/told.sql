@@ -1,28 +1,25 @@
 -- Who is told of a move `c`, and as what: included by tell.sql and tell_moves.sql, which say what `c`
 -- has.
 --
--- Whoever was named with the job: of its end (1), of every move (2), or of those that the llm surface
--- has a word for (4): there it begins to load a model or to work, goes back into the queue from a
--- worker, or ends; that its time has come, or that it is asked to stop, changes no word. Neither does
--- a claim for a model that was loaded already, nor that it was given back before it began.
--- Of a batch's tasks (3) a failure, to whom the batch names.
--- And the organisation's endpoints, of what they want to know, whatever the job says; of tasks only
--- failures, and nothing of the jobs that batches are served by, which are our own. Those who want
--- alerts are told of a job that failed with no attempt left, as events/alert.sql notes it.
+-- The targets that the job names: of its end (1), of every move (2), or of those that change what its
+-- caller is shown, its phases (4). A claim, a start, a return to the queue from a worker and an end
+-- are phases; that its time has come, or that it is asked to stop, are none. A claim that is not shown
+-- (jobs.webhook 5) is no phase, and neither is its return to the queue before it began.
+-- Of a run's tasks (3) a failure, to the target that the run names.
+-- And the organisation's endpoints, of the events that they want, whatever the job says; of tasks only
+-- failures, and nothing of internal jobs (0), which nobody submitted. Those that want alerts are told
+-- of a job that failed with no attempt left, as events/alert.sql notes it.
 SELECT w.target_id, 'job' AS kind, 'job.' || c.state AS event,
-               CASE w.tells WHEN 1 THEN 'end' WHEN 2 THEN 'state' ELSE 'llm' END AS told_as
+               CASE w.tells WHEN 1 THEN 'end' WHEN 2 THEN 'state' ELSE 'phase' END AS told_as
         FROM job_webhooks AS w
-        WHERE (c.webhook IN (2, 4) OR c.webhook = 1 AND c.state IN ('completed', 'failed', 'cancelled'))
+        WHERE (c.webhook IN (2, 4, 5) OR c.webhook = 1 AND c.state IN ('completed', 'failed', 'cancelled'))
           AND w.org_id = c.org_id AND w.job_id = c.id
           AND CASE
               WHEN w.tells = 2 OR c.state IN ('completed', 'failed', 'cancelled') THEN true
               WHEN w.tells = 1 OR c.state = 'cancel_requested' THEN false
+              WHEN c.state = 'dispatching' THEN c.webhook = 4
               WHEN c.state NOT IN ('queued', 'retrying') THEN true
-              WHEN c.previous = 'dispatching' THEN NOT EXISTS (
-                  SELECT
-                  FROM llm_assignments AS a
-                  WHERE a.org_id = c.org_id AND a.job_id = c.id AND NOT a.loading
-              )
+              WHEN c.previous = 'dispatching' THEN c.webhook = 4
               ELSE c.previous NOT IN ('staged', 'retrying')
           END
         UNION ALL
@@ -38,7 +35,7 @@ SELECT w.target_id, 'job' AS kind, 'job.' || c.state AS event,
         WHERE t.org_id = c.org_id AND t.events IS NOT NULL
           AND CASE
               WHEN c.run_id IS NOT NULL AND c.state <> 'failed' THEN false
-              WHEN c.run_id IS NULL AND c.endpoint LIKE 'batches.%' THEN false
+              WHEN c.webhook = 0 THEN false
               WHEN wanted.event
                    = CASE WHEN c.run_id IS NULL THEN 'job.' ELSE 'task.' END || c.state THEN true
               ELSE wanted.event = 'job.alert' AND c.run_id IS NULL AND c.state = 'failed'

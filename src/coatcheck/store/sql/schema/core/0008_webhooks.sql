@@ -47,10 +47,18 @@ CREATE INDEX webhook_targets_endpoints ON webhook_targets (org_id, id) WHERE eve
 CREATE INDEX webhook_targets_pulled ON webhook_targets (org_id, id)
     WHERE pulled AND events IS NOT NULL;
 
--- The targets that a job names, and what each is sent: 1 the job's end; 2 every state of the engine; 4
--- every state in the words of the llm surface. Written with the job, gone with it. `jobs.webhook` has
--- the largest of its rows', and 3 where a batch is told of its tasks' failures, so that jobs without
--- webhooks cost nothing.
+-- The targets that a job names. Written with the job, gone with it. `tells` says what each is sent:
+--
+--   1  the job's end
+--   2  every move from one state to another
+--   4  its phases: the moves that change what its caller is shown (webhooks/told.sql)
+--
+-- `jobs.webhook` has the largest of its rows', so that jobs without webhooks cost nothing. Besides:
+--
+--   0  the job is internal: a product runs it for itself, and nobody is sent its moves
+--   3  it is a task, and its run's target is sent its failure
+--   5  as 4, but its caller is not shown that it was claimed: it begins when it starts. The product
+--      that claims it chooses between the two, with each claim
 
 CREATE TABLE job_webhooks (
     org_id    text COLLATE "C" NOT NULL,
