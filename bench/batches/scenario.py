@@ -123,8 +123,7 @@ class BatchesRound:
             raise NotServedError(f"a list of {self._amounts.lines} lines came to {job['ingest']}")
         seconds = await _fetch(
             database.address,
-            "SELECT extract(epoch FROM latched_at - created_at)::float8"
-            " FROM batch_runs WHERE id = $1",
+            "SELECT extract(epoch FROM latched_at - created_at)::float8 FROM runs WHERE id = $1",
             _run_of(job),
         )
         self._add(BatchFigure.INGEST, self._amounts.lines / seconds)
@@ -296,7 +295,7 @@ async def _tasks_ended(address: str, run: str) -> float:
     return await _fetch(
         address,
         "SELECT extract(epoch FROM max(j.finished_at) - r.created_at)::float8 * 1000"
-        " FROM batch_runs AS r JOIN jobs AS j ON j.org_id = r.org_id AND j.run_id = r.id"
+        " FROM runs AS r JOIN jobs AS j ON j.org_id = r.org_id AND j.run_id = r.id"
         " WHERE r.id = $1 AND j.state = 'completed' GROUP BY r.created_at",
         from_text(run),
     )

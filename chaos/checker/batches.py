@@ -12,14 +12,15 @@ from chaos.checker.ids import spelt, uuid_of
 CHECK = "batches"
 
 _COUNTED = """
-SELECT r.id, r.batch_id, r.number, r.total, r.tasks, r.completed_at, r.closed_at, r.latched_at,
+SELECT r.id, r.group_id AS batch_id, r.number, r.total, r.tasks, r.completed_at, r.closed_at,
+       r.latched_at,
        r.succeeded + coalesce(d.completed, 0) AS succeeded,
        r.failed + coalesce(d.failed, 0) AS failed,
        r.cancelled + coalesce(d.cancelled, 0) AS cancelled,
        coalesce(j.tasks, 0) AS there, coalesce(j.completed, 0) AS is_succeeded,
        coalesce(j.failed, 0) AS is_failed, coalesce(j.cancelled, 0) AS is_cancelled,
        j.last_end, (SELECT count(*) FROM run_history AS h WHERE h.id = r.id) AS completions
-FROM batch_runs AS r
+FROM runs AS r
 LEFT JOIN LATERAL (
     SELECT sum(completed) AS completed, sum(failed) AS failed, sum(cancelled) AS cancelled
     FROM usage_deltas AS d WHERE d.org_id = r.org_id AND d.run_id = r.id
@@ -91,7 +92,7 @@ async def _lines(evidence: Evidence) -> list[Finding]:
     for row in evidence.rows("exported"):
         batch = uuid_of(row["job"])
         tasks = await evidence.sql.fetchval(
-            "SELECT total FROM batch_runs WHERE batch_id = $1 AND number = $2",
+            "SELECT total FROM runs WHERE group_id = $1 AND number = $2",
             batch,
             row.get("run") or 1,
         )

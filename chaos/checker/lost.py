@@ -50,7 +50,7 @@ async def _batches(evidence: Evidence) -> list[Finding]:
         SELECT b.id, r.completed_at IS NOT NULL AS ended, r.number, r.total, r.tasks, r.succeeded,
                r.failed, r.cancelled, r.latched_at IS NOT NULL AS latched
         FROM batches AS b
-        JOIN batch_runs AS r ON r.org_id = b.org_id AND r.id = b.current_run
+        JOIN runs AS r ON r.org_id = b.org_id AND r.id = b.current_run
         WHERE b.id = ANY($1)
         """,
         list(ids),
@@ -106,14 +106,14 @@ async def _tasks(evidence: Evidence) -> list[Finding]:
     ids = uuids_of(wanted)
     rows = await evidence.sql.fetch(
         """
-        SELECT r.batch_id, r.tasks, r.bad_lines, r.cancel_requested_at IS NOT NULL AS cancelled,
-               coalesce(j.there, 0) AS there
-        FROM batch_runs AS r
+        SELECT r.group_id AS batch_id, r.tasks, r.bad_lines,
+               r.cancel_requested_at IS NOT NULL AS cancelled, coalesce(j.there, 0) AS there
+        FROM runs AS r
         LEFT JOIN (
             SELECT org_id, run_id, count(*) AS there FROM jobs
             WHERE run_id IS NOT NULL GROUP BY org_id, run_id
         ) AS j ON j.org_id = r.org_id AND j.run_id = r.id
-        WHERE r.batch_id = ANY($1) AND r.number = 1
+        WHERE r.group_id = ANY($1) AND r.number = 1
         """,
         list(ids),
     )

@@ -33,12 +33,11 @@ expected AS (
     JOIN job_webhooks AS w ON w.org_id = m.org_id AND w.job_id = m.id
     WHERE m.is_end OR w.tells <> 1
     UNION ALL
-    SELECT m.org_id, b.webhook_target, m.id, m.previous, m.state, 'end', j.webhook = 3
+    SELECT m.org_id, r.webhook_target, m.id, m.previous, m.state, 'end', j.webhook = 3
     FROM moves AS m
     JOIN jobs AS j ON j.org_id = m.org_id AND j.id = m.id
-    JOIN batch_runs AS r ON r.org_id = m.org_id AND r.id = m.run_id
-    JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.batch_id
-    WHERE j.webhook = 3 AND m.state = 'failed' AND b.webhook_target IS NOT NULL
+    JOIN runs AS r ON r.org_id = m.org_id AND r.id = m.run_id
+    WHERE j.webhook = 3 AND m.state = 'failed' AND r.webhook_target IS NOT NULL
     UNION ALL
     SELECT m.org_id, t.id, m.id, m.previous, m.state, 'endpoint',
            -- A statement that began before the endpoint was registered did not see it.
@@ -71,18 +70,19 @@ WHERE coalesce(d.rows, 0) < coalesce(w.least, 0) OR coalesce(d.rows, 0) > coales
 """
 
 _RUNS = """
-SELECT r.batch_id, r.number, r.completed_at IS NOT NULL AND b.current_run = r.id AS final,
+SELECT r.group_id AS batch_id, r.number,
+       r.completed_at IS NOT NULL AND b.current_run = r.id AS final,
        r.succeeded, 'tasks.succeeded' = ANY (b.webhook_events) AS tells_successes,
        'completed' = ANY (b.webhook_events) AS tells_end,
        count(d.id) FILTER (WHERE d.event IN ('batch.completed', 'batch.cancelled')) AS ends,
        coalesce(sum((d.facts ->> 'succeeded')::bigint)
            FILTER (WHERE d.event = 'tasks.succeeded'), 0) AS told_successes
 FROM batches AS b
-JOIN batch_runs AS r ON r.org_id = b.org_id AND r.batch_id = b.id
+JOIN runs AS r ON r.org_id = b.org_id AND r.group_id = b.id
 LEFT JOIN webhook_deliveries AS d
     ON d.org_id = r.org_id AND d.run_id = r.id AND d.subject_kind = 'batch'
-    AND d.target_id = b.webhook_target
-WHERE b.webhook_target IS NOT NULL
+    AND d.target_id = r.webhook_target
+WHERE r.webhook_target IS NOT NULL
 GROUP BY b.org_id, b.id, r.org_id, r.id
 """
 

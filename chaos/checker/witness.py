@@ -122,7 +122,7 @@ BEGIN
     INSERT INTO run_history (id) VALUES (NEW.id);
     RETURN NULL;
 END $$;
-CREATE TRIGGER keep_runs AFTER UPDATE ON batch_runs
+CREATE TRIGGER keep_runs AFTER UPDATE ON runs
     FOR EACH ROW
     WHEN (NEW.completed_at IS NOT NULL AND OLD.completed_at IS DISTINCT FROM NEW.completed_at)
     EXECUTE FUNCTION keep_run();

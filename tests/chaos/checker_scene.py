@@ -127,26 +127,27 @@ async def _create_batch(sql: Connection, batch: UUID, run: UUID, target: UUID) -
     await sql.execute(
         """
         INSERT INTO batches (org_id, id, owner, service, service_endpoint, endpoint, lane,
-                             failures_max, is_open, keep_seconds, current_run, webhook_target,
-                             webhook_events)
-        VALUES ($1, $2, '', 'demo', '/work', $3, 'standard', 0, false, 86400, $4, $5,
+                             failures_max, is_open, keep_seconds, current_run, webhook_events)
+        VALUES ($1, $2, '', 'demo', '/work', $3, 'standard', 0, false, 86400, $4,
                 '{completed,tasks.succeeded}')
         """,
         ORG,
         batch,
         ENDPOINT,
         run,
-        target,
     )
     await sql.execute(
         """
-        INSERT INTO batch_runs (org_id, id, batch_id, number, tasks, total, latched_at, closed_at)
-        VALUES ($1, $2, $3, 1, $4, $4, now(), now())
+        INSERT INTO runs (org_id, id, group_id, number, lane, endpoint, service, service_endpoint,
+                          webhook_target, tasks, total, latched_at, closed_at)
+        VALUES ($1, $2, $3, 1, 'standard', $5, 'demo', '/work', $6, $4, $4, now(), now())
         """,
         ORG,
         run,
         batch,
         BATCH_TASKS,
+        ENDPOINT,
+        target,
     )
     await sql.execute(
         """

@@ -93,7 +93,7 @@ async def test_an_acknowledged_batch_without_one_of_its_tasks_has_lost_it(scene:
 
 
 async def test_a_batch_that_did_not_end_is_lost(scene: Scene) -> None:
-    await scene.spoil("UPDATE batch_runs SET completed_at = NULL")
+    await scene.spoil("UPDATE runs SET completed_at = NULL")
 
     (found,) = await scene.findings(lost)
     assert f"batch {spelt(scene.batch)} has not ended" in found
@@ -289,8 +289,8 @@ async def test_a_canary_on_disk_is_found(scene: Scene) -> None:
 
 
 async def test_a_counter_of_a_run_that_drifted_is_found(scene: Scene) -> None:
-    await scene.spoil("ALTER TABLE batch_runs DROP CONSTRAINT completed_when_counted; "
-                      "UPDATE batch_runs SET succeeded = succeeded - 1")  # fmt: skip
+    await scene.spoil("ALTER TABLE runs DROP CONSTRAINT completed_when_counted; "
+                      "UPDATE runs SET succeeded = succeeded - 1")  # fmt: skip
 
     (found,) = await scene.findings(runs_are_counted)
     assert "counts 2 succeeded, and has 3" in found
@@ -304,7 +304,7 @@ async def test_a_run_that_was_completed_twice_is_found(scene: Scene) -> None:
 
 
 async def test_a_run_that_was_completed_before_it_was_closed_is_found(scene: Scene) -> None:
-    await scene.spoil("UPDATE batch_runs SET closed_at = now() + interval '1 hour'")
+    await scene.spoil("UPDATE runs SET closed_at = now() + interval '1 hour'")
 
     (found,) = await scene.findings(runs_are_counted)
     assert "completed before it was closed" in found

@@ -212,7 +212,7 @@ async def test_a_list_is_taken_in_once_though_postgresql_dies_in_the_middle_of(
         f"""
         CREATE FUNCTION wait_for_the_gate() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN PERFORM pg_advisory_xact_lock({GATE}); RETURN NEW; END $$;
-        CREATE TRIGGER wait_for_the_gate BEFORE UPDATE ON batch_runs FOR EACH ROW
+        CREATE TRIGGER wait_for_the_gate BEFORE UPDATE ON runs FOR EACH ROW
         WHEN ({HELD_UP_AT[what]})
         EXECUTE FUNCTION wait_for_the_gate()
         """

@@ -368,25 +368,22 @@ async def test_jobs_of_after_do_not_keep_what_was_retired_before(
     assert await pruned(line) == 1
 
 
-async def test_a_batch_that_goes_on_keeps_what_its_tasks_name(
+async def test_a_run_that_goes_on_keeps_what_its_tasks_are_sent_with(
     catalogue: Catalogue, line: Line, connection: Connection
 ) -> None:
     spec = await catalogue.put("acme", "default", "docs", definition())
     await catalogue.delete("acme", "docs")
     await connection.execute(
         """
-        INSERT INTO batches (org_id, id, owner, service, service_endpoint, endpoint, lane,
-            failures_max, is_open, payload_prefix, keep_seconds, current_run, created_at)
-        VALUES ('acme', uuidv7(), '', 'docs', 'post__a', $1, 'bulk', 0, true, $2, 60, uuidv7(),
-            now() - interval '1 hour')
+        INSERT INTO runs (org_id, id, group_id, number, lane, endpoint, service, service_endpoint,
+            secrets_id)
+        VALUES ('acme', uuidv7(), uuidv7(), 1, 'bulk', $1, 'docs', 'post__a', $2)
         """,
         UPSTREAM_ENDPOINT,
-        f'{{"call": {{"secrets_id": "{named(spec)}"'.encode(),
+        named(spec),
     )
     assert await pruned(line) == 0
-    await connection.execute(
-        "UPDATE batches SET completed_at = now(), expires_at = now() + interval '1 hour'"
-    )
+    await connection.execute("UPDATE runs SET total = 0, latched_at = now(), completed_at = now()")
     assert await pruned(line) == 1
 
 

@@ -30,7 +30,7 @@ _RUNS: Final = """
            closed_at IS NOT NULL AS closed, cancel_requested_at IS NOT NULL AS cancel_requested,
            latched_at IS NOT NULL AS latched, succeeded_told,
            extract(epoch FROM completed_at)::float8 AS completed_at
-    FROM batch_runs
+    FROM runs
 """
 _BATCHES: Final = """
     SELECT id, current_run, deleted_at IS NOT NULL AS deleted, idempotency_key,

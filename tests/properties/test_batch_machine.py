@@ -76,7 +76,7 @@ TABLES: Final = (
     "usage",
     "usage_hours",
     "batches",
-    "batch_runs",
+    "runs",
     "batch_parts",
     "batch_positions",
     "run_limits",

@@ -77,9 +77,11 @@ async def put_long_run(
     )
     await connection.execute(
         """
-        INSERT INTO batch_runs (org_id, id, batch_id, number, tasks, total, succeeded, failed,
-                                cancelled, closed_at, latched_at, completed_at)
-        VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $9, $10)
+        INSERT INTO runs (org_id, id, group_id, number, tasks, total, succeeded, failed, cancelled,
+                          closed_at, latched_at, completed_at, lane, endpoint, service,
+                          service_endpoint)
+        VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $9, $10, $11::text::job_lane, $12, 'demo',
+                '/work')
         """,
         org,
         made.run,
@@ -89,6 +91,8 @@ async def put_long_run(
         *ended,
         now if latched else None,
         now if completed else None,
+        lane.value,
+        endpoint,
     )
     await connection.execute(
         """
@@ -167,7 +171,10 @@ async def rows_left(connection: Connection, made: LongRun) -> dict[str, Any]:
             "SELECT count(*) FROM batches WHERE id = $1", made.batch
         ),
     }
-    for table in ("batch_runs", "batch_parts", "batch_exports", "batch_positions"):
+    counts["runs"] = await connection.fetchval(
+        "SELECT count(*) FROM runs WHERE group_id = $1", made.batch
+    )
+    for table in ("batch_parts", "batch_exports", "batch_positions"):
         counts[table] = await connection.fetchval(
             f"SELECT count(*) FROM {table} WHERE batch_id = $1", made.batch
         )

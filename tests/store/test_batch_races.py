@@ -88,7 +88,7 @@ async def test_a_rerun_that_meets_a_redrive_takes_no_list_away(
     part = await create_staged(line, new)
     await batch_ingest.fail_part(line, ORG, part, "list_missing", "it is gone")
     async with connection.transaction():
-        await connection.execute("SELECT FROM batch_runs WHERE id = $1 FOR UPDATE", new.run)
+        await connection.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", new.run)
         rerunning = asyncio.create_task(rerun(line, new.uuid, Selection()))
         await until_blocked(connection, "coatcheck batches")
         await connection.execute("UPDATE batch_parts SET state = 'pending' WHERE id = $1", part)
@@ -143,7 +143,7 @@ async def test_ends_are_counted_later_if_their_run_is_being_changed(
         await create_small(line, new, tasks_of(1))
     await finish_all(worker, 2)
     async with connection.transaction():
-        await connection.execute("SELECT FROM batch_runs WHERE id = $1 FOR UPDATE", locked.run)
+        await connection.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", locked.run)
         assert [run.run for run in await keep_books(line)] == [other.run]
         assert (await look(line, locked.uuid)).current.counts.succeeded == 1
     assert [run.run for run in await keep_books(line)] == [locked.run]

@@ -464,7 +464,7 @@ async def test_successes_that_came_too_early_are_told_although_nothing_more_happ
     await finish_all(worker, 3)
     await counting.tick()
     await completer.tick()  # too early
-    await connection.execute("UPDATE batch_runs SET succeeded_told_at = now() - interval '1 hour'")
+    await connection.execute("UPDATE runs SET succeeded_told_at = now() - interval '1 hour'")
     await completer.tick()
     facts = await connection.fetch("SELECT facts FROM webhook_deliveries ORDER BY id")
     assert [row["facts"] for row in facts] == ['{"succeeded": 1}', '{"succeeded": 3}']
@@ -544,7 +544,7 @@ async def test_an_open_batch_is_closed_when_nothing_was_added_for_long(
     for new in (fresh, idle):
         await create_small(line, new, tasks_of(1))
     await connection.execute(
-        "UPDATE batch_runs SET created_at = now() - interval '15 days' WHERE id = $1", idle.run
+        "UPDATE runs SET created_at = now() - interval '15 days' WHERE id = $1", idle.run
     )
     assert await batch_removal.close_idle(line, 10) == 0  # something was added since
     await connection.execute(

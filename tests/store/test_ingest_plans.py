@@ -44,10 +44,13 @@ async def put_history(connection: Connection) -> None:
             FROM made
         ),
         r AS (
-            INSERT INTO batch_runs (
-                org_id, id, batch_id, number, total, closed_at, latched_at, completed_at
+            INSERT INTO runs (
+                org_id, id, group_id, number, lane, endpoint, service, service_endpoint, total,
+                closed_at, latched_at, completed_at
             )
-            SELECT $1, run, batch, 1, 0, now(), now(), now() FROM made
+            SELECT $1, run, batch, 1, 'bulk', 'demo.post__work', 'demo', '/work', 0, now(), now(),
+                   now()
+            FROM made
         )
         INSERT INTO batch_parts (org_id, id, batch_id, run_id, position, source, state)
         SELECT $1, part, batch, run, 1, 'pieces', 'done' FROM made
@@ -55,7 +58,7 @@ async def put_history(connection: Connection) -> None:
         ORG,
         PARTS,
     )
-    await connection.execute("ANALYZE batches, batch_runs, batch_parts")
+    await connection.execute("ANALYZE batches, runs, batch_parts")
 
 
 async def test_lost_lists_are_found_without_reading_those_that_are_in(
@@ -73,7 +76,7 @@ async def test_lost_lists_are_found_without_reading_those_that_are_in(
 
     assert plan.indexes("batch_parts") == {"batch_parts_pending"}
     assert plan.rows_read("batch_parts") == 3
-    for table in ("batch_parts", "batch_runs", "batches", "jobs"):
+    for table in ("batch_parts", "runs", "batches", "jobs"):
         assert plan.sequential_scans(table) == 0
 
 
@@ -83,7 +86,7 @@ async def test_a_lost_latch_is_looked_for_among_the_runs_that_go_on(
     await put_history(connection)
     plan = await explain(connection, sql("batch_ingest/latch_left"), 200)
 
-    assert plan.rows_read("batch_runs") == 0
+    assert plan.rows_read("runs") == 0
     assert plan.sequential_scans("batch_parts") == 0
 
 
@@ -95,7 +98,7 @@ async def test_an_order_is_a_few_rows_however_many_parts_there_are(
     plan = await explain(connection, sql("batch_ingest/order"), ORG, part)
 
     assert plan.rows_read("batch_parts") <= 2
-    assert plan.rows_read("batch_runs") <= 2
+    assert plan.rows_read("runs") <= 2
     assert plan.rows_read("batches") == 1
 
 

@@ -42,7 +42,7 @@ async def put_rerun(
     await connection.execute("DELETE FROM batches WHERE id = $1", second.batch)
     await connection.execute(
         """
-        UPDATE batch_runs SET batch_id = $2, number = 2, parent_run = $3 WHERE id = $1
+        UPDATE runs SET group_id = $2, number = 2, parent_run = $3 WHERE id = $1
         """,
         second.run,
         first.batch,
@@ -52,7 +52,7 @@ async def put_rerun(
         "UPDATE batches SET current_run = $2 WHERE id = $1", first.batch, second.run
     )
     await connection.execute(
-        "UPDATE batch_runs SET replaced_failed = $2 WHERE id = $1", first.run, len(positions)
+        "UPDATE runs SET replaced_failed = $2 WHERE id = $1", first.run, len(positions)
     )
     await connection.execute(
         """
@@ -77,7 +77,7 @@ async def rerun(connection: Connection) -> tuple[LongRun, UUID]:
     first = await put_long_run(connection, states)
     again = [State.FAILED if n % 8 == 0 else State.COMPLETED for n in range(RERUN)]
     second = await put_rerun(connection, first, again, range(0, MANY, EVERY))
-    await connection.execute("VACUUM ANALYZE jobs, batch_positions, batch_runs")
+    await connection.execute("VACUUM ANALYZE jobs, batch_positions, runs")
     return first, second
 
 
@@ -178,7 +178,7 @@ async def test_a_rerun_that_mirrors_takes_the_place_of_rows_before_it(
     third = await put_long_run(connection, [State.COMPLETED] * 3)
     await connection.execute("DELETE FROM batches WHERE id = $1", third.batch)
     await connection.execute(
-        "UPDATE batch_runs SET batch_id = $2, number = 3, mirrored = 3 WHERE id = $1",
+        "UPDATE runs SET group_id = $2, number = 3, mirrored = 3 WHERE id = $1",
         third.run,
         made.batch,
     )
@@ -186,9 +186,9 @@ async def test_a_rerun_that_mirrors_takes_the_place_of_rows_before_it(
         "UPDATE batches SET current_run = $2 WHERE id = $1", made.batch, third.run
     )
     await connection.execute(
-        "UPDATE batch_runs SET replaced_failed = 4 WHERE id = $1", made.run
+        "UPDATE runs SET replaced_failed = 4 WHERE id = $1", made.run
     )  # two by the second run, 0 and 2 by the third
-    await connection.execute("UPDATE batch_runs SET replaced_succeeded = 1 WHERE id = $1", second)
+    await connection.execute("UPDATE runs SET replaced_succeeded = 1 WHERE id = $1", second)
     view = await made.view(line)
     tasks = BatchTasks(line)
     found, _ = await tasks.page_of_all_runs(view, status=None, after=None, limit=10)

@@ -250,7 +250,7 @@ async def test_without_any_webhook_a_claim_looks_once_whether_there_is_an_endpoi
     plan = await exchange_plan(worker, held)
     assert plan.indexes("webhook_targets") == {"webhook_targets_endpoints"}
     assert sum(scan["Actual Loops"] for scan in plan.scans("webhook_targets")) == 1
-    for table in ("job_webhooks", "batch_runs", "batches"):
+    for table in ("job_webhooks", "runs"):
         assert {scan["Actual Loops"] for scan in plan.scans(table)} == {0}, table
 
 

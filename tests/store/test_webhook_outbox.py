@@ -42,23 +42,16 @@ async def put_told_job(connection: Connection, state: State, **others: Any) -> C
     return job
 
 
-async def put_batch(connection: Connection, target: UUID | None) -> UUID:
-    """A batch with a run, whose id is answered."""
-    batch, run = new_id(), new_id()
+async def put_run(connection: Connection, target: UUID | None) -> UUID:
+    """A run of a group, whose id is answered."""
+    run = new_id()
     await connection.execute(
-        "INSERT INTO batches (org_id, id, owner, service, service_endpoint, endpoint, lane,"
-        " failures_max, is_open, webhook_target, keep_seconds, current_run)"
-        " VALUES ($1, $2, '', 's', 'e', 's.e', 'bulk', 0, false, $3, 60, $4)",
+        "INSERT INTO runs (org_id, id, group_id, number, lane, endpoint, service, service_endpoint,"
+        " webhook_target) VALUES ($1, $2, $3, 1, 'bulk', 's.e', 's', 'e', $4)",
         ORG,
-        batch,
+        run,
+        new_id(),
         target,
-        run,
-    )
-    await connection.execute(
-        "INSERT INTO batch_runs (org_id, id, batch_id, number) VALUES ($1, $2, $3, 1)",
-        ORG,
-        run,
-        batch,
     )
     return run
 
@@ -111,7 +104,7 @@ async def test_an_attempt_that_is_not_the_last_is_not_told(
 async def test_a_task_s_failure_is_told_to_whom_its_batch_names(
     connection: Connection, worker: Claimer
 ) -> None:
-    run = await put_batch(connection, TARGET)
+    run = await put_run(connection, TARGET)
     of_run = {"run_id": run, "webhook": TELL_A_TASK_S_FAILURE, "flow": f"{run.hex}/of.its.payload"}
     failed = await put_job(connection, State.PROCESSING, task_index=0, **of_run)
     completed = await put_job(connection, State.PROCESSING, task_index=1, **of_run)
@@ -126,7 +119,7 @@ async def test_a_task_s_failure_is_told_to_whom_its_batch_names(
 async def test_a_task_of_a_batch_that_names_nobody_is_not_told(
     connection: Connection, worker: Claimer
 ) -> None:
-    run = await put_batch(connection, None)
+    run = await put_run(connection, None)
     job = await put_job(
         connection, State.PROCESSING, task_index=0, run_id=run, webhook=TELL_A_TASK_S_FAILURE
     )
@@ -145,7 +138,7 @@ async def test_ending_jobs_without_webhooks_reads_no_table_of_webhooks(
         return await explain(it, sql("jobs/exchange"), *order, *done, KEEP_COMPLETED_SECONDS)
 
     explained = await worker.line.run(plan)
-    for table in ("job_webhooks", "batch_runs", "batches"):
+    for table in ("job_webhooks", "runs"):
         scans = explained.scans(table)
         assert scans, table
         assert {scan["Actual Loops"] for scan in scans} == {0}, table

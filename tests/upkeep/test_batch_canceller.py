@@ -159,7 +159,7 @@ async def test_a_run_that_was_being_taken_in_is_latched_with_what_was_written(
     canceller = BatchCanceller(line, notifier)
     await tick_to_the_end(canceller)
     await tick_to_the_end(canceller)
-    row = await connection.fetchrow("SELECT * FROM batch_runs WHERE id = $1", made.run)
+    row = await connection.fetchrow("SELECT * FROM runs WHERE id = $1", made.run)
     assert row is not None
     assert (row["total"], row["tasks"]) == (4, 4)
     assert row["closed_at"] is not None
@@ -178,7 +178,7 @@ async def test_a_chunk_that_is_being_written_is_waited_for_and_counted(
     async with connected(dsn) as writer:
         writing = writer.transaction()
         await writing.start()
-        await writer.execute("UPDATE batch_runs SET tasks = 9 WHERE id = $1", made.run)
+        await writer.execute("UPDATE runs SET tasks = 9 WHERE id = $1", made.run)
         ending = asyncio.create_task(batch_removal.end_intake(line, run))
         await eventually_async(
             lambda: connection.fetchval(
@@ -189,7 +189,7 @@ async def test_a_chunk_that_is_being_written_is_waited_for_and_counted(
         )
         await writing.commit()
         await ending
-    row = await connection.fetchrow("SELECT * FROM batch_runs WHERE id = $1", made.run)
+    row = await connection.fetchrow("SELECT * FROM runs WHERE id = $1", made.run)
     assert row is not None
     assert (row["total"], row["tasks"]) == (9, 9)
 
@@ -202,7 +202,7 @@ async def test_runs_that_were_not_cancelled_are_left_alone(
     view = await made.view(line)
     assert (view.current.counts.pending, view.current.counts.running) == (3, 1)
     assert view.status is BatchStatus.OPEN
-    assert await connection.fetchval("SELECT count(*) FROM batch_runs WHERE total IS NULL") == 1
+    assert await connection.fetchval("SELECT count(*) FROM runs WHERE total IS NULL") == 1
 
 
 async def test_more_cancelled_runs_than_one_look_takes_are_all_ended(
@@ -224,9 +224,7 @@ async def test_a_step_reads_its_own_tasks_only(connection: Connection, line: Lin
     await connection.execute("VACUUM ANALYZE jobs")
     chunk = 100
     plan = await line.run(
-        lambda it: explain(
-            it, sql("batch_removal/cancel_waiting"), ORG, made.run, made.batch, chunk
-        )
+        lambda it: explain(it, sql("batch_removal/cancel_waiting"), ORG, made.run, chunk)
     )
     assert plan.indexes("jobs") == {"jobs_ready", "jobs_run_postponed", "jobs_pkey"}
     assert plan.sequential_scans("jobs") == 0

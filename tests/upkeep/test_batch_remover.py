@@ -206,18 +206,18 @@ async def test_a_live_run_is_cancelled_first_and_removed_when_its_last_task_has_
     assert await connection.fetchval("SELECT sum(cancelled) FROM usage") == 30
 
 
-async def test_what_the_tasks_used_is_summed_up_under_the_flow_of_their_batch(
+async def test_what_the_tasks_used_is_summed_up_under_the_usage_flow_of_their_run(
     folder: BlobContainer, connection: Connection, line: Line, notifier: Notifier, worker: Claimer
 ) -> None:
     made = await put_long_run(connection, [State.QUEUED] * 3)
-    await connection.execute("UPDATE batches SET usage_flow = 'docs.v1'")
+    await connection.execute("UPDATE runs SET usage_flow = 'docs.v1'")
     await worker.complete(*await worker.claim(3))
     await delete(line, made)
     remover = BatchRemover(line, notifier, folder)
     for _ in range(5):
         await BatchCanceller(line, notifier).tick()
         await remover.tick()
-    assert (await rows_left(connection, made)).keys() == {"batches", "batch_runs", "run_limits"}
+    assert (await rows_left(connection, made)).keys() == {"batches", "runs", "run_limits"}
     await usage.roll_up(line, 1_000)
     await remove(connection, remover)
     assert await connection.fetch("SELECT flow, completed FROM usage") == [("docs.v1", 3)]

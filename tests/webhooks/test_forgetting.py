@@ -76,14 +76,14 @@ async def test_a_url_is_forgotten_once_nothing_refers_to_it(
         assert await count(office, "webhook_targets") == (0 if refers is None else 1)
 
 
-async def test_a_url_of_a_batch_is_kept(office: PostOffice, keeper: WebhookKeeper) -> None:
+async def test_a_url_of_a_run_is_kept(office: PostOffice, keeper: WebhookKeeper) -> None:
     await office.put("https://example.com/")
     await office.sql.execute("DELETE FROM webhook_deliveries")
     await office.sql.execute(
-        "INSERT INTO batches (org_id, id, owner, service, service_endpoint, endpoint, lane,"
-        " failures_max, is_open, webhook_target, keep_seconds, current_run)"
-        " SELECT org_id, gen_random_uuid(), '', 's', 'e', 's.e', 'bulk', 0, false, id, 60,"
-        " gen_random_uuid() FROM webhook_targets"
+        "INSERT INTO runs (org_id, id, group_id, number, lane, endpoint, service, service_endpoint,"
+        " webhook_target)"
+        " SELECT org_id, gen_random_uuid(), gen_random_uuid(), 1, 'bulk', 's.e', 's', 'e', id"
+        " FROM webhook_targets"
     )
     await age(office, "webhook_targets", "used_at", UNUSED_TARGET_SECONDS + 7_200)
     await keeper.tick()

@@ -219,6 +219,8 @@ class NewBatch:
     idempotency_key: str | None
     fingerprint: bytes | None
     request_id: str | None
+    secrets: UUID | None = None
+    """The registered secrets that its tasks are sent with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,12 @@ class EndpointSpec:
             return self.target.headers
         return {} if self.remote is None else self.remote.secrets
 
+    @property
+    def secrets_id(self) -> str:
+        """What the ``hidden`` values are sealed under; empty if there are none."""
+        target = self.target or self.remote
+        return "" if target is None else target.secrets_id
+
     def with_hidden(self, hidden: Mapping[str, str], secrets_id: str) -> EndpointSpec:
         """The same with other ``hidden`` values, which are sealed under ``secrets_id``."""
         if self.target is not None:

@@ -26,11 +26,11 @@ _TRACE_ID: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Which task of which batch a job is. ``batch`` is None once the batch is being removed."""
+    """Which task of which run a job is. ``group`` is the run's, None once that is being removed."""
 
     run: UUID
     index: int
-    batch: UUID | None = None
+    group: UUID | None = None
     service: str | None = None
     endpoint: str | None = None
 

@@ -136,9 +136,9 @@ class Explainer:
             retry_after=_retry_after(view, blockers, eta),
         )
 
-    async def next_of_run(self, org: str, group: UUID, run: UUID) -> JobView | None:
-        """A job that stands for those of a group's run that have not ended; None if all have."""
-        task = await retried(lambda: explaining.next_of_run(self._line, org, run, group))
+    async def next_of_run(self, org: str, run: UUID) -> JobView | None:
+        """A job that stands for those of a run that have not ended; None if all have."""
+        task = await retried(lambda: explaining.next_of_run(self._line, org, run))
         if task is None:
             return None
         return await self._view(org, task)

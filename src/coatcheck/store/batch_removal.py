@@ -76,9 +76,7 @@ async def end_intake(line: Line, run: CancellingRun) -> None:
 async def cancel_waiting(line: Line, run: CancellingRun, rows_max: int) -> tuple[int, str | None]:
     """Cancel tasks that wait: up to ``rows_max`` in the queue, and as many others. How many, and
     in which lane they were."""
-    rows = await line.fetch(
-        sql("batch_removal/cancel_waiting"), run.org, run.uuid, run.batch, rows_max
-    )
+    rows = await line.fetch(sql("batch_removal/cancel_waiting"), run.org, run.uuid, rows_max)
     tasks, lane = rows[0]
     return tasks, lane
 

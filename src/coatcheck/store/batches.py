@@ -547,6 +547,7 @@ def _new_columns(
         TELLS_FAILURES if tells else None,
         tasks is not None,
         source.source_etag,
+        new.secrets,
     ]
 
 

@@ -54,12 +54,12 @@ async def get(line: Line, org: str, job_id: UUID) -> ConsoleJob | None:
     rows = await line.fetch(sql("console/get"), org, job_id, RESULT_SHOWN_BYTES_MAX)
     if not rows:
         return None
-    *common, result, batch, service, endpoint = rows[0]
+    *common, result, group, service, endpoint = rows[0]
     job = _job(common)
     view = dataclasses.replace(job.view, result=result)
     task = job.task
     if task is not None:
-        task = dataclasses.replace(task, batch=batch, service=service, endpoint=endpoint)
+        task = dataclasses.replace(task, group=group, service=service, endpoint=endpoint)
     return dataclasses.replace(job, view=view, task=task)
 
 

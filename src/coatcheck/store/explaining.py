@@ -85,7 +85,7 @@ async def recent_task_runs(line: Line, org: str, run: UUID) -> list[float]:
     return [row["seconds"] for row in rows]
 
 
-async def next_of_run(line: Line, org: str, run: UUID, batch: UUID) -> UUID | None:
+async def next_of_run(line: Line, org: str, run: UUID) -> UUID | None:
     """A task that stands for those of a run that have not ended; None if all have."""
-    rows = await line.fetch(sql("jobs/next_of_run"), org, run, batch)
+    rows = await line.fetch(sql("jobs/next_of_run"), org, run)
     return rows[0]["id"] if rows else None

@@ -39,13 +39,13 @@ async def prune_hours(line: Line, kept_days: int, rows_max: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RolledUp:
-    """How many deltas were moved, and the batches whose counters moved with them."""
+    """How many deltas were moved, and the groups of runs whose counters moved with them."""
 
     deltas: int
-    batches: list[UUID]
+    groups: list[UUID]
 
 
 async def roll_up(line: Line, rows_max: int) -> RolledUp:
     """Move a chunk of what was used into the sums."""
     rows = await line.fetch(sql("usage/roll_up"), rows_max)
-    return RolledUp(rows[0]["deltas"], list(rows[0]["batches"]))
+    return RolledUp(rows[0]["deltas"], list(rows[0]["groups"]))

@@ -26,7 +26,7 @@ class Bookkeeper(Loop):
 
     async def tick(self) -> float:
         rolled_up = await usage.roll_up(self._line, _ROWS_MAX)
-        changed = {batch.hex for batch in rolled_up.batches}
+        changed = {group.hex for group in rolled_up.groups}
         if changed:
             self._notifier.say(CHANGED, changed)
         return 0.0 if rolled_up.deltas == _ROWS_MAX else _LOOK_SECONDS

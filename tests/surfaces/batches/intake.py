@@ -156,7 +156,7 @@ class Intake:
         return row
 
     async def run_row(self, run: UUID) -> asyncpg.Record:
-        row = await self.sql.fetchrow("SELECT * FROM batch_runs WHERE id = $1", run)
+        row = await self.sql.fetchrow("SELECT * FROM runs WHERE id = $1", run)
         assert row is not None
         return row
 

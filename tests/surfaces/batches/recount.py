@@ -76,11 +76,11 @@ async def _whole_equals_recount(dsn: str, org: str, view: BatchView) -> None:
             """
             SELECT DISTINCT ON (position) coalesce(p.position, j.task_index) AS position,
                    j.state::text
-            FROM batch_runs AS r
+            FROM runs AS r
             JOIN jobs AS j ON j.org_id = r.org_id AND j.run_id = r.id
             LEFT JOIN batch_positions AS p
                 ON p.org_id = r.org_id AND p.run_id = r.id AND p.task_index = j.task_index
-            WHERE r.org_id = $1 AND r.batch_id = $2
+            WHERE r.org_id = $1 AND r.group_id = $2
             ORDER BY position, r.number DESC
             """,
             org,

@@ -15,7 +15,7 @@ from tests.waiting import eventually_async
 
 TABLES = (
     "batches",
-    "batch_runs",
+    "runs",
     "batch_parts",
     "batch_bad_lines",
     "batch_exports",

@@ -22,6 +22,7 @@ from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
 from coatcheck.engine.batches import Batches
+from coatcheck.domain.webhooks import INTERNAL
 from coatcheck.store import batch_exports, batches
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.sql import sql
@@ -301,7 +302,7 @@ async def test_an_export_and_its_job_come_into_being_together_or_not_at_all(
     job = await connection.fetchrow("SELECT * FROM jobs WHERE endpoint = $1", EXPORT_ENDPOINT)
     assert job is not None
     assert json.loads(job["payload"]) == {"export": to_text(export.uuid)}
-    assert (job["request_id"], job["state"]) == ("r-1", "queued")
+    assert (job["request_id"], job["state"], job["webhook"]) == ("r-1", "queued", INTERNAL)
     assert await batches.delete(line, ORG, made.batch)
     with pytest.raises(JobNotFound):
         await engine.extension(Batches).exports.create(view, view.current, request_id=None)

@@ -87,7 +87,7 @@ async def test_of_two_that_write_a_chunk_at_once_the_second_writes_nothing(
     order = await order_of(intake, part)
     async with intake.sql.transaction():
         # Whoever wants to move the run on waits for us, with its rows written.
-        await intake.sql.execute("SELECT FROM batch_runs WHERE id = $1 FOR UPDATE", new.run)
+        await intake.sql.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", new.run)
         writes = [
             asyncio.create_task(
                 batch_ingest.write_chunk(
@@ -113,7 +113,7 @@ async def test_a_cancellation_that_comes_between_leaves_a_chunk_unwritten(
 
     async with intake.sql.transaction():
         await intake.sql.execute(
-            "UPDATE batch_runs SET cancel_requested_at = now() WHERE id = $1", new.run
+            "UPDATE runs SET cancel_requested_at = now() WHERE id = $1", new.run
         )
         writing = asyncio.create_task(
             batch_ingest.write_chunk(

@@ -10,6 +10,7 @@ import pytest
 from coatcheck.domain.batches import INGEST_ENDPOINT, BatchStatus, NewBatch, NewPart
 from coatcheck.domain.errors import FailJob, InvalidParameter, NotFound
 from coatcheck.domain.ids import new_id, to_text
+from coatcheck.domain.webhooks import INTERNAL
 from coatcheck.engine.ingest_jobs import ingest_job
 from coatcheck.store import batch_ingest
 from coatcheck.store.task_copy import TaskBlock, encode
@@ -45,6 +46,7 @@ async def test_a_redrive_gives_the_list_a_fresh_job_and_the_batch_goes_on(intake
     assert (letter.uuid, letter.redrives, letter.error_code) == (part.uuid, 1, "list_missing")
     assert (row["state"], row["ingest_job"] != before) == ("pending", True)
     assert (job["endpoint"], job["state"], job["org_id"]) == (INGEST_ENDPOINT, "queued", ORG)
+    assert job["webhook"] == INTERNAL, "no endpoint is sent its moves"
     assert (await intake.view(new)).status is BatchStatus.INGESTING
     assert await intake.batches.dead_letters.page(ORG, owner=OWNER) == []
 

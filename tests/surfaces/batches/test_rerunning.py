@@ -161,7 +161,7 @@ async def test_a_rerun_of_a_rerun_takes_from_that_one(intake: Intake) -> None:
     await intake.end_tasks(first, [0], "completed", None)
     await intake.end_tasks(first, [1], "failed", "again")
     await intake.sql.execute(
-        "UPDATE batch_runs SET completed_at = now(), succeeded = 1, failed = 1 WHERE id = $1", first
+        "UPDATE runs SET completed_at = now(), succeeded = 1, failed = 1 WHERE id = $1", first
     )
     again, _ = await rerun(intake, new, Selection([TaskStatus.FAILED]))
 
@@ -248,9 +248,7 @@ async def test_what_a_later_run_takes_in_first_comes_after_all_there_was(
     await intake.batches.close(to_text(new.uuid), org=ORG)
     await intake.end_tasks(new.run, [0, 1], "completed", None)
     await intake.end_tasks(new.run, [2, 3], "failed", "broke")
-    await intake.sql.execute(
-        "UPDATE batch_runs SET succeeded = 2, failed = 2 WHERE id = $1", new.run
-    )
+    await intake.sql.execute("UPDATE runs SET succeeded = 2, failed = 2 WHERE id = $1", new.run)
 
     selection = Selection([TaskStatus.FAILED]) if chosen else Selection()
     await intake.batches.rerun(to_text(new.uuid), selection, org=ORG)
@@ -287,7 +285,7 @@ async def end_run(intake: Intake, run: UUID, *, cancelled: bool = False) -> None
         )
     await intake.sql.execute(
         """
-        UPDATE batch_runs AS r
+        UPDATE runs AS r
         SET total = r.tasks, latched_at = now(), completed_at = now(), succeeded = n.completed,
             failed = n.failed, cancelled = n.cancelled,
             cancel_requested_at = CASE WHEN $2 THEN now() END

@@ -253,7 +253,7 @@ async def test_jobs_that_run_elsewhere_hold_no_slot(house: House, remote: TtsRem
     assert len({each["execution_id"] for each in ended}) == count
 
 
-async def test_a_batch_runs_its_tasks_at_the_remote(house: House, remote: TtsRemote) -> None:
+async def test_a_runs_its_tasks_at_the_remote(house: House, remote: TtsRemote) -> None:
     tasks = [{"custom_id": str(number), "input": HELLO} for number in range(20)]
     job = await batches.end_of(
         house.http,

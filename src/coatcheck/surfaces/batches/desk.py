@@ -33,9 +33,9 @@ class BatchesDesk(JobDesk):
 
     def places(self, job: ConsoleJob) -> JobPlaces:
         task = job.task
-        if task is None or task.batch is None:
+        if task is None or task.group is None:
             return JobPlaces(None)
-        batch = poll_url(to_text(task.batch))
+        batch = poll_url(to_text(task.group))
         return JobPlaces(f"{batch}/tasks/{job.uuid.hex}", batch=batch)
 
     def result(self, job: ConsoleJob) -> bytes | None:
@@ -48,7 +48,7 @@ class BatchesDesk(JobDesk):
         payload = await super().input(job)
         if job.task is None:
             return payload
-        if job.task.batch is None:
+        if job.task.group is None:
             raise InputNotKept("The task's batch is being removed, and its input with it.")
         batch = await self._engine.extension(Batches).get_of_run(job.task.run, org=job.view.org)
         return payload.removeprefix(batch.payload_prefix).removesuffix(batch.payload_suffix)
@@ -59,7 +59,7 @@ class BatchesDesk(JobDesk):
                 "Coatcheck does this work for a batch by itself. A list that could not be taken in "
                 "is redriven: POST /v1/dlq/{id}/redrive; an export is asked for again."
             )
-        batch = "{id}" if job.task.batch is None else to_text(job.task.batch)
+        batch = "{id}" if job.task.group is None else to_text(job.task.group)
         return f"A task is done again with its batch; rerun the batch: POST /v1/jobs/{batch}/rerun"
 
     def stored_keys(self, _: Principal, _key: str, /) -> Sequence[str]:

@@ -187,6 +187,7 @@ class Submitting:
             idempotency_key=key,
             fingerprint=None if key is None else fingerprint,
             request_id=call.request_id,
+            secrets=UUID(spec.secrets_id) if spec.secrets_id else None,
         )
 
     def _retries(self, order: NewJob, endpoints_own: int | None) -> int:

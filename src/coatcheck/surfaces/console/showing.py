@@ -66,7 +66,7 @@ async def _fields(job: ConsoleJob, desk: JobDesk) -> dict[str, Any]:
         "state": view.state,
         "terminal": view.terminal,
         "owner": view.owner,
-        "batch_id": None if task is None or task.batch is None else to_text(task.batch),
+        "batch_id": None if task is None or task.group is None else to_text(task.group),
         "task_id": None if task is None else job.uuid.hex,
         "attempts": view.attempts,
         "failures": view.failures,

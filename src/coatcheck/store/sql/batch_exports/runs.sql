@@ -6,6 +6,6 @@ SELECT r.id, r.number, CASE r.number WHEN 1 THEN r.tasks ELSE r.mirrored END AS 
        CASE r.number WHEN 1 THEN r.tasks ELSE r.new_tasks END AS new_tasks, r.completed_at,
        r.succeeded - r.replaced_succeeded, r.failed - r.replaced_failed,
        r.cancelled - r.replaced_cancelled
-FROM batch_runs AS r
-WHERE r.org_id = $1 AND r.batch_id = $2 AND r.number <= $3
+FROM runs AS r
+WHERE r.org_id = $1 AND r.group_id = $2 AND r.number <= $3
 ORDER BY r.number DESC

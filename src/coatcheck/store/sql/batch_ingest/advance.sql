@@ -16,12 +16,12 @@
 WITH whole AS MATERIALIZED (
     SELECT sum(CASE WHEN every.number = 1 THEN every.tasks ELSE every.new_tasks END)::integer
                AS tasks
-    FROM batch_runs AS this
-    JOIN batch_runs AS every ON every.org_id = this.org_id AND every.batch_id = this.batch_id
+    FROM runs AS this
+    JOIN runs AS every ON every.org_id = this.org_id AND every.group_id = this.group_id
     WHERE this.org_id = $1 AND this.id = $2 AND this.number > 1
 ),
 run AS (
-    UPDATE batch_runs AS r
+    UPDATE runs AS r
     SET tasks = r.tasks + $9::integer, lines = r.lines + $7::bigint,
         bad_lines = r.bad_lines + $8::bigint,
         new_tasks = CASE WHEN r.number > 1 THEN r.new_tasks + $9 ELSE 0 END,
@@ -32,7 +32,7 @@ run AS (
     FROM whole
     WHERE r.org_id = $1 AND r.id = $2 AND r.tasks = $4::integer AND r.latched_at IS NULL
       AND r.cancel_requested_at IS NULL
-    RETURNING r.org_id, r.id, r.batch_id, r.number, r.mirrored, whole.tasks AS first_position
+    RETURNING r.org_id, r.id, r.group_id, r.number, r.mirrored, whole.tasks AS first_position
 ),
 part AS (
     UPDATE batch_parts AS p
@@ -52,7 +52,7 @@ told AS (
 ),
 placed AS (
     INSERT INTO batch_positions (org_id, batch_id, position, run_number, run_id, task_index)
-    SELECT r.org_id, r.batch_id, r.first_position + at, r.number, r.id, $4 + at
+    SELECT r.org_id, r.group_id, r.first_position + at, r.number, r.id, $4 + at
     FROM part AS p
     CROSS JOIN run AS r
     CROSS JOIN generate_series(0, $9 - 1) AS at

@@ -5,7 +5,7 @@
 -- second sees here what the first has done.
 --
 -- $1 org   $2 run
-UPDATE batch_runs AS r
+UPDATE runs AS r
 SET total = r.tasks, latched_at = now()
 WHERE r.org_id = $1 AND r.id = $2 AND r.closed_at IS NOT NULL AND r.latched_at IS NULL
   AND NOT EXISTS (
@@ -13,4 +13,4 @@ WHERE r.org_id = $1 AND r.id = $2 AND r.closed_at IS NOT NULL AND r.latched_at I
       FROM batch_parts AS p
       WHERE p.org_id = r.org_id AND p.run_id = r.id AND p.state <> 'done'
   )
-RETURNING r.batch_id
+RETURNING r.group_id AS batch_id

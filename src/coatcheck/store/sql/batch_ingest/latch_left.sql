@@ -1,11 +1,11 @@
 -- Latch the runs whose latch was lost: whoever took the last part in, or closed them, died before it.
 --
 -- $1 runs at most
-UPDATE batch_runs AS r
+UPDATE runs AS r
 SET total = r.tasks, latched_at = now()
 FROM (
     SELECT u.org_id, u.id
-    FROM batch_runs AS u
+    FROM runs AS u
     WHERE u.completed_at IS NULL AND u.closed_at IS NOT NULL AND u.latched_at IS NULL
       AND NOT EXISTS (
           SELECT
@@ -16,4 +16,4 @@ FROM (
     FOR UPDATE SKIP LOCKED
 ) AS left_open
 WHERE r.org_id = left_open.org_id AND r.id = left_open.id
-RETURNING r.batch_id
+RETURNING r.group_id AS batch_id

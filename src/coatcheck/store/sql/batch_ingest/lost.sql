@@ -4,7 +4,7 @@
 SELECT p.org_id, p.id, p.batch_id, p.ingest_job, p.redrives, b.request_id, j.state::text,
        j.error_code, j.error_message
 FROM batch_parts AS p
-JOIN batch_runs AS r ON r.org_id = p.org_id AND r.id = p.run_id
+JOIN runs AS r ON r.org_id = p.org_id AND r.id = p.run_id
 JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id
 LEFT JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.ingest_job
 WHERE p.state = 'pending' AND r.cancel_requested_at IS NULL AND b.deleted_at IS NULL

@@ -21,7 +21,7 @@ WITH old AS MATERIALIZED (
     JOIN jobs AS j ON j.org_id = $1 AND j.id = t.id
 ),
 run AS (
-    UPDATE batch_runs AS r
+    UPDATE runs AS r
     SET tasks = r.tasks + taken.tasks, lines = r.lines + taken.tasks,
         mirrored = CASE
             WHEN r.mirrored = r.tasks AND taken.in_place THEN r.mirrored + taken.tasks
@@ -66,7 +66,7 @@ placed AS (
     WHERE r.mirrored < $4 + r.tasks
 ),
 replaced AS (
-    UPDATE batch_runs AS b
+    UPDATE runs AS b
     SET replaced_succeeded = b.replaced_succeeded + was.succeeded,
         replaced_failed = b.replaced_failed + was.failed,
         replaced_cancelled = b.replaced_cancelled + was.cancelled

@@ -4,6 +4,6 @@
 -- $1 org   $2 batch   $3 number
 SELECT r.number, r.id, r.tasks, CASE r.number WHEN 1 THEN r.tasks ELSE r.mirrored END AS mirrored,
        CASE r.number WHEN 1 THEN r.tasks ELSE r.new_tasks END AS new_tasks
-FROM batch_runs AS r
-WHERE r.org_id = $1 AND r.batch_id = $2 AND r.number < $3
+FROM runs AS r
+WHERE r.org_id = $1 AND r.group_id = $2 AND r.number < $3
 ORDER BY r.number

@@ -2,17 +2,17 @@
 -- does to one job, with what they used and who is told of it. Those that a claim holds just now are
 -- passed over; they are asked to stop once it has them.
 --
--- $1 org   $2 run   $3 batch   $4 rows at most, of those in the queue and of the others
+-- $1 org   $2 run   $3 rows at most, of those in the queue and of the others
 WITH queued AS MATERIALIZED (
     SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
     FROM jobs AS j
     WHERE j.state = 'queued' AND j.org_id = $1 AND j.run_id = $2
-      AND j.lane = (SELECT b.lane FROM batches AS b WHERE b.org_id = $1 AND b.id = $3)
-      AND j.endpoint = (SELECT b.endpoint FROM batches AS b WHERE b.org_id = $1 AND b.id = $3)
+      AND j.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = $1 AND r.id = $2)
+      AND j.endpoint = (SELECT r.endpoint FROM runs AS r WHERE r.org_id = $1 AND r.id = $2)
       AND j.flow >= replace($2::uuid::text, '-', '')
       AND j.flow < replace($2::uuid::text, '-', '') || '0'
     ORDER BY j.flow, j.run_at, j.id
-    LIMIT $4::integer
+    LIMIT $3::integer
     FOR UPDATE OF j SKIP LOCKED
 ),
 postponed AS MATERIALIZED (
@@ -20,7 +20,7 @@ postponed AS MATERIALIZED (
     FROM jobs AS j
     WHERE j.org_id = $1 AND j.run_id = $2 AND j.state IN ('staged', 'retrying')
     ORDER BY j.task_index
-    LIMIT $4::integer
+    LIMIT $3::integer
     FOR UPDATE OF j SKIP LOCKED
 ),
 waiting AS (

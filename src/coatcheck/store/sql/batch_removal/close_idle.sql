@@ -4,7 +4,7 @@
 -- $1 runs at most   $2 seconds
 WITH idle AS MATERIALIZED (
     SELECT r.org_id, r.id
-    FROM batch_runs AS r
+    FROM runs AS r
     LEFT JOIN LATERAL (
         SELECT p.created_at
         FROM batch_parts AS p
@@ -20,8 +20,8 @@ WITH idle AS MATERIALIZED (
     LIMIT $1::integer
     FOR UPDATE OF r SKIP LOCKED
 )
-UPDATE batch_runs AS r
+UPDATE runs AS r
 SET closed_at = now()
 FROM idle AS i
 WHERE r.org_id = i.org_id AND r.id = i.id
-RETURNING r.batch_id
+RETURNING r.group_id AS batch_id

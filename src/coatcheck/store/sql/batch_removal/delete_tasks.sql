@@ -3,7 +3,7 @@
 --
 -- $1 org   $2 run   $3 ids   $4 tasks before   $5 tasks after
 WITH moved AS MATERIALIZED (
-    UPDATE batch_runs SET tasks = $5::integer
+    UPDATE runs SET tasks = $5::integer
     WHERE org_id = $1 AND id = $2 AND tasks = $4::integer
     RETURNING org_id
 ),

@@ -6,12 +6,12 @@
 --
 -- $1 org   $2 run
 WITH run AS MATERIALIZED (
-    SELECT r.org_id, r.id FROM batch_runs AS r
+    SELECT r.org_id, r.id FROM runs AS r
     WHERE r.org_id = $1 AND r.id = $2 AND r.cancel_requested_at IS NOT NULL
     FOR UPDATE
 ),
 latched AS (
-    UPDATE batch_runs AS r
+    UPDATE runs AS r
     SET total = r.tasks, latched_at = now(), closed_at = coalesce(r.closed_at, now())
     FROM run
     WHERE r.org_id = run.org_id AND r.id = run.id AND r.latched_at IS NULL

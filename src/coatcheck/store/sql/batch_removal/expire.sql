@@ -2,6 +2,8 @@
 -- keys are free again, as those of jobs are. So are those with a list that could not be taken in, and
 -- that nobody has done anything about for long: they would never end.
 --
+-- The newest run of each is locked first, as the chunk of a rerun does, which changes older ones.
+--
 -- $1 batches at most   $2 seconds that a failed list waits for somebody
 WITH old AS MATERIALIZED (
     SELECT b.org_id, b.id
@@ -23,9 +25,24 @@ stuck AS MATERIALIZED (
     JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id AND b.current_run = p.run_id
     WHERE b.deleted_at IS NULL
     FOR UPDATE OF b SKIP LOCKED
+),
+deleted AS (
+    UPDATE batches AS b
+    SET deleted_at = now(), updated_at = now(), idempotency_key = NULL
+    FROM (SELECT * FROM old UNION SELECT * FROM stuck) AS o
+    WHERE b.org_id = o.org_id AND b.id = o.id
+    RETURNING b.org_id, b.id
+),
+left_runs AS MATERIALIZED (
+    SELECT r.org_id, r.id
+    FROM deleted AS d
+    JOIN runs AS r ON r.org_id = d.org_id AND r.group_id = d.id
+    ORDER BY r.org_id, r.group_id, r.number DESC
+    FOR UPDATE OF r
+),
+hidden AS (
+    UPDATE runs AS r SET removed_at = now()
+    FROM left_runs AS l
+    WHERE r.org_id = l.org_id AND r.id = l.id
 )
-UPDATE batches AS b
-SET deleted_at = now(), updated_at = now(), idempotency_key = NULL
-FROM (SELECT * FROM old UNION SELECT * FROM stuck) AS o
-WHERE b.org_id = o.org_id AND b.id = o.id
-RETURNING b.id
+SELECT d.id FROM deleted AS d

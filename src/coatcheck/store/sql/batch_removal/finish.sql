@@ -7,15 +7,15 @@ WITH settled AS MATERIALIZED (
     FROM batches AS b
     WHERE b.org_id = $1 AND b.id = $2 AND b.deleted_at IS NOT NULL
       AND NOT EXISTS (
-          SELECT FROM batch_runs AS r
+          SELECT FROM runs AS r
           JOIN usage_deltas AS d ON d.org_id = r.org_id AND d.run_id = r.id
-          WHERE r.org_id = b.org_id AND r.batch_id = b.id
+          WHERE r.org_id = b.org_id AND r.group_id = b.id
       )
     FOR UPDATE
 ),
 ended AS (
-    DELETE FROM batch_runs AS r USING settled AS s
-    WHERE r.org_id = s.org_id AND r.batch_id = s.id
+    DELETE FROM runs AS r USING settled AS s
+    WHERE r.org_id = s.org_id AND r.group_id = s.id
     RETURNING r.org_id, r.id AS run_id
 ),
 /* include limits/clear_run.sql */,

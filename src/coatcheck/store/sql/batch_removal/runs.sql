@@ -20,6 +20,6 @@ SELECT r.id, r.tasks,
              AND j.flow < replace(r.id::text, '-', '') || '0'
        ) AS is_quiet
 FROM batches AS b
-JOIN batch_runs AS r ON r.org_id = b.org_id AND r.batch_id = b.id
+JOIN runs AS r ON r.org_id = b.org_id AND r.group_id = b.id
 WHERE b.org_id = $1 AND b.id = $2
 ORDER BY r.number

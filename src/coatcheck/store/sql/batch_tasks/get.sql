@@ -10,5 +10,5 @@ SELECT j.id, j.task_index, j.custom_id, j.state::text AS state,
        j.payload AS input, j.created_at, j.started_at, j.finished_at, j.run_id, octet_length(j.result) AS result_bytes,
        /* include batch_tasks/position.sql */ AS position
 FROM jobs AS j
-JOIN batch_runs AS r ON r.org_id = j.org_id AND r.id = j.run_id AND r.batch_id = $2
+JOIN runs AS r ON r.org_id = j.org_id AND r.id = j.run_id AND r.group_id = $2
 WHERE j.org_id = $1 AND j.id = $3

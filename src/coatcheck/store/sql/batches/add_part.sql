@@ -5,7 +5,7 @@
 -- $14-$17 tasks: ids, payloads, custom ids, flows   $18 what tasks tell by webhook
 -- $19 what the store calls the source's content   $20 of a rerun of the whole batch: of runs below this
 WITH run AS (
-    UPDATE batch_runs AS r
+    UPDATE runs AS r
     SET tasks = r.tasks + cardinality($14::uuid[]), lines = r.lines + $13::bigint,
         bad_lines = r.bad_lines + $13::bigint - cardinality($14::uuid[])
     WHERE r.org_id = $1 AND r.id = $3

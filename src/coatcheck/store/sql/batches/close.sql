@@ -1,2 +1,2 @@
 -- Take no more tasks into a run. A repeat changes nothing.
-UPDATE batch_runs SET closed_at = coalesce(closed_at, now()) WHERE org_id = $1 AND id = $2
+UPDATE runs SET closed_at = coalesce(closed_at, now()) WHERE org_id = $1 AND id = $2

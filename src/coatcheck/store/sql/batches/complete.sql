@@ -8,18 +8,18 @@
 --
 -- $1 runs at most
 WITH ended AS MATERIALIZED (
-    SELECT r.org_id, r.id AS run_id, r.batch_id, r.number, r.total, r.succeeded, r.failed,
-           r.cancelled, r.succeeded_told,
+    SELECT r.org_id, r.id AS run_id, r.group_id AS batch_id, r.number, r.total, r.succeeded, r.failed,
+           r.cancelled, r.succeeded_told, r.webhook_target,
            CASE WHEN r.cancel_requested_at IS NULL THEN 'completed' ELSE 'cancelled' END AS status
-    FROM batch_runs AS r
-    JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.batch_id
+    FROM runs AS r
+    JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.group_id
     WHERE r.completed_at IS NULL AND r.latched_at IS NOT NULL
       AND r.succeeded + r.failed + r.cancelled = r.total
     LIMIT $1::integer
     FOR UPDATE OF b, r SKIP LOCKED
 ),
-runs AS (
-    UPDATE batch_runs AS r
+runs_done AS (
+    UPDATE runs AS r
     SET completed_at = now(), succeeded_told = r.succeeded
     FROM ended AS e
     WHERE r.org_id = e.org_id AND r.id = e.run_id
@@ -47,12 +47,12 @@ told AS (
     FROM ended AS e
     JOIN batches AS b ON b.org_id = e.org_id AND b.id = e.batch_id
     CROSS JOIN LATERAL (
-        SELECT b.webhook_target AS target, 'tasks.succeeded' AS event
-        WHERE b.webhook_target IS NOT NULL AND e.succeeded > e.succeeded_told
+        SELECT e.webhook_target AS target, 'tasks.succeeded' AS event
+        WHERE e.webhook_target IS NOT NULL AND e.succeeded > e.succeeded_told
           AND 'tasks.succeeded' = ANY (b.webhook_events)
         UNION ALL
-        SELECT b.webhook_target, 'batch.' || e.status
-        WHERE b.webhook_target IS NOT NULL AND 'completed' = ANY (b.webhook_events)
+        SELECT e.webhook_target, 'batch.' || e.status
+        WHERE e.webhook_target IS NOT NULL AND 'completed' = ANY (b.webhook_events)
         UNION ALL
         SELECT t.id, 'batch.' || e.status
         FROM webhook_targets AS t

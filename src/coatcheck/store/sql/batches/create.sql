@@ -11,25 +11,27 @@
 -- $25 part   $26 source   $27 its key   $28 pieces   $29 bytes   $30 upload   $31 lines
 -- $32-$35 tasks: ids, payloads, custom ids, flows   $36 what tasks tell by webhook
 -- $37 whether all there is comes along   $38 what the store calls the source's content
+-- $39 the secrets that its tasks are sent with
 WITH created AS (
     INSERT INTO batches (
-        org_id, id, current_run, owner, service, service_endpoint, endpoint, usage_flow, lane,
-        failures_max, is_open, payload_prefix, payload_suffix, concurrency, rate_per_second,
-        rate_key, rate_key_per_second, webhook_target, webhook_events, metadata, keep_seconds,
-        idempotency_key, fingerprint, request_id
+        org_id, id, current_run, owner, service, service_endpoint, endpoint, lane, failures_max,
+        is_open, payload_prefix, payload_suffix, concurrency, rate_per_second, rate_key,
+        rate_key_per_second, webhook_events, metadata, keep_seconds, idempotency_key, fingerprint,
+        request_id
     )
     VALUES (
-        $1, $2, $3, $4, $5, $6, $7, $8, $9::text::job_lane, $10, $11, $12, $13, $14, $15, $16, $17,
-        $18, $19::text[], $20, $21, $22, $23, $24
+        $1, $2, $3, $4, $5, $6, $7, $9::text::job_lane, $10, $11, $12, $13, $14, $15, $16, $17,
+        $19::text[], $20, $21, $22, $23, $24
     )
     ON CONFLICT DO NOTHING
     RETURNING org_id, id, lane
 ),
 run AS (
-    INSERT INTO batch_runs (
-        org_id, id, batch_id, number, tasks, lines, bad_lines, total, closed_at, latched_at
+    INSERT INTO runs (
+        org_id, id, group_id, number, lane, endpoint, service, service_endpoint, usage_flow,
+        webhook_target, secrets_id, tasks, lines, bad_lines, total, closed_at, latched_at
     )
-    SELECT c.org_id, $3, c.id, 1, cardinality($32::uuid[]), $31::bigint,
+    SELECT c.org_id, $3, c.id, 1, c.lane, $7, $5, $6, $8, $18, $39::uuid, cardinality($32::uuid[]), $31::bigint,
            $31::bigint - cardinality($32),
            CASE WHEN $37::boolean AND NOT $11 THEN cardinality($32) END,
            CASE WHEN NOT $11 THEN now() END,

@@ -1,9 +1,9 @@
 -- The batch that a run is of, as get.sql has it.
 SELECT /* include batches/view_columns.sql */,
        /* include batches/run_columns.sql */
-FROM batch_runs AS one
-JOIN batches AS b ON b.org_id = one.org_id AND b.id = one.batch_id
-JOIN batch_runs AS r ON r.org_id = b.org_id AND r.batch_id = b.id
+FROM runs AS one
+JOIN batches AS b ON b.org_id = one.org_id AND b.id = one.group_id
+JOIN runs AS r ON r.org_id = b.org_id AND r.group_id = b.id
 /* include batches/run_joins.sql */
 WHERE one.org_id = $1 AND one.id = $2 AND b.deleted_at IS NULL
 ORDER BY r.number

@@ -27,7 +27,7 @@ SELECT /* include batches/view_columns.sql */,
        earlier.succeeded AS earlier_succeeded, earlier.failed AS earlier_failed,
        earlier.cancelled AS earlier_cancelled
 FROM page AS b
-JOIN batch_runs AS r ON r.org_id = b.org_id AND r.id = b.current_run
+JOIN runs AS r ON r.org_id = b.org_id AND r.id = b.current_run
 /* include batches/run_joins.sql */
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(
@@ -37,8 +37,8 @@ CROSS JOIN LATERAL (
            coalesce(sum(r.succeeded + fresh.succeeded - r.replaced_succeeded), 0)::integer AS succeeded,
            coalesce(sum(r.failed + fresh.failed - r.replaced_failed), 0)::integer AS failed,
            coalesce(sum(r.cancelled + fresh.cancelled - r.replaced_cancelled), 0)::integer AS cancelled
-    FROM batch_runs AS r
+    FROM runs AS r
     /* include batches/run_joins.sql */
-    WHERE r.org_id = b.org_id AND r.batch_id = b.id AND r.id <> b.current_run
+    WHERE r.org_id = b.org_id AND r.group_id = b.id AND r.id <> b.current_run
 ) AS earlier
 ORDER BY b.id DESC

@@ -1,10 +1,10 @@
 -- A batch and its current run, locked: whoever changes what a run is made of does so by turns.
 -- After lock.sql, which says why.
 SELECT b.id, b.owner, b.endpoint, b.lane::text AS lane, b.failures_max, b.request_id, b.is_open,
-       b.concurrency, b.rate_per_second, b.rate_key_per_second, b.webhook_target, b.webhook_events,
+       b.concurrency, b.rate_per_second, b.rate_key_per_second, r.webhook_target, b.webhook_events,
        r.id AS run_id, r.number, r.tasks, r.closed_at, r.latched_at, r.cancel_requested_at,
        r.completed_at
 FROM batches AS b
-JOIN batch_runs AS r ON r.org_id = b.org_id AND r.id = b.current_run
+JOIN runs AS r ON r.org_id = b.org_id AND r.id = b.current_run
 WHERE b.org_id = $1 AND b.id = $2 AND b.deleted_at IS NULL
 FOR UPDATE OF b, r

@@ -13,7 +13,7 @@ SET run_id = $3, state = 'pending', position = p.position + 1, redrives = p.redr
         WHEN p.source = 'rerun' AND p.source_run IS NULL THEN old.selection
         ELSE p.source_selection
     END
-FROM batch_runs AS old
+FROM runs AS old
 WHERE p.org_id = $1 AND p.run_id = $2 AND p.state = 'failed'
   AND (p.source <> 'rerun' OR $4::boolean)
   AND old.org_id = p.org_id AND old.id = p.run_id

@@ -6,5 +6,5 @@ SELECT r.tasks > r.succeeded + r.failed + r.cancelled + coalesce((
            FROM usage_deltas AS d
            WHERE d.org_id = r.org_id AND d.run_id = r.id
        ), 0) AS some
-FROM batch_runs AS r
+FROM runs AS r
 WHERE r.org_id = $1 AND r.id = $2

@@ -2,18 +2,18 @@
 --
 -- Answers whether there are some that it is too early to tell of: they are to be looked at again.
 WITH untold AS MATERIALIZED (
-    SELECT r.org_id, r.id AS run_id, b.webhook_target
-    FROM batch_runs AS r
-    JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.batch_id
+    SELECT r.org_id, r.id AS run_id, r.webhook_target
+    FROM runs AS r
+    JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.group_id
     WHERE r.completed_at IS NULL AND r.succeeded > r.succeeded_told
-      AND 'tasks.succeeded' = ANY (b.webhook_events) AND b.webhook_target IS NOT NULL
+      AND 'tasks.succeeded' = ANY (b.webhook_events) AND r.webhook_target IS NOT NULL
       AND b.deleted_at IS NULL
 ),
 due AS MATERIALIZED (
-    SELECT r.org_id, r.id AS run_id, r.batch_id, r.succeeded - r.succeeded_told AS succeeded,
+    SELECT r.org_id, r.id AS run_id, r.group_id AS batch_id, r.succeeded - r.succeeded_told AS succeeded,
            u.webhook_target
     FROM untold AS u
-    JOIN batch_runs AS r ON r.org_id = u.org_id AND r.id = u.run_id
+    JOIN runs AS r ON r.org_id = u.org_id AND r.id = u.run_id
     WHERE r.completed_at IS NULL AND r.succeeded > r.succeeded_told
       AND (
           r.succeeded_told_at IS NULL
@@ -22,7 +22,7 @@ due AS MATERIALIZED (
     FOR UPDATE OF r SKIP LOCKED
 ),
 noted AS (
-    UPDATE batch_runs AS r
+    UPDATE runs AS r
     SET succeeded_told = r.succeeded, succeeded_told_at = now()
     FROM due AS d
     WHERE r.org_id = d.org_id AND r.id = d.run_id

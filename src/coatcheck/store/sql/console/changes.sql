@@ -3,7 +3,7 @@
 -- transaction that wrote it, and a snapshot says of each transaction whether it had committed.
 --
 -- Looks at the newest $3 jobs, backwards along the primary key; jobs/page_filter.sql says why the ids
--- have bounds. Tasks of batches are not told. If nothing changed, one row has the snapshot.
+-- have bounds. Tasks are not told. If nothing changed, one row has the snapshot.
 --
 -- $1 org   $2 reader: theirs, and what is anyone's; NULL for all   $3 how many to look at
 -- $4, $5 see jobs/horizon.sql   $6 after this id   $7 how many

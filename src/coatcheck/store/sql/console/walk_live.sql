@@ -2,7 +2,7 @@
 -- not walked over. All of the organisation's live jobs are looked at, so many of each kind at most; if
 -- there are more, `walked_rows` is above $16, and the caller walks in order instead.
 --
--- Tasks are looked at, too, and left out after that: their batches have lists of their own. IS TRUE
+-- Tasks are looked at, too, and left out after that: their groups have lists of their own. IS TRUE
 -- keeps the planner from the primary key, by which it would read the organisation's history.
 --
 -- Parameters as in walk.sql

@@ -109,7 +109,7 @@ open_lines AS MATERIALIZED (
     FROM unheld_lines AS l
     WHERE l.per_second IS NULL OR l.run_tokens > 0
 ),
-runs AS MATERIALIZED (
+shares AS MATERIALIZED (
     SELECT s.*, least(
                s.free, (s.org_share - 1) / least(s.org_share, s.line_count) + 1
            )::integer AS share
@@ -135,7 +135,7 @@ due AS MATERIALIZED (
                  AND j.org_id = r.org_id AND j.flow = t.flow
                LIMIT 1
            ) IS NOT NULL AS has_work
-    FROM runs AS r
+    FROM shares AS r
     CROSS JOIN LATERAL (
         SELECT t.flow, t.in_step_at
         FROM run_tokens AS t
@@ -148,7 +148,7 @@ due AS MATERIALIZED (
 ),
 looks AS MATERIALIZED (
     SELECT r.*, look.flow, look.is_new, look.wrapped, look.gone_round, look.steps, look.found
-    FROM runs AS r
+    FROM shares AS r
     CROSS JOIN LATERAL (
         WITH RECURSIVE look AS (
             SELECT r.looked_to AS flow, false AS is_new, r.looked_to = '' AS wrapped,
@@ -384,10 +384,10 @@ next_look AS (
             ORDER BY t.in_step_at
             LIMIT 1
         )
-        FROM runs AS o
+        FROM shares AS o
         WHERE o.key_per_second IS NOT NULL
         UNION ALL
-        SELECT r.next_look_at FROM runs AS r
+        SELECT r.next_look_at FROM shares AS r
         WHERE r.key_per_second IS NOT NULL AND r.next_look_at > statement_timestamp()
         UNION ALL
         -- They stood before others, and are forgotten now or in a moment.

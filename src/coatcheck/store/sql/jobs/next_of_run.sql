@@ -1,15 +1,15 @@
 -- A task of a run that stands for the others: the first in the queue, else one that waits to be tried again,
 -- else one that runs. Each by an index of its own; no row if none is left.
 --
--- $1 org   $2 run   $3 batch
+-- $1 org   $2 run
 SELECT n.id
 FROM (
     (
         SELECT 1 AS rank, j.id
         FROM jobs AS j
         WHERE j.state = 'queued' AND j.org_id = $1 AND j.run_id = $2
-          AND j.lane = (SELECT b.lane FROM batches AS b WHERE b.org_id = $1 AND b.id = $3)
-          AND j.endpoint = (SELECT b.endpoint FROM batches AS b WHERE b.org_id = $1 AND b.id = $3)
+          AND j.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = $1 AND r.id = $2)
+          AND j.endpoint = (SELECT r.endpoint FROM runs AS r WHERE r.org_id = $1 AND r.id = $2)
           AND j.flow >= replace($2::uuid::text, '-', '')
           AND j.flow < replace($2::uuid::text, '-', '') || '0'
         ORDER BY j.flow, j.run_at, j.id

@@ -1,14 +1,14 @@
--- Remove retired secrets that nothing can ask for any more: no job that waits or runs, and no batch
--- that goes on, was accepted while a definition referred to them. A server may know a definition for a
+-- Remove retired secrets that nothing can ask for any more: no job that waits or runs was accepted
+-- while a definition referred to them, and no run that goes on sends its tasks with them. A server may know a definition for a
 -- while after it was replaced: jobs count that were accepted up to $1 seconds later.
 --
 -- Looks at a page of retired rows, by the index service_secrets_retired, so that an organisation that
 -- retires many costs the others nothing; the next page begins after the last row of this one. Jobs of
 -- one endpoint are found by their flow. Those that wait are read once for each endpoint and organisation
 -- of the page, in jobs_ready and jobs_postponed, and not for each of its rows: an organisation may have
--- many of both. Those that are held are read once, in jobs_held. OFFSET 0 has batches asked row by row, by
--- index: as a join it would read those of all organisations. Tasks of batches have flows of their own,
--- and their batch says whom they are for.
+-- many of both. Those that are held are read once, in jobs_held. OFFSET 0 has runs asked row by row, by
+-- index: as a join it would read those of all organisations. Tasks have flows of their own, and their
+-- run names its secrets.
 --
 -- Answers a row for each one that it looked at, in order.
 --
@@ -60,9 +60,8 @@ unneeded AS MATERIALIZED (
         WHERE h.org_id = p.org_id AND h.flow = p.endpoint_id AND h.oldest < p.until
     )
     AND NOT EXISTS (
-        SELECT FROM batches AS b
-        WHERE b.org_id = p.org_id AND b.completed_at IS NULL AND b.created_at < p.until
-          AND position(p.id::text::bytea IN b.payload_prefix) > 0
+        SELECT FROM runs AS r
+        WHERE r.org_id = p.org_id AND r.completed_at IS NULL AND r.secrets_id = p.id
         OFFSET 0
     )
 ),

@@ -18,9 +18,8 @@ FROM (
            d.result_bytes
     FROM usage_deltas AS d
     LEFT JOIN LATERAL (
-        SELECT b.usage_flow
-        FROM batch_runs AS r
-        JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.batch_id
+        SELECT r.usage_flow
+        FROM runs AS r
         WHERE r.org_id = d.org_id AND r.id = d.run_id
     ) AS task ON true
     WHERE d.org_id = $1 AND d.ended_at >= $2::date::timestamp AT TIME ZONE 'UTC'

@@ -1,7 +1,7 @@
 -- Move what was used from the deltas into the sums, a chunk at a time: in one statement, so that a
 -- reader of both tables counts each delta once, whenever it looks.
 --
--- What tasks have used is summed up under their batch's flow, and counted for their run. Counters are
+-- What tasks have used is summed up under their run's usage flow, and counted for their run. Counters are
 -- never set back: what a task's end added stays added.
 --
 -- Each delta is added to the sums of its day and to those of its hour.
@@ -10,7 +10,7 @@
 -- For a run that somebody else has locked, to write a chunk of tasks say, nobody waits at all: all
 -- upkeep would wait along. What is to be counted for it is left for the next time.
 --
--- Answers how many it was, and the batches whose counters moved.   $1 deltas at most
+-- Answers how many it was, and the groups of runs whose counters moved.   $1 deltas at most
 WITH taken AS MATERIALIZED (
     SELECT d.org_id, d.seq, d.run_id
     FROM usage_deltas AS d
@@ -21,7 +21,7 @@ WITH taken AS MATERIALIZED (
 free_runs AS MATERIALIZED (
     SELECT r.org_id, r.id
     FROM (SELECT DISTINCT t.org_id, t.run_id FROM taken AS t WHERE t.run_id IS NOT NULL) AS t
-    JOIN batch_runs AS r ON r.org_id = t.org_id AND r.id = t.run_id
+    JOIN runs AS r ON r.org_id = t.org_id AND r.id = t.run_id
     ORDER BY r.org_id, r.id
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ),
@@ -32,21 +32,20 @@ gone AS (
           t.run_id IS NULL
           OR (t.org_id, t.run_id) IN (SELECT f.org_id, f.id FROM free_runs AS f)
           OR (
-              SELECT true FROM batch_runs AS r WHERE r.org_id = t.org_id AND r.id = t.run_id
+              SELECT true FROM runs AS r WHERE r.org_id = t.org_id AND r.id = t.run_id
           ) IS NULL
       )
     RETURNING d.*
 ),
 named AS MATERIALIZED (
     SELECT g.org_id, g.day, g.ended_at, g.completed, g.failed, g.cancelled, g.attempts, g.payload_bytes,
-           g.result_bytes, g.run_seconds, g.endpoint, coalesce(b.usage_flow, g.flow) AS flow,
+           g.result_bytes, g.run_seconds, g.endpoint, coalesce(r.usage_flow, g.flow) AS flow,
            g.run_id
     FROM gone AS g
-    LEFT JOIN batch_runs AS r ON r.org_id = g.org_id AND r.id = g.run_id
-    LEFT JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.batch_id
+    LEFT JOIN runs AS r ON r.org_id = g.org_id AND r.id = g.run_id
 ),
 counted AS (
-    UPDATE batch_runs AS r
+    UPDATE runs AS r
     SET succeeded = r.succeeded + n.completed, failed = r.failed + n.failed,
         cancelled = r.cancelled + n.cancelled
     FROM (
@@ -57,7 +56,7 @@ counted AS (
         GROUP BY n.org_id, n.run_id
     ) AS n
     WHERE r.org_id = n.org_id AND r.id = n.run_id
-    RETURNING r.batch_id
+    RETURNING r.group_id
 ),
 added AS (
     INSERT INTO usage AS u (
@@ -94,4 +93,4 @@ added_hours AS (
         result_bytes = u.result_bytes + excluded.result_bytes,
         run_seconds = u.run_seconds + excluded.run_seconds, metered = false
 )
-SELECT (SELECT count(*) FROM gone) AS deltas, array(SELECT DISTINCT batch_id FROM counted) AS batches
+SELECT (SELECT count(*) FROM gone) AS deltas, array(SELECT DISTINCT group_id FROM counted) AS groups

@@ -1,4 +1,4 @@
--- Make sure that these targets are there: for what names them in a row of its own, such as a batch.
+-- Make sure that these targets are there: for what names them in a row of its own, such as a run.
 --
 -- $1 orgs   $2 ids   $3 urls
 WITH named AS (

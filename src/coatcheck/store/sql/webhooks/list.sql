@@ -3,7 +3,7 @@
 --
 -- Sent with custom plans: what was not asked for is then no part of the plan.
 --
--- $1 org   $2 older than this id, or NULL   $3 of this job or batch, or NULL   $4 status, or NULL
+-- $1 org   $2 older than this id, or NULL   $3 of this job or group, or NULL   $4 status, or NULL
 -- $5 to this target, or NULL   $6 from this id on, or NULL   $7 rows at most
 SELECT /* include webhooks/view_columns.sql */
 FROM webhook_deliveries AS d

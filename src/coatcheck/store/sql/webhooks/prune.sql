@@ -39,7 +39,7 @@ judged AS MATERIALIZED (
                SELECT FROM job_webhooks AS w WHERE w.org_id = a.org_id AND w.target_id = a.id
            )
            OR EXISTS (
-               SELECT FROM batches AS b WHERE b.org_id = a.org_id AND b.webhook_target = a.id
+               SELECT FROM runs AS r WHERE r.org_id = a.org_id AND r.webhook_target = a.id
            ) AS wanted
     FROM aged AS a
 ),

@@ -23,11 +23,10 @@ SELECT w.target_id, 'job' AS kind, 'job.' || c.state AS event,
               ELSE c.previous NOT IN ('staged', 'retrying')
           END
         UNION ALL
-        SELECT b.webhook_target, 'task', 'task.' || c.state, 'end'
-        FROM batch_runs AS r
-        JOIN batches AS b ON b.org_id = r.org_id AND b.id = r.batch_id
+        SELECT r.webhook_target, 'task', 'task.' || c.state, 'end'
+        FROM runs AS r
         WHERE c.webhook = 3 AND c.state = 'failed' AND r.org_id = c.org_id AND r.id = c.run_id
-          AND b.webhook_target IS NOT NULL
+          AND r.webhook_target IS NOT NULL
         UNION ALL
         SELECT t.id, CASE WHEN c.run_id IS NULL THEN 'job' ELSE 'task' END, wanted.event, 'endpoint'
         FROM webhook_targets AS t

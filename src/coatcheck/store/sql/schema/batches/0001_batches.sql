@@ -1,5 +1,6 @@
--- Batches: many inputs for one endpoint, each of them a task. A batch has runs, a run has parts, a
--- part is one source of tasks: a list that was submitted or staged, or the tasks of the run before.
+-- Batches: many inputs for one endpoint, each of them a task. A batch is a group of runs
+-- (core/0007_runs.sql); a run has parts, and a part is one source of tasks: a list that was submitted
+-- or staged, or the tasks of an earlier run.
 
 CREATE TABLE batches (
     org_id          text COLLATE "C" NOT NULL,
@@ -9,8 +10,6 @@ CREATE TABLE batches (
     service         text NOT NULL,
     service_endpoint text NOT NULL,
     endpoint        text COLLATE "C" NOT NULL,
-    -- The flow that its tasks' usage is summed up under; their own would be a sum for each run.
-    usage_flow      text COLLATE "C" NOT NULL DEFAULT '',
     lane            job_lane NOT NULL,
     failures_max    smallint NOT NULL,
     is_open         boolean NOT NULL,
@@ -21,7 +20,6 @@ CREATE TABLE batches (
     rate_per_second double precision CHECK (rate_per_second > 0),
     rate_key        text,
     rate_key_per_second double precision CHECK (rate_key_per_second > 0),
-    webhook_target  uuid,
     webhook_events  text[] NOT NULL DEFAULT '{}',
     metadata        bytea,
     keep_seconds    integer NOT NULL,
@@ -46,75 +44,8 @@ CREATE INDEX batches_owned ON batches (org_id, owner, id) WHERE deleted_at IS NU
 CREATE INDEX batches_expired ON batches (expires_at)
     WHERE expires_at IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX batches_deleted ON batches (deleted_at) WHERE deleted_at IS NOT NULL;
--- What the pruner of webhook targets asks, and the one of secrets.
-CREATE INDEX batches_webhook_target ON batches (org_id, webhook_target)
-    WHERE webhook_target IS NOT NULL;
-CREATE INDEX batches_going_on ON batches (org_id) WHERE completed_at IS NULL;
 
--- `tasks` is how many were written, which is the next one's number: every chunk of a list moves it
--- from what it was, in the transaction that writes the chunk, so that no chunk is written twice.
--- `total` is set, absolutely, by the statement that latches the run: from then on it may complete.
---
--- A batch as a whole is each of its tasks once, with its latest result, over all runs. A task's
--- position is its number in the batch: the one that it had when it was first written. A rerun gives
--- the task new numbers, in the run, and keeps the position. In the first run the two are the same. In
--- a later one they are the same for the first `mirrored` tasks, as they are for all tasks of a rerun
--- of the whole batch; every other task has a row in `batch_positions`. So a rerun of a million tasks
--- writes none, and one of the few that failed writes a few.
---
--- `new_tasks` are those of a later run that no run before had: of a list that failed there and was
--- ingested here. The positions of a batch are as many as its first run's tasks and all of these.
---
--- `replaced_*` are a run's tasks, by how they ended, that a later run repeats: their results are not
--- the batch's. They move with the chunk that repeats them. A run's tasks are not repeated before it
--- has completed, so that each of them has ended by then.
-
-CREATE TABLE batch_runs (
-    org_id          text COLLATE "C" NOT NULL,
-    id              uuid NOT NULL,
-    batch_id        uuid NOT NULL,
-    number          integer NOT NULL,
-    parent_run      uuid,
-    -- What a rerun took of its parent: {"status": [...], "error_code": [...]}.
-    selection       jsonb,
-    tasks           integer NOT NULL DEFAULT 0,
-    lines           bigint NOT NULL DEFAULT 0,
-    bad_lines       bigint NOT NULL DEFAULT 0,
-    total           integer,
-    succeeded       integer NOT NULL DEFAULT 0,
-    failed          integer NOT NULL DEFAULT 0,
-    cancelled       integer NOT NULL DEFAULT 0,
-    -- How many successes were told by webhook.
-    succeeded_told  integer NOT NULL DEFAULT 0,
-    succeeded_told_at timestamptz,
-    created_at      timestamptz NOT NULL DEFAULT now(),
-    closed_at       timestamptz,
-    latched_at      timestamptz,
-    cancel_requested_at timestamptz,
-    completed_at    timestamptz,
-    mirrored        integer NOT NULL DEFAULT 0,
-    new_tasks       integer NOT NULL DEFAULT 0,
-    replaced_succeeded integer NOT NULL DEFAULT 0,
-    replaced_failed integer NOT NULL DEFAULT 0,
-    replaced_cancelled integer NOT NULL DEFAULT 0,
-    -- Whether it took tasks of the batch as a whole, and not of its parent only.
-    repeats_all     boolean NOT NULL DEFAULT false,
-    PRIMARY KEY (org_id, id),
-    CONSTRAINT latched_with_a_total CHECK ((latched_at IS NULL) = (total IS NULL)),
-    CONSTRAINT completed_when_counted CHECK (
-        completed_at IS NULL OR (total IS NOT NULL AND succeeded + failed + cancelled = total)
-    )
-) WITH (fillfactor = 50);
-
-CREATE UNIQUE INDEX batch_runs_of ON batch_runs (org_id, batch_id, number);
--- What is looked for again and again: those that go on, those of them that may complete, and those
--- that are open.
-CREATE INDEX batch_runs_latched ON batch_runs (org_id, id)
-    WHERE completed_at IS NULL AND latched_at IS NOT NULL;
-CREATE INDEX batch_runs_open ON batch_runs (created_at) WHERE closed_at IS NULL;
-CREATE INDEX batch_runs_live ON batch_runs (org_id, id) WHERE completed_at IS NULL;
-
--- Where a position's tasks are, of runs after the first: see `mirrored`.
+-- Which task of which run has a position, for the tasks of later runs that are not `mirrored`.
 
 CREATE TABLE batch_positions (
     org_id     text COLLATE "C" NOT NULL,
