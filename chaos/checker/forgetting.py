@@ -35,7 +35,7 @@ _EXPIRE = (
     " created_at = created_at - interval '2 hours'",
 )
 
-_EXPIRE_UPLOADS = "UPDATE batch_uploads SET expires_at = now() - interval '11 minutes'"
+_EXPIRE_UPLOADS = "UPDATE uploads SET expires_at = now() - interval '11 minutes'"
 """Whoever used one in time has ten minutes more to commit. Only once the batches are gone, which
 take along the lists that they used: an upload that is forgotten before leaves its blob to the
 sweeper, for when that is old enough."""
@@ -52,12 +52,12 @@ UNION ALL SELECT blob_key FROM artifact_records
 UNION ALL SELECT place FROM input_copies WHERE layer = 'blob'
 UNION ALL SELECT blob_key FROM batch_exports WHERE blob_key IS NOT NULL
 UNION ALL SELECT source_key FROM batch_parts WHERE source_key IS NOT NULL
-UNION ALL SELECT blob_key FROM batch_uploads WHERE batch_id IS NOT NULL
+UNION ALL SELECT blob_key FROM uploads WHERE used_by IS NOT NULL
 """
 
 _LEFT = """
 SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM batches) AS batches,
-       (SELECT count(*) FROM voices) AS voices, (SELECT count(*) FROM batch_uploads) AS uploads,
+       (SELECT count(*) FROM voices) AS voices, (SELECT count(*) FROM uploads) AS uploads,
        (SELECT count(*) FROM artifact_records WHERE deleted_at IS NULL) AS artifacts,
        (SELECT count(*) FROM input_copies WHERE deleted_at IS NULL AND layer = 'blob') AS inputs
 """

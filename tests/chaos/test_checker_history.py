@@ -429,7 +429,7 @@ async def test_a_run_with_everything_in_it_is_valid(scene: Scene, tmp_path: Path
 async def test_what_is_not_removed_when_its_time_is_up_is_found(scene: Scene) -> None:
     await scene.spoil(
         """
-        INSERT INTO batch_uploads (org_id, id, owner, blob_key, expires_at, batch_id)
+        INSERT INTO uploads (org_id, id, owner, blob_key, expires_at, used_by)
         VALUES ($1, $2, 'o', 'uploads/x', 'infinity', $2)
         """,
         ORG,
@@ -441,9 +441,7 @@ async def test_what_is_not_removed_when_its_time_is_up_is_found(scene: Scene) ->
     left = "6 jobs, 1 batches, 1 uploads"
     assert found == Finding("forgotten", "G", f"left when their time was up: {left}")
     # The batch would take it along: it is not forgotten on its own as long as that is there.
-    (upload,) = await scene.evidence.sql.fetch(
-        "SELECT expires_at > now() AS kept FROM batch_uploads"
-    )
+    (upload,) = await scene.evidence.sql.fetch("SELECT expires_at > now() AS kept FROM uploads")
     assert upload["kept"]
     assert verdict.counts["canary hits"] == 0
     # Nobody had handed a canary in, so that none was found says nothing.

@@ -404,17 +404,17 @@ async def test_a_list_has_more_time_than_other_uploads(
 
 async def used(served: Served, upload: StagedUpload) -> None:
     key = await uploads.use(
-        served.line, org="acme", upload_id=upload.uuid, owner="user:ann", batch=new_id()
+        served.line, org="acme", upload_id=upload.uuid, owner="user:ann", used_by=new_id()
     )
     assert key == upload.blob_key
 
 
 async def forgotten(served: Served, upload: StagedUpload) -> None:
-    await served.line.fetch("DELETE FROM batch_uploads WHERE id = $1", upload.uuid)
+    await served.line.fetch("DELETE FROM uploads WHERE id = $1", upload.uuid)
 
 
 async def expired(served: Served, upload: StagedUpload) -> None:
-    await served.line.fetch("UPDATE batch_uploads SET expires_at = now()")
+    await served.line.fetch("UPDATE uploads SET expires_at = now()")
 
 
 Change = Callable[[Served, StagedUpload], Awaitable[None]]

@@ -164,8 +164,8 @@ async def rows_left(connection: Connection, made: LongRun) -> dict[str, Any]:
         "run_limits": await connection.fetchval(
             "SELECT count(*) FROM run_limits WHERE run = $1", made.run.hex
         ),
-        "batch_uploads": await connection.fetchval(
-            "SELECT count(*) FROM batch_uploads WHERE batch_id = $1", made.batch
+        "uploads": await connection.fetchval(
+            "SELECT count(*) FROM uploads WHERE used_by = $1", made.batch
         ),
         "batches": await connection.fetchval(
             "SELECT count(*) FROM batches WHERE id = $1", made.batch

@@ -69,7 +69,7 @@ async def statements(
         await put_job(connection, State.PROCESSING, run_deadline=LONG_AGO)
         for _ in range(OF_EACH_KIND)
     ]
-    await reports.add_events(worker.line, [(job, "log", b"{}") for job in held], batch=1)
+    await reports.add_events(worker.line, [(job, "log", b"{}") for job in held], write_id=1)
     for _ in range(OF_EACH_KIND):
         await put_job(connection, State.STAGED, run_at=LONG_AGO)
         await put_job(connection, State.QUEUED, start_deadline=LONG_AGO, endpoint="unserved")

@@ -36,7 +36,7 @@ async def test_a_second_writer_draws_its_number_after_the_first_has_committed(
     async with connection.transaction():
         await add_without_commit(connection, job, b"first")
         adding = asyncio.create_task(
-            reports.add_events(worker.line, [(job, "text", b"second")], batch=8)
+            reports.add_events(worker.line, [(job, "text", b"second")], write_id=8)
         )
         await until_blocked(connection, BLOCKED)
     await adding
@@ -73,5 +73,5 @@ async def test_writers_of_different_jobs_do_not_wait_for_each_other(
     job, other = [await put_job(connection, State.PROCESSING) for _ in range(2)]
     async with connection.transaction():
         await add_without_commit(connection, job, b"mine")
-        await reports.add_events(worker.line, [(other, "text", b"theirs")], batch=8)
+        await reports.add_events(worker.line, [(other, "text", b"theirs")], write_id=8)
     assert await read(connection, other) == [("text", b"theirs")]

@@ -33,7 +33,7 @@ WRITES: dict[str, Write] = {
     "complete": lambda worker, job: worker.complete(job),
     "start": lambda worker, job: leases.mark_started(worker.line, [(job, 0.5)]),
     "progress": lambda worker, job: reports.set_progress(worker.line, [(job, 0.5, "half")]),
-    "log": lambda worker, job: reports.add_events(worker.line, [(job, "log", b"{}")], batch=1),
+    "log": lambda worker, job: reports.add_events(worker.line, [(job, "log", b"{}")], write_id=1),
     "attach": attach,
     **{
         event.value: lambda worker, job, event=event: worker.settle(job, event)

@@ -150,4 +150,3 @@ async def test_an_organisations_backlog_is_counted_along_its_own_queue(
 
 def test_the_index_of_lists_knows_the_endpoint_of_upstreams() -> None:
     assert f"CASE endpoint WHEN '{UPSTREAM_ENDPOINT}'" in sql("schema/core/0001_jobs")
-    assert f"CASE j.endpoint WHEN '{UPSTREAM_ENDPOINT}'" in sql("jobs/of_service")

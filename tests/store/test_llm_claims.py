@@ -334,7 +334,7 @@ async def test_it_is_known_whether_an_earlier_attempt_has_sent_output(
     for kind, had_output in (("log", False), ("json", False), ("json", True)):
         (held,) = await claims.claim(offer())
         assert held.had_output is had_output
-        await reports.add_events(claims.worker.line, [(held.job, kind, b"{}")], batch=1)
+        await reports.add_events(claims.worker.line, [(held.job, kind, b"{}")], write_id=1)
         await claims.worker.settle(held.job, Event.RELEASE)
 
 

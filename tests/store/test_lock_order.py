@@ -21,7 +21,7 @@ Send = Callable[[Line, Sequence[ClaimedJob]], Awaitable[Any]]
 
 
 def add_events(line: Line, jobs: Sequence[ClaimedJob]) -> Awaitable[Any]:
-    return reports.add_events(line, [(job, "json", b"{}") for job in jobs], batch=1)
+    return reports.add_events(line, [(job, "json", b"{}") for job in jobs], write_id=1)
 
 
 def mark_started(line: Line, jobs: Sequence[ClaimedJob]) -> Awaitable[Any]:

@@ -104,11 +104,27 @@ async def test_a_job_goes_with_its_events_and_artifacts_and_names_their_blobs(
         assert [row["job_id"] for row in rows] == [kept.uuid]
 
 
+async def test_what_a_product_has_of_a_job_goes_with_it(
+    connection: Connection, worker: Claimer
+) -> None:
+    await connection.execute("CREATE TABLE echoes (org_id text, job_id uuid)")
+    gone = await put_job(connection, State.COMPLETED, expires_at=LONG_AGO)
+    kept = await put_job(connection, State.COMPLETED)
+    for job in (gone, kept):
+        await connection.execute("INSERT INTO echoes VALUES ($1, $2)", job.org, job.uuid)
+    removal = "DELETE FROM echoes AS e USING old AS o WHERE e.org_id = o.org_id AND e.job_id = o.id"
+    assert (await upkeep.prune(worker.line, 10, (removal,))).jobs == 1
+    assert await connection.fetchval("SELECT job_id FROM echoes") == kept.uuid
+    assert (await upkeep.prune(worker.line, 10, ())).jobs == 0, "without any product as well"
+
+
 async def ended_job_with_things(
     connection: Connection, worker: Claimer, *blob_keys: str
 ) -> ClaimedJob:
     job = await put_job(connection, State.PROCESSING)
-    await reports.add_events(worker.line, [(job, "log", b"{}"), (job, "text", b"hello")], batch=1)
+    await reports.add_events(
+        worker.line, [(job, "log", b"{}"), (job, "text", b"hello")], write_id=1
+    )
     for key in blob_keys:
         await reports.add_artifact(
             worker.line,

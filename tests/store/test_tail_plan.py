@@ -39,7 +39,7 @@ async def test_only_what_is_new_is_read(connection: Connection) -> None:
     )
     await connection.execute(
         """
-        INSERT INTO job_events (org_id, job_id, kind, data, batch)
+        INSERT INTO job_events (org_id, job_id, kind, data, write_id)
         SELECT $1, id, 'json', '{}', 1
         FROM generate_series(1, $3::integer) AS n CROSS JOIN unnest($2::uuid[]) AS made (id)
         ORDER BY n

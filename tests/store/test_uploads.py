@@ -11,7 +11,7 @@ import pytest
 from coatcheck.blobs.keys import export_key, list_key, upload_key
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.uploads import StagedUpload
-from coatcheck.store import uploads
+from coatcheck.store import batch_exports, batch_ingest, uploads
 from coatcheck.store.line import Line
 from tests.store.batch_blobs import put_export, put_part
 
@@ -43,9 +43,14 @@ async def use(line: Line, upload: StagedUpload, **other: object) -> str | None:
         "org": upload.org,
         "upload_id": upload.uuid,
         "owner": upload.owner,
-        "batch": new_id(),
+        "used_by": new_id(),
     }
     return await uploads.use(line, **(named | other))  # type: ignore[arg-type]
+
+
+async def release(line: Line, upload: StagedUpload) -> None:
+    """What took it has read it."""
+    await line.fetch("UPDATE uploads SET released_at = now() WHERE id = $1", upload.uuid)
 
 
 async def known(line: Line, upload: StagedUpload) -> bool:
@@ -69,7 +74,7 @@ async def test_an_upload_that_is_made_again_after_a_lost_answer_is_the_same(line
 async def test_an_upload_is_found_as_it_was_made(line: Line) -> None:
     upload = await staged(line)
     assert not upload.is_expired
-    assert upload.batch is None
+    assert upload.used_by is None
     assert await uploads.get(line, "acme", upload.uuid) == upload
     assert await uploads.find(line, upload.uuid) == upload
     assert await uploads.get(line, "other", upload.uuid) is None
@@ -83,11 +88,11 @@ async def test_an_upload_is_used_once_and_by_its_owner(line: Line) -> None:
     assert await use(line, upload, owner="user:bob") is None
     assert await use(line, upload, upload_id=new_id()) is None
     batch = new_id()
-    assert await use(line, upload, batch=batch) == upload.blob_key
+    assert await use(line, upload, used_by=batch) == upload.blob_key
     assert await use(line, upload) is None
     found = await uploads.find(line, upload.uuid)
     assert found is not None
-    assert found.batch == batch
+    assert found.used_by == batch
 
 
 async def test_of_many_who_use_an_upload_at_once_one_gets_it(dsn: str, line: Line) -> None:
@@ -112,19 +117,17 @@ async def test_a_staged_list_is_wanted_until_its_time_is_up_or_it_was_taken_in(l
     assert await known(line, waiting)
     assert not await known(line, expired)
     assert await use(line, taken) == taken.blob_key
-    await put_part(line, source="upload", source_key=taken.blob_key, upload_id=taken.uuid)
-    for state, wanted in {"pending": True, "failed": True, "done": False}.items():
-        await line.fetch("UPDATE batch_parts SET state = $1", state)
-        assert await known(line, taken) is wanted
+    assert await known(line, taken)
+    await release(line, taken)
+    assert not await known(line, taken)
 
 
-async def test_a_list_that_a_part_needs_is_wanted_although_its_upload_has_expired(
+async def test_a_list_that_is_still_to_be_read_is_wanted_although_its_upload_has_expired(
     line: Line,
 ) -> None:
     upload = await staged(line)
     assert await use(line, upload) is not None
-    await put_part(line, source="upload", source_key=upload.blob_key, upload_id=upload.uuid)
-    await line.fetch("UPDATE batch_uploads SET expires_at = now() - interval '1 day'")
+    await line.fetch("UPDATE uploads SET expires_at = now() - interval '1 day'")
     assert await known(line, upload)
     assert await uploads.forget(line, 10) == 0
 
@@ -134,11 +137,9 @@ async def test_uploads_are_forgotten_when_their_time_is_up(line: Line) -> None:
     expired = [await staged(line, life_seconds=LONG_AGO) for _ in range(3)]
     used = await staged(line)
     assert await use(line, used) is not None
-    await put_part(
-        line, source="upload", source_key=used.blob_key, upload_id=used.uuid, state="done"
-    )
+    await release(line, used)
     await line.fetch(
-        "UPDATE batch_uploads SET expires_at = now() - interval '1 day' WHERE id = $1", used.uuid
+        "UPDATE uploads SET expires_at = now() - interval '1 day' WHERE id = $1", used.uuid
     )
     assert await uploads.forget(line, 2) == 2
     assert await uploads.forget(line, 10) == 2
@@ -167,19 +168,19 @@ async def test_a_streamed_list_is_wanted_until_it_was_taken_in(line: Line) -> No
     part = new_id()
     key, rival = (list_key(DEPLOYMENT, new_id(), part) for _ in range(2))
     asked = [(part, key), (part, rival), (new_id(), key)]
-    assert await uploads.known_lists(line, asked) == set()
+    assert await batch_ingest.known_lists(line, asked) == set()
     await put_part(line, part=part, source="pieces", source_key=key)
     for state, wanted in {"pending": {key}, "failed": {key}, "done": set()}.items():
         await line.fetch("UPDATE batch_parts SET state = $1", state)
-        assert await uploads.known_lists(line, asked) == wanted
+        assert await batch_ingest.known_lists(line, asked) == wanted
 
 
 async def test_an_export_is_wanted_until_its_time_is_up(line: Line) -> None:
     export = new_id()
     key, of_a_lost_attempt = (export_key(DEPLOYMENT, new_id(), export) for _ in range(2))
     asked: list[tuple[UUID, str]] = [(export, key), (export, of_a_lost_attempt)]
-    assert await uploads.known_exports(line, asked) == set()
+    assert await batch_exports.known(line, asked) == set()
     await put_export(line, export, key)
-    assert await uploads.known_exports(line, asked) == {key}
+    assert await batch_exports.known(line, asked) == {key}
     await line.fetch("UPDATE batch_exports SET expires_at = now()")
-    assert await uploads.known_exports(line, asked) == set()
+    assert await batch_exports.known(line, asked) == set()

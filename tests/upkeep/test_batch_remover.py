@@ -107,7 +107,8 @@ async def give_blobs(connection: Connection, container: BlobContainer, made: Lon
             key,
         )
     await connection.execute(
-        "INSERT INTO job_events (org_id, job_id, kind, data, batch) VALUES ($1, $2, 'log', '', 1)",
+        "INSERT INTO job_events (org_id, job_id, kind, data, write_id)"
+        " VALUES ($1, $2, 'log', '', 1)",
         ORG,
         made.task(1),
     )
@@ -132,7 +133,8 @@ async def give_blobs(connection: Connection, container: BlobContainer, made: Lon
     uploaded = upload_key(DEPLOYMENT, upload)
     await container.put(uploaded, b"a list")
     await connection.execute(
-        "INSERT INTO batch_uploads VALUES ($1, $2, '', $3, now(), now() + interval '1 day', $4)",
+        "INSERT INTO uploads (org_id, id, owner, blob_key, expires_at, used_by)"
+        " VALUES ($1, $2, '', $3, now() + interval '1 day', $4)",
         ORG,
         upload,
         uploaded,

@@ -174,7 +174,7 @@ async def test_a_staged_list_goes_when_nobody_answers_for_it_and_its_row_when_it
             )
     await BatchSweeper(line, blobs, grace=timedelta(0)).tick()
     assert [kind for kind, key in left.items() if await is_there(blobs, key)] == ["waiting"]
-    rows = await line.fetch("SELECT blob_key FROM batch_uploads")
+    rows = await line.fetch("SELECT blob_key FROM uploads")
     assert [row["blob_key"] for row in rows] == [left["waiting"]]
 
 

@@ -1,4 +1,4 @@
-"""Lists that callers stage before they hand a batch in."""
+"""Files that callers stage before they submit what reads them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class StagedUpload:
-    """A place for a list. ``is_expired`` is by the database's clock; ``batch`` has used it."""
+    """A place for a file. ``is_expired`` is by the database's clock; ``used_by`` has taken it."""
 
     org: str
     uuid: UUID
@@ -18,9 +18,9 @@ class StagedUpload:
     created_at: datetime
     expires_at: datetime
     is_expired: bool
-    batch: UUID | None
+    used_by: UUID | None
 
     @property
     def is_used(self) -> bool:
         """Whether its list is somebody's input by now, and not to be changed."""
-        return self.batch is not None
+        return self.used_by is not None

@@ -191,3 +191,11 @@ async def delete(line: Line, exports: Sequence[OldExport]) -> None:
         [export.org for export in exports],
         [export.uuid for export in exports],
     )
+
+
+async def known(line: Line, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
+    """Which of these (export id, blob key) an export is in whose time is not up."""
+    rows = await line.fetch(
+        sql("batch_exports/known"), [owner for owner, _ in blobs], [key for _, key in blobs]
+    )
+    return {row[0] for row in rows}

@@ -295,3 +295,11 @@ def _lost(row: asyncpg.Record) -> LostPart:
     return LostPart(
         org, part, batch, job, redrives, request_id, state and State(state), code, message
     )
+
+
+async def known_lists(line: Line, lists: Sequence[tuple[UUID, str]]) -> set[str]:
+    """Which of these (part id, list key) a part still needs."""
+    rows = await line.fetch(
+        sql("batch_ingest/known_lists"), [owner for owner, _ in lists], [key for _, key in lists]
+    )
+    return {row[0] for row in rows}

@@ -457,7 +457,7 @@ async def _enlist(connection: Connection, new: NewBatch) -> UUID | None:
 async def _use_upload(
     connection: Connection, org: str, upload: UUID, owner: str, batch: UUID
 ) -> None:
-    used = await uploads.use(connection, org=org, upload_id=upload, owner=owner, batch=batch)
+    used = await uploads.use(connection, org=org, upload_id=upload, owner=owner, used_by=batch)
     if used is None:
         raise UploadMissing("The upload was used already, or its time is up.")
 

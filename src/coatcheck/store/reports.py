@@ -26,9 +26,9 @@ async def set_progress(line: Line, updates: Sequence[tuple[ClaimedJob, float, st
 
 
 async def add_events(
-    line: Line, events: Sequence[tuple[ClaimedJob, str, bytes]], batch: int
+    line: Line, events: Sequence[tuple[ClaimedJob, str, bytes]], write_id: int
 ) -> None:
-    """Store log lines and chunks, in order. ``batch`` is a fresh number: see ``events_added``."""
+    """Store log lines and chunks, in order. ``write_id`` is fresh: see ``events_added``."""
     await line.fetch(
         sql("events/add"),
         [job.org for job, _, _ in events],
@@ -36,17 +36,17 @@ async def add_events(
         [job.lease for job, _, _ in events],
         [kind for _, kind, _ in events],
         [data for _, _, data in events],
-        batch,
+        write_id,
     )
 
 
-async def events_added(line: Line, job: ClaimedJob, batch: int) -> bool:
+async def events_added(line: Line, job: ClaimedJob, write_id: int) -> bool:
     """Whether an ``add_events`` whose answer was lost stored this job's part of it."""
 
     async def look(connection: Connection) -> bool:
         async with connection.transaction():
             await connection.fetch(sql("events/lock_job"), job.org, job.uuid)
-            added = await connection.fetchval(sql("events/was_added"), job.org, job.uuid, batch)
+            added = await connection.fetchval(sql("events/was_added"), job.org, job.uuid, write_id)
             return bool(added)
 
     return await line.run(look)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from importlib import resources
 from uuid import UUID
 
 import asyncpg
@@ -128,7 +130,30 @@ async def clock(line: Line) -> datetime:
     return now
 
 
-async def prune(line: Line, rows_max: int) -> Pruned:
-    """Delete a chunk of jobs whose retention has ended."""
-    rows = await fetch_or_die(line, "prune.updated_not_committed", sql("upkeep/prune"), rows_max)
+async def prune(line: Line, rows_max: int, removals: tuple[str, ...] | None = None) -> Pruned:
+    """Delete a chunk of jobs whose retention has ended, and what products have of them.
+
+    ``removals`` are the products' statements, each of which deletes what a table of its own has of
+    the jobs in ``old``; those of the installed products, unless they are given. They are parts of
+    one statement, so that nothing outlives its job.
+    """
+    statement = _pruning(installed_removals() if removals is None else removals)
+    rows = await fetch_or_die(line, "prune.updated_not_committed", statement, rows_max)
     return Pruned(rows[0]["jobs"], [DoomedBlob(*blob) for _, *blob in rows if None not in blob])
+
+
+@cache
+def installed_removals() -> tuple[str, ...]:
+    """What every installed product deletes with a job, served or not."""
+    folders = sorted(resources.files("coatcheck.store.sql").iterdir(), key=lambda each: each.name)
+    return tuple(
+        sql(f"{folder.name}/removed_with_jobs")
+        for folder in folders
+        if folder.joinpath("removed_with_jobs.sql").is_file()
+    )
+
+
+@cache
+def _pruning(removals: tuple[str, ...]) -> str:
+    parts = [f"removed_{number} AS (\n{each}\n),\n" for number, each in enumerate(removals)]
+    return sql("upkeep/prune").replace("/* removed with jobs */\n", "".join(parts))

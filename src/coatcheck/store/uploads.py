@@ -1,4 +1,4 @@
-"""Staged lists, and which blobs of batches are wanted. One method a file of ``sql/uploads``."""
+"""Staged files, and which of their blobs are wanted. One method a file of ``sql/uploads``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 async def create(
     line: Line, *, org: str, upload_id: UUID, owner: str, blob_key: str, life_seconds: float
 ) -> StagedUpload:
-    """Make a place for a list. It must be used within ``life_seconds``."""
+    """Make a place for a file. It must be used within ``life_seconds``."""
     rows = await line.fetch(sql("uploads/create"), org, upload_id, owner, blob_key, life_seconds)
     return _upload(rows[0])
 
@@ -35,13 +35,13 @@ async def find(line: Line, upload_id: UUID) -> StagedUpload | None:
 
 
 async def use(
-    connection: Line | Connection, *, org: str, upload_id: UUID, owner: str, batch: UUID
+    connection: Line | Connection, *, org: str, upload_id: UUID, owner: str, used_by: UUID
 ) -> str | None:
-    """Take an upload for a batch, in the transaction that writes the part that reads it.
+    """Take an upload, in the transaction that writes what reads it.
 
     The key of its blob; None if it is not there, not the owner's, used already or too old.
     """
-    rows = await connection.fetch(sql("uploads/use"), org, upload_id, owner, batch)
+    rows = await connection.fetch(sql("uploads/use"), org, upload_id, owner, used_by)
     return rows[0]["blob_key"] if rows else None
 
 
@@ -52,21 +52,9 @@ async def forget(line: Line, rows_max: int) -> int:
 
 async def known_uploads(line: Line, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
     """Which of these (upload id, blob key) somebody still answers for."""
-    return await _known(line, "uploads/known", blobs)
-
-
-async def known_lists(line: Line, lists: Sequence[tuple[UUID, str]]) -> set[str]:
-    """Which of these (part id, list key) a part of a batch still needs."""
-    return await _known(line, "uploads/known_lists", lists)
-
-
-async def known_exports(line: Line, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
-    """Which of these (export id, blob key) an export is in whose time is not up."""
-    return await _known(line, "uploads/known_exports", blobs)
-
-
-async def _known(line: Line, query: str, owned: Sequence[tuple[UUID, str]]) -> set[str]:
-    rows = await line.fetch(sql(query), [owner for owner, _ in owned], [key for _, key in owned])
+    rows = await line.fetch(
+        sql("uploads/known"), [upload for upload, _ in blobs], [key for _, key in blobs]
+    )
     return {row[0] for row in rows}
 
 
@@ -79,5 +67,5 @@ def _upload(row: asyncpg.Record) -> StagedUpload:
         row["created_at"],
         row["expires_at"],
         row["is_expired"],
-        row["batch_id"],
+        row["used_by"],
     )

@@ -19,7 +19,7 @@ TABLES = (
     "batch_parts",
     "batch_bad_lines",
     "batch_exports",
-    "batch_uploads",
+    "uploads",
     "run_limits",
     "run_tokens",
     "artifacts",

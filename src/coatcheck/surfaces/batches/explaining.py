@@ -32,7 +32,7 @@ class Explaining:
         standing = (
             None
             if run.status.terminal
-            else await explainer.next_of_run(view.org, view.uuid, run.uuid)
+            else await explainer.next_of_run(view.org, run.uuid)
         )
         task = None if standing is None else await explainer.explain(standing)
         now = datetime.now(UTC) if standing is None else standing.read_at

@@ -2,7 +2,7 @@
 -- One whose blob is deleted already comes with when that was; the others are to be closed once
 -- theirs is.
 --
--- `gone` gives no flow of a run's task: it may end in a word of the payload, which goes with the batch,
+-- `gone` gives no flow of a run's task: it may end in a word of the payload, which goes with its group,
 -- and a record is kept for longer.
 INSERT INTO artifact_records (
     org_id, job_id, name, owner, endpoint, flow, media_type, bytes, sha256, blob_key, stored_at,

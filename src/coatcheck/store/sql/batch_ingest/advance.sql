@@ -5,7 +5,7 @@
 -- it does for everybody who changes what a run is made of; and last in the transaction, so that
 -- nobody waits for it while a chunk is being written.
 --
--- The last chunk makes the part done, unless it has no task at all.
+-- The last chunk makes the part done, unless it has no task at all, and releases its upload.
 --
 -- In a run after the first, these tasks are new to the batch: their positions come after all there
 -- are (schema/batches/0001_batches.sql).
@@ -42,7 +42,12 @@ part AS (
     FROM run AS r
     WHERE p.org_id = r.org_id AND p.run_id = r.id AND p.id = $3 AND p.state = 'pending'
       AND p.source_offset = $5::bigint
-    RETURNING p.org_id, p.id
+    RETURNING p.org_id, p.id, p.upload_id, p.state
+),
+released AS (
+    UPDATE uploads AS u SET released_at = now()
+    FROM part AS p
+    WHERE p.state = 'done' AND u.org_id = p.org_id AND u.id = p.upload_id
 ),
 told AS (
     INSERT INTO batch_bad_lines (org_id, part_id, line, code, message)

@@ -11,7 +11,7 @@ lines_gone AS (
     WHERE l.org_id = $1 AND l.part_id = t.id
 ),
 uploads_gone AS (
-    DELETE FROM batch_uploads AS u USING unnest($3::uuid[]) AS t (id)
+    DELETE FROM uploads AS u USING unnest($3::uuid[]) AS t (id)
     WHERE u.org_id = $1 AND u.id = t.id
 )
 SELECT count(*) AS parts FROM parts_gone

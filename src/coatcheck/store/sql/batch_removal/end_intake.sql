@@ -22,6 +22,11 @@ ended AS (
     SET state = 'done', updated_at = now()
     FROM run
     WHERE p.org_id = run.org_id AND p.run_id = run.id AND p.state IN ('pending', 'failed')
-    RETURNING p.id
+    RETURNING p.org_id, p.id, p.upload_id
+),
+released AS (
+    UPDATE uploads AS u SET released_at = now()
+    FROM ended AS e
+    WHERE u.org_id = e.org_id AND u.id = e.upload_id
 )
 SELECT (SELECT count(*) FROM latched) AS latched, (SELECT count(*) FROM ended) AS parts

@@ -1,21 +1,14 @@
 -- Whether a job is one of those asked for: included by what walks jobs. What is NULL does not narrow
 -- it. Sent with custom plans: what was not asked for is then no part of the plan.
 --
--- The service of a job is the first part of its endpoint's name; the jobs of http upstreams share an
--- endpoint, and there their flow names it.
---
 -- $4 states   $5 lane   $6 services   $7 no service of these   $8 endpoint   $9 reader: theirs, and
 -- what is anyone's   $10 owner   $11 error code   $12 created at or after   $13 created before
 -- $14 request id   $15 whether only those that can be retried and were not yet
 ($4::text[] IS NULL OR j.state = ANY ($4::text[]::job_state[]))
        AND ($5::text IS NULL OR j.lane = $5::text::job_lane)
-       AND ($6::text[] IS NULL OR split_part(
-           CASE j.endpoint WHEN 'gateway.post__http' THEN j.flow ELSE j.endpoint END, '.', 1
-       ) = ANY ($6))
-       AND ($7::text[] IS NULL OR split_part(
-           CASE j.endpoint WHEN 'gateway.post__http' THEN j.flow ELSE j.endpoint END, '.', 1
-       ) <> ALL ($7))
-       AND ($8::text IS NULL OR j.endpoint = $8 OR (j.endpoint = 'gateway.post__http' AND j.flow = $8))
+       AND ($6::text[] IS NULL OR job_service(j.endpoint, j.flow) = ANY ($6))
+       AND ($7::text[] IS NULL OR job_service(j.endpoint, j.flow) <> ALL ($7))
+       AND ($8::text IS NULL OR j.endpoint = $8 OR (j.endpoint = /* upstream endpoint */ AND j.flow = $8))
        AND ($9::text IS NULL OR j.owner IN ('*', $9))
        AND ($10::text IS NULL OR j.owner = $10)
        AND ($11::text IS NULL OR j.error_code = $11)

@@ -17,7 +17,7 @@ WITH held AS MATERIALIZED (
     ORDER BY j.org_id, j.id
     FOR NO KEY UPDATE OF j
 )
-INSERT INTO job_events (org_id, job_id, kind, data, batch)
+INSERT INTO job_events (org_id, job_id, kind, data, write_id)
 SELECT e.org_id, e.id, e.kind, e.data, $6::bigint
 FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::text[], $5::bytea[]) WITH ORDINALITY
     AS e (org_id, id, lease, kind, data, position)

@@ -1,5 +1,5 @@
--- The last JSON chunk of a job that begins so: the mark by which the llm surface says that a job
--- begins its output again, and that what it said before counts no more. Reads all that the job said,
+-- The last JSON chunk of a job that begins so: the mark by which a handler says that it begins its
+-- output again, and that what it said before counts no more. Reads all that the job said,
 -- so it is asked only by who comes late.
 --
 -- $1 org   $2 id   $3 how the chunk begins

@@ -1,7 +1,7 @@
 -- Hand in what was completed, take out new work: one statement, one round trip, one commit.
 --
 -- Transitions: held -> completed, queued -> dispatching.
--- Merged to save a round trip and a commit for each batch; what that gains is in docs/adr/0004.
+-- Merged to save a round trip and a commit for each round; what that gains is in docs/adr/0004.
 --
 -- Complete. Fenced by the lease alone: it is NULL unless the job is held, and fresh for every
 -- claim. Naming the state as well would make the planner leave the primary key.

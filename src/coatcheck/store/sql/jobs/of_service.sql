@@ -1,14 +1,7 @@
 -- Whether an ended job `j` is of the organisation $1 and of the service that `wanted` names: included
 -- by whatever walks jobs_ended. IS TRUE keeps the planner from the primary key, by which it would read
 -- the organisation's history.
-hashtextextended(
-              split_part(
-                  CASE j.endpoint WHEN 'gateway.post__http' THEN j.flow ELSE j.endpoint END, '.', 1
-              ) || j.org_id,
-              0
-          ) = wanted.service_hash
+hashtextextended(job_service(j.endpoint, j.flow) || j.org_id, 0) = wanted.service_hash
           AND j.state IN ('completed', 'failed', 'cancelled') AND j.run_id IS NULL
           AND (j.org_id = $1) IS TRUE
-          AND split_part(
-              CASE j.endpoint WHEN 'gateway.post__http' THEN j.flow ELSE j.endpoint END, '.', 1
-          ) = wanted.service
+          AND job_service(j.endpoint, j.flow) = wanted.service

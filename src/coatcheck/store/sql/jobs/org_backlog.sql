@@ -1,4 +1,4 @@
--- How many jobs an organisation has in the queue, tasks of batches like any others, counting no
+-- How many jobs an organisation has in the queue, tasks like any others, counting no
 -- further than $2.
 --
 -- A loose scan of jobs_ready finds the endpoints that have anything queued, a probe for each; of those

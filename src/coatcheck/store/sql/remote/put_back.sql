@@ -1,5 +1,5 @@
 -- Look at calls again later, as whoever took them says. One that somebody else has by now is theirs.
--- No later than its time is up, whatever was asked for. Locked in the order of their keys, as batch_removal/ask_to_stop.sql does, which may meet it.
+-- No later than its time is up, whatever was asked for. Locked in the order of their keys, as the statement that cancels a run's tasks does, which may meet it.
 --
 -- $1-$5 org, job, who looked, seconds until the next look, answers in a row that said nothing
 WITH mine AS MATERIALIZED (

@@ -1,5 +1,6 @@
 -- Delete jobs whose retention has ended, a small chunk at a time, with all they left, and open the
--- records of their artifacts. Answers how many jobs, a row for each of their artifacts' blobs, which
+-- records of their artifacts. Products add what their own tables have of the jobs in `old`, each in a
+-- removed_with_jobs.sql (store/upkeep.py). Answers how many jobs, a row for each of their artifacts' blobs, which
 -- are to be deleted next, and one without a blob if there is none.
 WITH old AS MATERIALIZED (
     SELECT j.org_id, j.id, j.webhook, j.owner, j.endpoint, j.flow
@@ -19,15 +20,10 @@ webhooks_gone AS (
     DELETE FROM job_webhooks AS w USING old AS o
     WHERE o.webhook > 0 AND w.org_id = o.org_id AND w.job_id = o.id
 ),
-assignments_gone AS (
-    DELETE FROM llm_assignments AS a USING old AS o WHERE a.org_id = o.org_id AND a.job_id = o.id
-),
 remote_calls_gone AS (
     DELETE FROM remote_calls AS c USING old AS o WHERE c.org_id = o.org_id AND c.job_id = o.id
 ),
-generations_gone AS (
-    DELETE FROM generations AS g USING old AS o WHERE g.org_id = o.org_id AND g.job_id = o.id
-),
+/* removed with jobs */
 gone AS (
     DELETE FROM artifacts AS a USING old AS o WHERE a.org_id = o.org_id AND a.job_id = o.id
     RETURNING a.*, o.owner, o.endpoint, o.flow, NULL::timestamptz AS deleted_at,

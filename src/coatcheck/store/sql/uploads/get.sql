@@ -1,5 +1,5 @@
 -- An upload of an organisation's.
 SELECT org_id, id, owner, blob_key, created_at, expires_at, expires_at <= now() AS is_expired,
-       batch_id
-FROM batch_uploads
+       used_by
+FROM uploads
 WHERE org_id = $1 AND id = $2

@@ -152,19 +152,3 @@ CREATE INDEX batch_exports_expired ON batch_exports (expires_at) WHERE expires_a
 CREATE INDEX batch_exports_pending ON batch_exports (created_at) WHERE state = 'pending';
 -- What the sweeper asks: whether a blob that names this export is still wanted.
 CREATE INDEX batch_exports_blob ON batch_exports (id) WHERE blob_key IS NOT NULL;
-
--- Lists that callers stage before they submit a batch.
-CREATE TABLE batch_uploads (
-    org_id     text COLLATE "C" NOT NULL,
-    id         uuid NOT NULL,
-    owner      text COLLATE "C" NOT NULL,
-    blob_key   text NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now(),
-    expires_at timestamptz NOT NULL,
-    batch_id   uuid,
-    PRIMARY KEY (org_id, id)
-);
-
-CREATE INDEX batch_uploads_expired ON batch_uploads (expires_at);
--- What the sweeper asks, by the upload that a blob names.
-CREATE INDEX batch_uploads_blob ON batch_uploads (id);

@@ -133,20 +133,21 @@ CREATE INDEX jobs_start_deadline ON jobs (start_deadline)
 CREATE INDEX jobs_expired ON jobs (expires_at)
     WHERE expires_at < 'infinity';
 
+-- The service of a job: the first part of its endpoint's name. The jobs of registered http upstreams
+-- share an endpoint (UPSTREAM_ENDPOINT of domain/catalogue.py), and there it is the first part of the
+-- flow. The planner puts the expression in place of the call, in the index below as in statements.
+CREATE FUNCTION job_service(endpoint text, flow text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN split_part(CASE endpoint WHEN /* upstream endpoint */ THEN flow ELSE endpoint END, '.', 1);
+
 -- What lists of jobs walk: an owner's jobs of a service that have ended, newest first, however much
--- history others have. The service is the first part of the endpoint's name; the jobs of http
--- upstreams share an endpoint, and there it is the first part of the flow.
+-- history others have.
 --
 -- By hashes, so that its keys are short and of fixed width: every finish adds an entry, and pays for
 -- it. Readers compare the names as well. Live jobs are not in it: each change of a job is a new entry
 -- in every index that has it, and submits would pay, too. Tasks are listed with their group.
 CREATE INDEX jobs_ended ON jobs (
-    hashtextextended(
-        split_part(CASE endpoint WHEN 'gateway.post__http' THEN flow ELSE endpoint END, '.', 1)
-            || org_id,
-        0
-    ),
-    hashtext(owner), state, id
+    hashtextextended(job_service(endpoint, flow) || org_id, 0), hashtext(owner), state, id
 ) WHERE state IN ('completed', 'failed', 'cancelled') AND run_id IS NULL;
 
 -- Jobs that failed or were cancelled, newest first. Completions, which are most of all ends, pay

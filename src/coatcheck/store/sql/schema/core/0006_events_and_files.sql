@@ -1,4 +1,5 @@
--- What jobs say while they run, the files that they make, and the files that they were given.
+-- What jobs say while they run, the files that they make, and the files that they were given or that
+-- callers staged for them.
 
 -- Which database this is. The blobs of its jobs are named by it, so that two databases that share a
 -- container never take each other's blobs for orphans. `callback_key` signs the URLs by which remote
@@ -19,7 +20,7 @@ INSERT INTO deployment DEFAULT VALUES;
 -- Two kinds are written by the engine, with the statement that moves the job: an `attempt` that did
 -- not complete, and the `alert` that a job has failed with no attempt left.
 --
--- `batch` is the statement that wrote the row: one whose answer was lost is looked for by it before
+-- `write_id` names the statement that wrote the row: one whose answer was lost is looked for by it before
 -- it is sent again.
 
 CREATE TABLE job_events (
@@ -28,7 +29,7 @@ CREATE TABLE job_events (
     seq      bigint GENERATED ALWAYS AS IDENTITY,
     kind     text NOT NULL CHECK (kind IN ('log', 'text', 'json', 'binary', 'alert', 'attempt')),
     data     bytea NOT NULL,
-    batch    bigint NOT NULL,
+    write_id bigint NOT NULL,
     at       timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (org_id, job_id, seq)
 );
@@ -75,8 +76,8 @@ CREATE TABLE artifact_records (
     stored_at    timestamptz NOT NULL,
     deleting_at  timestamptz NOT NULL DEFAULT now(),
     deleted_at   timestamptz,
-    mechanism    text NOT NULL
-        CHECK (mechanism IN ('retention', 'owner', 'replaced', 'batch_removed')),
+    -- `retention`, `owner`, `replaced`; or the word of the product that removed its job.
+    mechanism    text NOT NULL,
     PRIMARY KEY (org_id, job_id, seq)
 );
 
@@ -135,3 +136,23 @@ CREATE INDEX input_copies_left ON input_copies (layer, expires_at, org_id, job_i
 -- What the sweeper asks: whether a blob that names this job is still wanted.
 CREATE INDEX input_copies_job ON input_copies (job_id)
     WHERE layer = 'blob' AND deleted_at IS NULL;
+
+-- Files that callers stage by a signed URL before they submit what is to read them. `used_by` names
+-- what has taken it, opaque here; it takes an upload once. `released_at`: it has read the file to its
+-- end, and needs it no more.
+
+CREATE TABLE uploads (
+    org_id      text COLLATE "C" NOT NULL,
+    id          uuid NOT NULL,
+    owner       text COLLATE "C" NOT NULL,
+    blob_key    text NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    expires_at  timestamptz NOT NULL,
+    used_by     uuid,
+    released_at timestamptz,
+    PRIMARY KEY (org_id, id)
+);
+
+CREATE INDEX uploads_expired ON uploads (expires_at);
+-- What the sweeper asks, by the upload that a blob names.
+CREATE INDEX uploads_blob ON uploads (id);

@@ -82,8 +82,8 @@ CREATE TABLE webhook_deliveries (
     org_id           text COLLATE "C" NOT NULL,
     id               uuid NOT NULL DEFAULT uuidv7(),
     target_id        uuid NOT NULL,
-    subject_kind     text NOT NULL
-        CHECK (subject_kind IN ('job', 'task', 'batch', 'test', 'usage')),
+    -- `job`, `task`, `test`, `usage`; or a product's word for a group of runs.
+    subject_kind     text NOT NULL,
     subject_id       uuid NOT NULL,
     run_id           uuid,
     event            text COLLATE "C" NOT NULL,

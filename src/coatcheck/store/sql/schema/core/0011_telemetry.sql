@@ -49,7 +49,7 @@ CREATE INDEX job_roll_ups_old ON job_roll_ups (step_seconds, at);
 CREATE INDEX failure_roll_ups_old ON failure_roll_ups (step_seconds, at);
 
 -- One row a process, written over every few seconds with all its Prometheus samples: workers listen
--- on no socket, so the server that is scraped adds the rows up. Counts must never go back, so a
+-- on no socket, so the server that Prometheus asks adds the rows up. Counts must never go back, so a
 -- process that is gone is folded: its counts are added to the row of kind 'gone', and its own row
 -- stays for a while, without samples, so that a process that was only asleep finds out which of its
 -- pushes were counted (engine/process_metrics.py).
