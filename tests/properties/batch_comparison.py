@@ -26,7 +26,7 @@ from tests.properties.job_comparison import (
 from tests.properties.job_model import Told
 
 _RUNS: Final = """
-    SELECT id, batch_id, number, parent_run, tasks, total, succeeded, failed, cancelled,
+    SELECT id, group_id AS batch_id, number, parent_run, tasks, total, succeeded, failed, cancelled,
            closed_at IS NOT NULL AS closed, cancel_requested_at IS NOT NULL AS cancel_requested,
            latched_at IS NOT NULL AS latched, succeeded_told,
            extract(epoch FROM completed_at)::float8 AS completed_at
