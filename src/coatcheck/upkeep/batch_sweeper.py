@@ -14,7 +14,7 @@ from coatcheck.blobs.keys import (
     upload_of,
     uploads_of,
 )
-from coatcheck.store import uploads
+from coatcheck.store import batch_exports, batch_ingest, uploads
 from coatcheck.upkeep.sweeper import BlobKind, Sweeper, whole
 
 UPLOAD_GRACE: Final = timedelta(hours=1)
@@ -31,8 +31,8 @@ class BatchSweeper(Sweeper):
     name: ClassVar[str] = "batch sweeper"
     kinds: ClassVar[Sequence[BlobKind]] = (
         BlobKind("uploads", uploads_of, UPLOAD_GRACE, whole(upload_of), uploads.known_uploads),
-        BlobKind("lists", lists_of, LIST_GRACE, list_of_piece, uploads.known_lists),
-        BlobKind("exports", exports_of, EXPORT_GRACE, whole(export_of), uploads.known_exports),
+        BlobKind("lists", lists_of, LIST_GRACE, list_of_piece, batch_ingest.known_lists),
+        BlobKind("exports", exports_of, EXPORT_GRACE, whole(export_of), batch_exports.known),
     )
 
     async def tick(self) -> float:

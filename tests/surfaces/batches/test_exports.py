@@ -21,8 +21,8 @@ from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
-from coatcheck.engine.batches import Batches
 from coatcheck.domain.webhooks import INTERNAL
+from coatcheck.engine.batches import Batches
 from coatcheck.store import batch_exports, batches
 from coatcheck.store.line import PINNED_PLANS, Line
 from coatcheck.store.sql import sql

@@ -29,11 +29,7 @@ class Explaining:
         view = await self._scene.job(call)
         run = view.current
         explainer = self._scene.engine.explainer
-        standing = (
-            None
-            if run.status.terminal
-            else await explainer.next_of_run(view.org, run.uuid)
-        )
+        standing = None if run.status.terminal else await explainer.next_of_run(view.org, run.uuid)
         task = None if standing is None else await explainer.explain(standing)
         now = datetime.now(UTC) if standing is None else standing.read_at
         return self._answers.explanation(
