@@ -74,8 +74,8 @@ def test_a_folder_without_a_secret_is_named_and_not_asked_for(data_root: Path) -
     arguments = ["token", "--user", "ada", "--data", str(data_root / "empty")]
     ran = CliRunner().invoke(app, arguments, env={"COATCHECK_DATABASE_URL": ""})
     assert ran.exit_code == 2
-    assert "empty has no jwt-secret: no `coatcheck up` has run on it" in ran.stderr
-    assert "Name it with --data" not in ran.stderr
+    assert "empty has no jwt-secret: `coatcheck up` has not run on it" in ran.stderr
+    assert "Name its data folder with --data" not in ran.stderr
 
 
 def test_what_a_doctor_finds_is_a_line_of_json_each() -> None:

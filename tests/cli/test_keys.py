@@ -41,7 +41,7 @@ def test_a_key_is_made_shown_and_revoked_over_the_api(live: Live) -> None:
     mine = live.run("keys", "create").stdout.strip()
     assert listed(live)[mine.split("_")[1]]["user"] == "dev", "whose key has made it"
     unknown = live.run("keys", "revoke", "01ARZ3NDEKTSV4RRFFQ69G5FAV", exit_code=1)
-    assert "there is no key of that id" in unknown.stderr
+    assert "key not found" in unknown.stderr
 
 
 def test_without_another_it_is_the_organisation_of_the_key(live: Live) -> None:

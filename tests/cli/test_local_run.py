@@ -77,7 +77,7 @@ def test_a_result_goes_to_stdout_reports_to_stderr_and_files_to_a_folder(
     (file,) = folders.glob("*/notes.txt")
     assert file.read_bytes() == b"twice"
     assert said.out == "42\n"
-    assert f"kept {file}" in said.err
+    assert f"file: {file}" in said.err
     assert "50%  halfway" in said.err
     assert "warning doubling  number=21" in said.err
 

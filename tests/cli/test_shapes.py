@@ -73,9 +73,9 @@ def test_a_folder_is_sent_as_its_own_files_and_the_same_each_time(tmp_path: Path
 
 
 def test_a_folder_without_files_and_a_path_to_nothing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="no file to send"), archive_of(tmp_path):
+    with pytest.raises(Misconfigured, match="no files to send"), archive_of(tmp_path):
         pass
-    with pytest.raises(Misconfigured, match="is not there"), archive_of(tmp_path / "absent"):
+    with pytest.raises(Misconfigured, match="does not exist"), archive_of(tmp_path / "absent"):
         pass
 
 
@@ -117,10 +117,10 @@ def test_an_explanation_says_nothing_twice() -> None:
     assert summary == waits.summary
     assert held == "  held by 01H"
     assert tried.startswith("  It is tried again.  until ")
-    assert place == "  number 1,200 in its queue"
+    assert place == "  queue position: 1,200"
     assert (starts, ends) == (
         "  starts in about 1m00s",
-        "  ends in about 1m30s, nine times of ten within 3m20s",
+        "  ends in about 1m30s (90 % within 3m20s)",
     )
     runs = JobExplanation("01J", "processing", False, "It runs.", eta=waits.eta)
     assert lines(runs) == ["It runs.", ends]
@@ -152,7 +152,7 @@ def drawn(what: Overview) -> str:
 
 def test_the_screen_has_rates_lanes_queues_failures_and_workers() -> None:
     text = drawn(overview())
-    assert "2 workers alive" in text
+    assert "2 workers online" in text
     (rate,) = [row for row in text.splitlines() if row.startswith("completed")]
     assert "1.50" in rate  # 100 in a minute, and 35 in the half that has begun
     (lane,) = [row for row in text.splitlines() if row.startswith("urgent")]
@@ -168,10 +168,10 @@ def test_rates_are_of_a_minute_and_what_has_begun_after_it() -> None:
     assert ([point.completed for point in points], seconds) == ([100, 35], 90.0)
     alone = Overview("default", NOW, 60.0, (OverviewPoint(NOW, completed=5),))
     assert latest_points(alone) == (alone.series, 1.0)
-    assert "in the last minute" in drawn(Overview("default", NOW, 60.0))
+    assert "last minute" in drawn(Overview("default", NOW, 60.0))
     wide = drawn(Overview("default", NOW, 900.0))
-    assert "in the last 15 minutes" in wide
-    assert "a bar each 15 minutes" in wide
+    assert "last 15 minutes" in wide
+    assert "one bar per 15 minutes" in wide
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40)])
@@ -192,7 +192,7 @@ def test_the_screen_fits_its_terminal_and_shows_the_latest(width: int, height: i
     console.print(screen(crowded, rows=height))
     text = console.export_text()
     assert len(text.splitlines()) == height
-    assert "1 worker alive" in text
+    assert "1 worker online" in text
     (completed,) = [row for row in text.splitlines() if row.startswith("completed")]
     assert completed.rstrip().endswith("█")
     for shown in ("bulk", "flow 0", "code_0", "host:0"):
@@ -202,10 +202,10 @@ def test_the_screen_fits_its_terminal_and_shows_the_latest(width: int, height: i
 
 def test_that_nothing_waits_is_said_and_what_only_admins_see_is_not_called_nothing() -> None:
     lanes = (LaneBacklog("urgent", queued=0),)
-    assert "no flow waits" in drawn(Overview("default", NOW, 60.0, lanes=lanes))
+    assert "no jobs are queued" in drawn(Overview("default", NOW, 60.0, lanes=lanes))
     lanes = (LaneBacklog("urgent", queued=3),)
     text = drawn(Overview("default", NOW, 60.0, lanes=lanes))
-    assert "no flow waits" not in text
+    assert "no jobs are queued" not in text
     assert "scope admin" in text
 
 

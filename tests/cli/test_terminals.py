@@ -17,7 +17,7 @@ def test_ctrl_c_ends_the_watching_and_not_the_job(live: Live) -> None:
         terminal.wait_until_seen("waiting for opened")
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.wait() == 130
-        assert "The job goes on." in terminal.seen
+        assert "The job keeps running." in terminal.seen
         assert "Traceback" not in terminal.seen
         found = re.search(r"watch ([0-9A-Z]{26})", terminal.seen)
     assert found is not None
@@ -31,7 +31,7 @@ def test_top_is_live_until_q_and_without_colours_where_they_are_not_wanted(live:
     live.failed()
     variables = live.variables | {"NO_COLOR": "1"}
     with Terminal(["top", "--every", "0.5"], live.folder, variables) as terminal:
-        terminal.wait_until_seen("q ends it")
+        terminal.wait_until_seen("q to quit")
         terminal.wait_until_seen("submitted")
         terminal.wait_until_seen("standard")
         terminal.press("q")

@@ -109,15 +109,15 @@ def test_a_key_is_not_shown_to_a_server_that_it_is_not_for(here: Path) -> None:
     assert seen(url="https://elsewhere.example.org").token is None
     assert seen(url="http://127.0.0.1.example.org").token is None
     assert seen(url="http://127.0.0.1:9999").token == "cck_dev_secret"
-    with pytest.raises(Misconfigured, match="there is no API key"):
+    with pytest.raises(Misconfigured, match=r"^no API key\n"):
         find(Place(url="https://elsewhere.example.org"))
 
 
 def test_an_address_that_is_none_is_said_before_a_missing_key(here: Path) -> None:
     for url in ("localhost:8080", "nonsense", "http://ada:secret@127.0.0.1"):
-        with pytest.raises(Misconfigured, match="its address must") as raised:
+        with pytest.raises(Misconfigured, match="invalid server address: it must") as raised:
             find(Place(url=url))
-        assert "from --url" in str(raised.value)
+        assert "set by --url" in str(raised.value)
         assert "secret" not in str(raised.value)
 
 
@@ -160,14 +160,14 @@ def test_the_key_of_a_folder_is_not_for_the_server_that_the_environment_names(
 def test_keys_are_asked_for_at_a_server_unless_there_is_no_key_to_present(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Misconfigured, match="there is no API key"):
+    with pytest.raises(Misconfigured, match=r"^no API key\n"):
         register_at(Place())
     (here / ".coatcheck").mkdir()
     assert isinstance(register_at(Place()), StoredKeys), "of `up`, which has lost its key"
-    with pytest.raises(Misconfigured, match="there is no API key"):
+    with pytest.raises(Misconfigured, match=r"^no API key\n"):
         register_at(Place(url="https://elsewhere.example.org"))
     monkeypatch.setenv("COATCHECK_URL", "https://set.example.org")
-    with pytest.raises(Misconfigured, match="there is no API key"):
+    with pytest.raises(Misconfigured, match=r"^no API key\n"):
         register_at(Place())
     monkeypatch.delenv("COATCHECK_URL")
     started_up(here / ".coatcheck", "http://127.0.0.1:9999", "cck_dev_secret")
@@ -190,14 +190,14 @@ def test_a_command_to_be_copied_has_the_options_and_never_the_key(here: Path) ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("default = ", "is no TOML"),
-        ("servers = 1", "'servers', which means nothing"),
-        ('[profiles.a]\nulr = "x"', "'ulr', which means nothing"),
-        ("[profiles.a]\nurl = 1", "takes texts"),
-        ('[profiles.a]\napi_key = "a"\napi_key_file = "b"', "keep one"),
-        ('default = "nobody"\n[profiles.a]\nurl = "x"', "there is no profile 'nobody'"),
-        ('default = "a"\n[profiles.a]\napi_key_file = "absent"', "cannot be read"),
-        ('default = "a"\n[profiles.a]\napi_key_file = "binary"', "is no text"),
+        ("default = ", "is not valid TOML"),
+        ("servers = 1", "unknown field 'servers'"),
+        ('[profiles.a]\nulr = "x"', "unknown field 'ulr'"),
+        ("[profiles.a]\nurl = 1", "takes strings"),
+        ('[profiles.a]\napi_key = "a"\napi_key_file = "b"', "remove one"),
+        ('default = "nobody"\n[profiles.a]\nurl = "x"', "profile 'nobody' not found"),
+        ('default = "a"\n[profiles.a]\napi_key_file = "absent"', "cannot read the key"),
+        ('default = "a"\n[profiles.a]\napi_key_file = "binary"', "is not text"),
     ],
 )
 def test_a_file_that_cannot_be_meant_is_said_with_its_path(
@@ -223,6 +223,12 @@ def test_config_show_says_where_everything_is_from_without_secrets(here: Path) -
     assert (shown["key_from"], shown["org_from"]) == ("the profile other", "the key")
     assert shown["profiles"] == ["work", "other"]
     assert "secret" not in ran.output
+
+
+def test_config_show_says_that_no_key_is_set(here: Path) -> None:
+    ran = CliRunner().invoke(app, ["config", "show"])
+    assert "key:           not set\n" in ran.stdout
+    assert "organisation:  that of the key\n" in ran.stdout
 
 
 def test_a_file_with_a_key_that_others_may_read_is_warned_of(here: Path) -> None:

@@ -171,7 +171,7 @@ async def test_a_clock_that_is_off_is_a_warning_that_says_it_is_harmless(
         finding = await doctor._clock(diagnosis)
     assert finding.verdict is Verdict.WARN
     assert "ahead" in finding.found
-    assert "Harmless" in finding.hint
+    assert "NTP" in finding.hint
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_migrate_brings_a_database_up_to_date_once(empty_dsn: str, tmp_path: Pat
     assert "applied core/0001_jobs" in first.stdout
     assert "The schema is up to date." in first.stdout
     second = coatcheck("migrate", cwd=tmp_path, COATCHECK_DATABASE_URL=empty_dsn)
-    assert second.stdout == "The schema was up to date.\n"
+    assert second.stdout == "The schema was already up to date.\n"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_serve_answers_and_ends_well_at_sigterm(dsn: str, tmp_path: Path) -> Non
         eventually(ready, "it is ready")
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_SECONDS) == 0
-        assert messages(log)[-2:] == ["stopping at SIGTERM", "stopped"]
+        assert messages(log)[-2:] == ["received SIGTERM; stopping", "stopped"]
 
 
 @pytest.mark.parametrize("services", [["coatcheck.cli.demo:demo"], []])
@@ -129,10 +129,10 @@ def test_a_worker_ends_well_at_sigterm_and_warns_of_a_misspelt_setting(
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_SECONDS) == 0, log.read_text()
         assert (
-            "COATCHECK_LANE_RETRYS is no setting and is ignored; did you mean "
+            "COATCHECK_LANE_RETRYS is not a setting and is ignored; did you mean "
             "COATCHECK_LANE_RETRIES?"
         ) in messages(log)
-        said = "no service was named: running what comes with Coatcheck" in messages(log)
+        said = "no service given; running only what comes with Coatcheck" in messages(log)
         assert said == (not services)
 
 

@@ -40,7 +40,7 @@ def test_a_receipt_is_verified_offline_and_shown(
     (tmp_path / "receipt.json").write_bytes(signed())
     ran = command("verify", "receipt.json", "--key", key, COLUMNS="60")
     assert ran.returncode == 0, ran.stderr
-    assert "no copy is left" in ran.stdout
+    assert "all copies were deleted" in ran.stdout
     for shown in ("blob store", "host-1", "end_of_job", "2026-05-04T12:00:09.120Z", "01JX0RECE1PT"):
         assert shown in ran.stdout
 
@@ -82,7 +82,7 @@ def test_a_genuine_receipt_that_is_not_complete_has_an_exit_code_of_its_own(
     ran = command("verify", "receipt.json", "--key", key)
     assert ran.returncode == 3
     assert "NOT DELETED" in ran.stdout
-    assert "genuine, and not complete" in ran.stderr
+    assert "genuine but incomplete" in ran.stderr
 
 
 def test_what_is_no_key_is_said_to_be_none(command: Command, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_what_is_no_key_is_said_to_be_none(command: Command, tmp_path: Path) -> 
     (tmp_path / "key.pem").write_text("hello")
     ran = command("verify", "receipt.json", "--key", "key.pem")
     assert ran.returncode == 2
-    assert "no key to verify with" in ran.stderr
+    assert "is not a usable public key" in ran.stderr
     absent = command("verify", "absent.json", "--key", "key.pem")
     assert absent.returncode != 0
     assert "Traceback" not in absent.stderr

@@ -70,13 +70,13 @@ async def test_a_key_is_changed_as_the_guide_says(dsn: str, command: Command) ->
     assert verdict(command("coatcheck doctor --json", OLD, NEW))[0] == "ok"
     assert verdict(command("coatcheck doctor --json", NEW, OLD)) == (
         "warn",
-        "1 of 1 secrets need an older key",
+        "1 of 1 secrets are encrypted with an older key",
     )
     ran = command(RESEAL, NEW, OLD)
     assert (ran.returncode, ran.stdout) == (0, SAID), ran.stderr
     assert verdict(command("coatcheck doctor --json", NEW)) == (
         "ok",
-        "the first opens all 1 secrets",
+        "the first key decrypts all 1 secrets",
     )
     again = command(f"{RESEAL} --json", NEW)
     assert json.loads(again.stdout) == {
@@ -95,11 +95,11 @@ async def test_what_a_missing_key_has_sealed_is_said_and_left_alone(
     await seal(dsn, NEW, org="acme")
     ran = command(RESEAL, NEW)
     assert ran.returncode == 1
-    assert "1 need the key" in ran.stdout
+    assert "which is not set: 1." in ran.stdout
     examined = command("coatcheck doctor --json", NEW)
     assert examined.returncode == 1
     kind, found = verdict(examined)
-    assert (kind, "keys are missing" in found) == ("fail", True)
+    assert (kind, "missing keys" in found) == ("fail", True)
     assert command(RESEAL, NEW, OLD).returncode == 0
 
 
@@ -109,7 +109,7 @@ async def test_a_secret_that_is_not_what_was_sealed_is_said(dsn: str, command: C
     await connection.execute("UPDATE service_secrets SET sealed = sealed || 'AA'")
     await connection.close()
     ran = command(RESEAL, NEW, OLD)
-    assert (ran.returncode, "register their services again" in ran.stdout) == (1, True)
+    assert (ran.returncode, "Register their services again." in ran.stdout) == (1, True)
 
 
 def test_without_a_key_there_is_nothing_to_seal_with(command: Command) -> None:
@@ -117,7 +117,7 @@ def test_without_a_key_there_is_nothing_to_seal_with(command: Command) -> None:
     assert (ran.returncode, "COATCHECK_SECRET_KEYS is not set" in ran.stderr) == (2, True)
     assert verdict(command("coatcheck doctor --json")) == (
         "ok",
-        "none is set, and no service has secrets",
+        "not set, and no service has secrets",
     )
 
 

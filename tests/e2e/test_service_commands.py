@@ -168,8 +168,8 @@ def test_a_canary_comes_and_goes_and_the_api_stays(
     assert said not in site.log("stable")
     ((verdict, found, hint),) = site.doctor()
     assert verdict == "warn"
-    assert found.startswith(f"{said}; in force is the newest, of ")
-    assert "a version of its own" in hint
+    assert found.startswith(f"{said}; the newest applies, of ")
+    assert "as a new version" in hint
 
     end(canary)
     eventually(lambda: site.lane_of_next("/pay") == "standard", "the stable definition is back")

@@ -120,18 +120,18 @@ async def test_limits_are_set_and_taken_away(command: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("orgs", "create", "a/b"), 2, "cannot be an organisation's id"),
-        (("orgs", "create", "*"), 2, "cannot be an organisation's id"),
-        (("orgs", "limit", "nobody"), 1, "there is no organisation 'nobody'"),
+        (("orgs", "create", "a/b"), 2, "is not a valid organisation ID"),
+        (("orgs", "create", "*"), 2, "is not a valid organisation ID"),
+        (("orgs", "limit", "nobody"), 1, "organisation 'nobody' not found"),
         (("keys", "create", "--org", "nobody"), 1, "coatcheck orgs create nobody"),
-        (("keys", "create", "--user", "a b"), 2, "cannot be a user's id"),
+        (("keys", "create", "--user", "a b"), 2, "is not a valid user ID"),
         (("keys", "create", "--name", "x" * 101), 2, "at most 100 characters"),
         (("keys", "create", "--scope", "root"), 2, "root"),
         (("keys", "create", "--expires", "soon"), 2, "30d"),
         (("keys", "create", "--expires", "0d"), 2, "30d"),
         (("keys", "create", "--rate", "10"), 2, "100/60"),
         (("keys", "create", "--rate", "0/1"), 2, "100/60"),
-        (("keys", "revoke", "01ARZ3NDEKTSV4RRFFQ69G5FAV"), 1, "there is no key of that id"),
+        (("keys", "revoke", "01ARZ3NDEKTSV4RRFFQ69G5FAV"), 1, "key not found"),
     ],
 )
 def test_what_cannot_be_done_is_said(
@@ -149,7 +149,7 @@ def test_an_organisation_is_not_created_twice(command: Command) -> None:
     assert command("orgs", "create", "acme").returncode == 0
     again = command("orgs", "create", "acme")
     assert again.returncode == 2
-    assert "there is an organisation 'acme' already" in again.stderr
+    assert "organisation 'acme' already exists" in again.stderr
 
 
 def test_without_a_pepper_no_key_is_made(command: Command) -> None:

@@ -88,9 +88,9 @@ def test_up_runs_a_job_stops_without_a_trace_and_keeps_the_job(start_up: StartUp
     assert up.stop() == 0
     assert_all_gone(processes)
     said = up.said()
-    steps = ["stopping the worker", "stopping the control plane", "stopping PostgreSQL", "stopped"]
+    steps = ["stopping the worker", "stopping the API server", "stopping PostgreSQL", "stopped"]
     assert sorted(steps, key=said.rindex) == steps
-    assert "killed" not in said
+    assert "killing" not in said
 
     again = start_up(port=up.port)
     again.wait_until_ready()
@@ -106,7 +106,7 @@ def test_whatever_dies_is_started_again(start_up: StartUp) -> None:
     up = start_up()
     up.wait_until_ready()
 
-    for name, words in (("worker", "the worker ended"), ("serve", "the control plane ended")):
+    for name, words in (("worker", "the worker exited"), ("serve", "the API server exited")):
         victim = eventually(lambda name=name: up.child(name), f"{name} runs")
         victim.kill()
         up.wait_until_said(f"{words} (killed by SIGKILL)")
@@ -119,7 +119,7 @@ def test_whatever_dies_is_started_again(start_up: StartUp) -> None:
 
     postgres = up.postgres()
     postgres.kill()
-    up.wait_until_said("PostgreSQL runs again")
+    up.wait_until_said("PostgreSQL is running again")
     eventually(lambda: up.ready_status() == 200, "ready after PostgreSQL was killed")
     assert echo(up, "recovered")["state"] == "completed"
 
@@ -162,7 +162,7 @@ def test_ctrl_c_puts_a_running_job_back_and_a_second_one_ends_at_once(start_up: 
     up.wait_until_said("stopping the worker")
     up.press_ctrl_c()
     assert up.process.wait(LIMIT_SECONDS) == 130
-    assert "ending at once" in up.said()
+    assert "killing all processes" in up.said()
     assert_all_gone(processes)
 
 
@@ -275,9 +275,9 @@ def test_a_service_that_cannot_be_loaded_ends_it_with_the_reason(
     (data_root / "broken.py").write_text("import nothing_of_that_name\n")
     up = start_up("broken:service")
     assert up.process.wait(LIMIT_SECONDS) == 2
-    assert "loading broken:service failed: ModuleNotFoundError" in up.said()
+    assert "cannot load broken:service: ModuleNotFoundError" in up.said()
     assert "Traceback" not in up.said()
-    assert "starting it again" not in up.said()
+    assert "restarting" not in up.said()
     assert not (up.data / "pg" / "postmaster.pid").exists()
 
 

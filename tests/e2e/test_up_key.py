@@ -42,7 +42,7 @@ def test_the_first_start_makes_a_key_and_the_curl_command_beside_it_works(
     file = up.data / "dev-key"
     key = file.read_text().strip()
     assert key not in up.said(), "it is written to a file here, which others may read"
-    assert f"in {file}  (to see it: cat {file})" in up.said()
+    assert f"in {file}  (to show it: cat {file})" in up.said()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert file.stat().st_uid == os.geteuid()
 
@@ -73,13 +73,16 @@ def test_the_first_start_makes_a_key_and_the_curl_command_beside_it_works(
     revoked = coatcheck("keys", "revoke", key, "--data", str(up.data), cwd=file.parent)
     assert revoked.returncode == 0, revoked.stderr
     refused = coatcheck("keys", "list", "--data", str(up.data), cwd=file.parent)
-    assert (refused.returncode, f"the key in {file} is refused" in refused.stderr) == (2, True)
+    assert (refused.returncode, f"the server refuses the key in {file}" in refused.stderr) == (
+        2,
+        True,
+    )
     assert up.stop() == 0
 
     again = start_up(port=up.port)
     again.wait_until_ready()
     assert key not in again.said()
-    assert f"revoked; delete {file}" in again.said()
+    assert f"revoked; to get a new one, delete {file}" in again.said()
     assert ask(again, key).status_code == 401
     assert ask(again, made.stdout.strip()).status_code == 200
 

@@ -138,7 +138,7 @@ def receiver(post: Post, port: int, secret: str) -> Iterator[Process]:
 
 
 def test_an_endpoint_by_commands_and_the_example_of_a_receiver(post: Post) -> None:
-    assert "warning: webhooks may be sent to this machine itself" in post.up.said()
+    assert "warning: webhooks may be sent to this machine" in post.up.said()
     port = free_port()
     url = f"http://127.0.0.1:{port}/hook"
     made = json.loads(
@@ -153,7 +153,7 @@ def test_an_endpoint_by_commands_and_the_example_of_a_receiver(post: Post) -> No
     rotated = post.webhooks("rotate", endpoint).strip()
     assert rotated != made["secret"]
     with receiver(post, port, f"{rotated} {made['secret']}") as process:
-        assert post.webhooks("test", endpoint).startswith("delivered: answered 204")
+        assert post.webhooks("test", endpoint).startswith("delivered: HTTP 204")
         process.wait_until_said("webhook.test")
         job = post.a_job()
         process.wait_until_said(f"job.completed {job}")
@@ -175,10 +175,10 @@ def test_an_endpoint_by_commands_and_the_example_of_a_receiver(post: Post) -> No
         assert said.count(kept) == 1, "what was seen is passed over"
         span = ("--since", "1h", "--endpoint", endpoint)
         none = post.webhooks("replay", *span, "--status", "exhausted")
-        assert none == "0 deliveries are sent again\n"
+        assert none == "Resending 0 deliveries.\n"
         again = post.webhooks("replay", "--since", "1h", "--status", "delivered", "--json")
         assert json.loads(again)["replayed"] >= 2
-    assert post.webhooks("delete", endpoint) == f"{endpoint} is deleted\n"
+    assert post.webhooks("delete", endpoint) == f"Deleted {endpoint}.\n"
     assert endpoint not in post.webhooks("list")
 
 
@@ -208,11 +208,11 @@ def test_listening_goes_on_after_the_server_was_killed(post: Post) -> None:
     port = free_port()
     command = (*COMMAND, "listen", "--forward-to", f"http://127.0.0.1:{port}/")
     with post.process("listen-on", *command) as listening:
-        listening.wait_until_said("Ctrl-C ends it")
+        listening.wait_until_said("Ctrl-C to stop")
         victim = post.up.child("serve")
         assert victim is not None
         victim.kill()
-        listening.wait_until_said("waiting for it to come back")
+        listening.wait_until_said("; retrying")
         eventually(lambda: post.up.ready_status() == 200, "ready again")
         listening.wait_until_said("the server is back")
         job = post.a_job()
@@ -235,7 +235,7 @@ def test_the_receiver_for_node_takes_what_is_signed_and_nothing_else(post: Post)
     assert endpoint.secret is not None
     with post.process("node", "node", str(file), endpoint.secret) as process:
         post.until_answering(port)
-        assert post.webhooks("test", endpoint.id).startswith("delivered: answered 204")
+        assert post.webhooks("test", endpoint.id).startswith("delivered: HTTP 204")
         job = post.a_job()
         process.wait_until_said(f"job.completed {job}")
     post.client.webhooks.delete(endpoint)
@@ -259,13 +259,13 @@ def test_every_command_of_the_guide_works(post: Post, tmp_path: Path) -> None:
     steps = ["trap 'kill $(jobs -p)' EXIT\n" + named, made, started + answering, tried]
     steps += [handed_in + noted, shown, replayed + again, paused, rotated, taken, alone]
     *_, test, _, log, sent, steered, new, gone, single = answers(post.up, tmp_path, steps)
-    assert test == "delivered: answered 204\n"
+    assert test == "delivered: HTTP 204\n"
     assert "job.completed" in log
     assert "delivered" in log
-    assert sent.splitlines()[-1] == "0 deliveries are sent again"
+    assert sent.splitlines()[-1] == "Resending 0 deliveries."
     assert [line.split()[1] for line in steered.splitlines()] == ["paused", "active"]
     assert new.startswith("whsec_")
-    assert gone.endswith(" is deleted\n")
+    assert gone.startswith("Deleted ")
     assert "job_id" in json.loads(single)
     received = (tmp_path / "received.txt").read_text().splitlines()
     assert [line.split()[0] for line in received[:2]] == ["webhook.test", "job.completed"]
@@ -278,14 +278,14 @@ def test_what_cannot_work_is_said_in_a_line(post: Post) -> None:
         (["webhooks", "create", "https://10.0.0.1/"], {}, 2, "url_forbidden"),
         (["webhooks", "create", url, "--events", "job.gone"], {}, 2, "must be one of"),
         (["webhooks", "pause", unknown], {}, 2, "not_found"),
-        (["webhooks", "replay"], {}, 2, "name one MESSAGE"),
-        (["webhooks", "replay", "msg_x", "--since", "1h"], {}, 2, "name one MESSAGE"),
-        (["webhooks", "replay", "msg_x", "--status", "delivered"], {}, 2, "go with --since"),
+        (["webhooks", "replay"], {}, 2, "give either MESSAGE"),
+        (["webhooks", "replay", "msg_x", "--since", "1h"], {}, 2, "give either MESSAGE"),
+        (["webhooks", "replay", "msg_x", "--status", "delivered"], {}, 2, "need --since"),
         (["webhooks", "deliveries", "--status", "sent"], {}, 2, "must be one of"),
         (["webhooks", "list"], {"COATCHECK_API_KEY": "cck_wrong"}, 2, "COATCHECK_API_KEY"),
         (["webhooks", "list", "--org", ".."], {}, 2, "org must be a name"),
-        (["listen", "--forward-to", "ftp://x"], {}, 2, "cannot be posted to"),
-        (["listen", "--forward-to", "http://x:port"], {}, 2, "cannot be posted to"),
+        (["listen", "--forward-to", "ftp://x"], {}, 2, "is not a valid URL"),
+        (["listen", "--forward-to", "http://x:port"], {}, 2, "is not a valid URL"),
         (["listen", "--forward-to", url, "--events", "nothing"], {}, 2, "must be one of"),
         (
             ["listen", "--forward-to", url],

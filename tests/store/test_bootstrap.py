@@ -128,7 +128,7 @@ async def test_a_key_that_was_revoked_stays_so(dsn: str, tmp_path: Path, line: L
 
 async def test_a_file_that_holds_no_key_is_said(dsn: str, tmp_path: Path) -> None:
     (tmp_path / "dev-key").write_text("hello\n")
-    with pytest.raises(Misconfigured, match="holds no API key\nDelete it"):
+    with pytest.raises(Misconfigured, match="does not contain an API key\nDelete the file"):
         await start(dsn, tmp_path)
 
 

@@ -81,5 +81,5 @@ def test_the_command_shows_it(tmp_path: Path, complete: bool, exit_code: int) ->
     for shown in ("docs.post__draw", "image/svg+xml", "replaced", "2026-05-04T12:00:02.120Z"):
         assert shown in ran.output
     assert "\x1b" not in ran.output, "a name moves nobody's cursor"
-    assert ("no copy is left" in ran.output) is complete
+    assert ("all copies were deleted" in ran.output) is complete
     assert ("NOT DELETED" in ran.output) is not complete

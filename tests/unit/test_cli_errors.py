@@ -53,7 +53,7 @@ def test_what_failed_beside_other_tasks_is_told_as_if_it_had_failed_alone() -> N
         ),
         (
             ApiError(500, "internal_error", "No.", request_id="r"),
-            "The server's log has it as request r.",
+            "See the server's log for request r.",
             EXIT_FAILED,
         ),
     ],

@@ -70,7 +70,7 @@ def test_standard_input_is_kept_in_a_file_for_as_long_as_it_is_needed(
 @pytest.mark.parametrize("name", ["urls.csv", "urls.TSV", "urls.xlsx"])
 def test_a_table_is_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
     with (
-        pytest.raises(Misconfigured, match="tables are not supported\nWrite each row as JSON"),
+        pytest.raises(Misconfigured, match="tables are not supported\nConvert each row"),
         task_file(written(tmp_path, name, "url\nhttps://example.org/\n")),
     ):
         pass
@@ -85,7 +85,7 @@ def test_a_compressed_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
 def test_an_array_that_breaks_off_is_refused(tmp_path: Path) -> None:
     name = written(tmp_path, "tasks.json", "[1,\n2")
     with (
-        pytest.raises(Misconfigured, match="begins like a JSON array and is none"),
+        pytest.raises(Misconfigured, match="is not a valid JSON array"),
         task_file(name),
     ):
         pass

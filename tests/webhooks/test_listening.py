@@ -106,7 +106,7 @@ async def test_a_receiver_that_is_down_is_said_and_told_again_by_the_schedule(
     )
     async with terminal.listening():
         job = await office.job_ends()
-        assert (await terminal.until_said("500")).endswith("again in 1 s")
+        assert (await terminal.until_said("500")).endswith("next attempt in 1 s")
 
         async def tried(times: int) -> bool:
             (item,) = await office.log(job_id=job)
@@ -114,7 +114,7 @@ async def test_a_receiver_that_is_down_is_said_and_told_again_by_the_schedule(
 
         await eventually_async(lambda: tried(1), "it is reported")
         await office.make_due()
-        assert (await terminal.until_said("429")).endswith("again in 100 s")
+        assert (await terminal.until_said("429")).endswith("next attempt in 100 s")
         await eventually_async(lambda: tried(2), "it is reported")
         await office.make_due()
         await terminal.until_said("204")
@@ -141,7 +141,7 @@ async def test_nobody_at_the_receivers_port_is_no_end(office: PostOffice) -> Non
         async with terminal.listening() as task:
             job = await office.job_ends()
             line = await terminal.until_said(job)
-            assert "the connection failed  again in 1 s" in line
+            assert "the connection failed  next attempt in 1 s" in line
             assert not task.done()
 
 
@@ -154,7 +154,7 @@ async def test_a_server_that_restarts_is_waited_for(
         terminal = Terminal(client, receiver.url())
         async with terminal.listening() as task:
             await replica.drain()
-            await terminal.until_said("waiting for it to come back", warned=True)
+            await terminal.until_said("; retrying", warned=True)
             job = await office.job_ends()
             await office.house.replica(port=replica.http.base_url.port or 0)
             await terminal.until_said("the server is back")
@@ -221,4 +221,4 @@ async def test_what_could_not_be_taken_away_is_said(
         await replica.drain()
         await terminal.listener.end()
     (warning,) = terminal.warned
-    assert "the server does it in 10 minutes" in warning
+    assert "the server removes it in 10 minutes" in warning

@@ -1,1 +1,1 @@
-"""The commands. Thin: each puts parts together, says what happens, and turns errors into words."""
+"""The command line. Commands are thin: they call other packages and print what those return."""

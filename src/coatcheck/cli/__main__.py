@@ -1,4 +1,4 @@
-"""``python -m coatcheck.cli``: how ``up`` starts its own processes."""
+"""``python -m coatcheck.cli``: how ``up`` starts its child processes."""
 
 from coatcheck.cli.entry import main
 

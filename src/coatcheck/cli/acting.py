@@ -1,4 +1,4 @@
-"""``coatcheck cancel`` and ``coatcheck retry``: one job, several, or all that fit a filter."""
+"""``coatcheck cancel`` and ``coatcheck retry``: one job, several, or all that match a filter."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from coatcheck.encoding import encode
 _IDS_AT_ONCE: Final = 200
 
 JobsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="JOB", help="The jobs; or choose by a filter.")
+    list[str] | None,
+    typer.Argument(metavar="JOB", help="Job IDs. Without any, a filter selects the jobs."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, where a filter chooses.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @on_server
@@ -49,7 +50,11 @@ def cancel(
     is_sure: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask for the end of jobs. Exit code 1 if one could not be cancelled."""
+    """Cancel jobs.
+
+    Name the jobs, or select them with a filter; without --state that means jobs that
+    have not ended. Exit code 1 if a job could not be cancelled.
+    """
     chosen = _Filter(state, lane, surface, service, endpoint, error_code, since, until)
     with at.client() as client:
         if job_ids is not None and len(job_ids) == 1 and not chosen:
@@ -71,14 +76,18 @@ def retry(
     error_code: ErrorCodeOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Follow the new job to its end.")] = False,
-    key: Annotated[str | None, typer.Option(help="An idempotency key for the new job.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Follow the new job until it ends.")
+    ] = False,
+    key: Annotated[str | None, typer.Option(help="Idempotency key of the new job.")] = None,
     is_sure: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand in again what jobs that failed were handed in with. Each is a new job.
+    """Resubmit failed jobs with the same input.
 
-    With --watch the exit code is 1 if the new job does not complete.
+    Each retry is a new job. Name the jobs, or select them with a filter; without
+    --state that means jobs that failed. With --watch, exit code 1 if the new job
+    does not complete.
     """
     chosen = _Filter(state, lane, surface, service, endpoint, error_code, since, until)
     with at.client() as client:
@@ -91,7 +100,7 @@ def retry(
                 require_completed(at, made)
             return
         if watch or key is not None:
-            raise Misconfigured("--watch and --key are for one job")
+            raise Misconfigured("--watch and --key work with a single job only")
         _all(client, "retry", job_ids, chosen, is_sure, as_json)
 
 
@@ -124,43 +133,46 @@ def _all(
 ) -> None:
     if bool(job_ids) == bool(chosen):
         raise Misconfigured(
-            f"name the jobs to {action}, or choose them by a filter\n"
-            "Such as --state failed --since 2h; `coatcheck jobs` with the same options lists them."
+            f"name the jobs to {action}, or select them with a filter, not both\n"
+            "For example --state failed --since 2h. `coatcheck jobs` takes the same filters and "
+            "lists what they match."
         )
     if not job_ids:
-        # Listed first: what a retry has made must not be found by the filter again.
-        job_ids = _fitting(client, action, chosen)
+        # Listed first: the filter must not match the new jobs that a retry creates.
+        job_ids = _matching(client, action, chosen)
         if not job_ids:
-            err.print(f"There is nothing to {action}.", style="dim")
+            err.print("No jobs match.", style="dim")
             return
-        _make_sure(action, len(job_ids), is_sure)
+        _confirm(action, len(job_ids), is_sure)
     failed = 0
     for start in range(0, len(job_ids), _IDS_AT_ONCE):
         done = client.jobs.bulk(action, job_ids[start : start + _IDS_AT_ONCE])
-        failed += _told(done.items, as_json)
+        failed += _report(done.items, as_json)
     if failed:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _fitting(client: Client, action: Literal["cancel", "retry"], chosen: _Filter) -> list[str]:
-    """The jobs that a filter means: to be cancelled, those that live; to be retried, those that
-    failed. What was retried before is left out."""
+def _matching(client: Client, action: Literal["cancel", "retry"], chosen: _Filter) -> list[str]:
+    """The IDs of the jobs that a filter matches: by default live jobs to cancel, failed jobs to
+    retry. Jobs that were already retried are left out."""
     options = {"state": "live" if action == "cancel" else "failed"} | chosen.options()
     return [job.id for job in client.jobs.list_all(**options) if job.retried_as is None]
 
 
-def _make_sure(action: str, count: int, is_sure: bool) -> None:
+def _confirm(action: str, count: int, is_sure: bool) -> None:
     if is_sure:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Misconfigured(
-            f"a filter chooses what to {action}: {count:,} jobs\nAdd --yes if you are sure."
-        )
-    typer.confirm(f"{action} {count:,} jobs?", abort=True, err=True)
+        raise Misconfigured(f"this would {action} {_jobs(count)}\nAdd --yes to confirm.")
+    typer.confirm(f"{action.capitalize()} {_jobs(count)}?", abort=True, err=True)
 
 
-def _told(items: tuple[BulkOutcome, ...], as_json: bool) -> int:
-    """Say what came of each; how many could not be done."""
+def _jobs(count: int) -> str:
+    return f"{count:,} {'job' if count == 1 else 'jobs'}"
+
+
+def _report(items: tuple[BulkOutcome, ...], as_json: bool) -> int:
+    """Print the outcome of each job; returns how many failed."""
     failed = 0
     for item in items:
         if as_json:

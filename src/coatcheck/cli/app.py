@@ -12,68 +12,68 @@ from coatcheck.cli.late import Late, LateGroup
 from coatcheck.version import __version__
 
 COMPLETE_VARIABLE: Final = "_COATCHECK_COMPLETE"
-"""Set by a shell that wants to know how a command goes on."""
+"""Set by a shell that asks for completions."""
 
-_RUN: Final = "Run it"
+_RUN: Final = "Run Coatcheck"
 _JOBS: Final = "Jobs"
-_MANY: Final = "Many tasks, and graphs of code"
-_TOLD: Final = "Webhooks"
+_MANY: Final = "Batches and code graphs"
+_WEBHOOKS: Final = "Webhooks"
 _TENANTS: Final = "Organisations, keys, usage"
-_ITSELF: Final = "This command"
+_CLI: Final = "Command line"
 
 COMMANDS: Final = (
     Late(
         "up",
         "coatcheck.cli.up:up",
-        "Start PostgreSQL, the control plane and a worker, and keep them running until Ctrl-C.",
+        "Start PostgreSQL, the API server and a worker, and run them until Ctrl-C.",
         _RUN,
     ),
     Late(
         "serve",
         "coatcheck.cli.serve:serve",
-        "Serve HTTP on the database named by COATCHECK_DATABASE_URL.",
+        "Run the API server.",
         _RUN,
     ),
     Late(
         "worker",
         "coatcheck.cli.worker:worker",
-        "Run jobs from the database named by COATCHECK_DATABASE_URL.",
+        "Run a worker, which claims and runs jobs.",
         _RUN,
     ),
     Late(
         "migrate",
         "coatcheck.cli.migrate:migrate",
-        "Bring the database named by COATCHECK_DATABASE_URL to this version's schema.",
+        "Upgrade the database to this version's schema.",
         _RUN,
     ),
     Late(
         "doctor",
         "coatcheck.cli.doctor:doctor",
-        "Check settings, database, blob store, clock and versions. Exit code 1 if anything fails.",
+        "Check settings, database, blob store, clock and versions. Exit code 1 if a check fails.",
         _RUN,
     ),
     Late(
         "services",
         "coatcheck.cli.services:app",
-        "List what workers publish; forget endpoints without a worker.",
+        "List the endpoints that workers publish; remove those without a worker.",
         _RUN,
     ),
     Late(
         "secrets",
         "coatcheck.cli.secrets:app",
-        "Seal the secrets of services with another key.",
+        "Re-encrypt the secrets of services with another key.",
         _RUN,
     ),
     Late(
         "submit",
         "coatcheck.cli.submit:submit",
-        "Hand a job in, and show it. Exit code 1 if it was waited for and did not complete.",
+        "Submit a job and show it.",
         _JOBS,
     ),
     Late(
         "watch",
         "coatcheck.cli.job:watch",
-        "Follow a job or a batch to its end. Exit code 1 if it does not complete.",
+        "Follow a job or a batch until it ends. Exit code 1 if it does not complete.",
         _JOBS,
     ),
     Late(
@@ -85,68 +85,68 @@ COMMANDS: Final = (
     Late(
         "jobs",
         "coatcheck.cli.jobs:jobs",
-        "List the jobs of an organisation, newest first; with --json a line of JSON each.",
+        "List jobs, newest first.",
         _JOBS,
     ),
     Late(
         "logs",
         "coatcheck.cli.logs:logs",
-        "Show the log of a job: its lines, alerts, and attempts that failed.",
+        "Show a job's log, its alerts and its failed attempts.",
         _JOBS,
     ),
     Late(
         "explain",
         "coatcheck.cli.explain:explain",
-        "Say what a job waits for, its place in the queue, and when it will start and end.",
+        "Explain why a job waits, its queue position, and when it should start and end.",
         _JOBS,
     ),
     Late(
         "cancel",
         "coatcheck.cli.acting:cancel",
-        "Ask for the end of jobs. Exit code 1 if one could not be cancelled.",
+        "Cancel jobs.",
         _JOBS,
     ),
     Late(
         "retry",
         "coatcheck.cli.acting:retry",
-        "Hand in again what jobs that failed were handed in with. Each is a new job.",
+        "Resubmit failed jobs with the same input.",
         _JOBS,
     ),
     Late(
         "replay",
         "coatcheck.cli.replay:replay",
-        "Run a job's handler here with what the job was handed in with, under the debugger.",
+        "Run a job's handler on this machine with the same input, under the debugger.",
         _JOBS,
     ),
     Late(
         "top",
         "coatcheck.cli.top:top",
-        "Show lanes, queues, workers, rates and latencies, live: q ends it. In a pipe: once.",
+        "Show a live view of queues, workers, rates and latencies.",
         _JOBS,
     ),
     Late(
         "graphs",
         "coatcheck.cli.graphs:app",
-        "Get graphs of code: hand in a folder or a zip, fetch the graph.",
+        "Build a graph of the code in a folder or a zip.",
         _MANY,
     ),
     Late(
         "batch",
         "coatcheck.cli.batch:app",
-        "Run a job of many tasks: hand a list in, watch it, fetch its results.",
+        "Run many tasks as one batch: submit a list, watch it, download the results.",
         _MANY,
     ),
     Late(
         "webhooks",
         "coatcheck.cli.webhooks:app",
-        "Register who is told of jobs; see what was sent, and send it again.",
-        _TOLD,
+        "Manage webhook endpoints; list and resend deliveries.",
+        _WEBHOOKS,
     ),
     Late(
         "listen",
         "coatcheck.cli.listen:listen",
-        "Forward an organisation's webhooks to a URL on this machine, until Ctrl-C.",
-        _TOLD,
+        "Forward webhooks to a URL on this machine until Ctrl-C.",
+        _WEBHOOKS,
     ),
     Late(
         "orgs",
@@ -163,35 +163,35 @@ COMMANDS: Final = (
     Late(
         "token",
         "coatcheck.cli.tokens:token",
-        "Print a user's token, signed with COATCHECK_JWT_SECRET, or with the secret of `up`.",
+        "Print a signed token for a user.",
         _TENANTS,
     ),
     Late(
         "usage",
         "coatcheck.cli.usage:usage",
-        "Show what an organisation has used, by day and endpoint: in the last 30 days by default.",
+        "Show usage by day and endpoint, of the last 30 days by default.",
         _TENANTS,
     ),
     Late(
         "receipt",
         "coatcheck.cli.receipt:app",
-        "Verify deletion receipts; print their key.",
+        "Verify deletion receipts; print the public key.",
         _TENANTS,
     ),
     Late(
         "config",
         "coatcheck.cli.config:app",
-        "Show which server commands talk to, and where that is said.",
-        _ITSELF,
+        "Show which server commands use, and where that is configured.",
+        _CLI,
     ),
     Late(
         "completion",
         "coatcheck.cli.completion:completion",
-        "Print what makes a shell complete commands and options.",
-        _ITSELF,
+        "Print a completion script for a shell.",
+        _CLI,
     ),
 )
-"""Each with the first paragraph of its own help, which the tests compare."""
+"""Each has the first paragraph of its own help text; a test compares the two."""
 
 
 class _Commands(LateGroup):
@@ -219,13 +219,13 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Turns slow work into a job API, on one PostgreSQL."""
+    """Put slow work behind a job API, on one PostgreSQL."""
     if debug:
         from coatcheck.cli.errors import show_tracebacks
 
@@ -241,11 +241,11 @@ def main() -> None:
     try:
         app()
     finally:
-        _let_go_of_a_closed_terminal()
+        _ignore_closed_streams()
 
 
-def _let_go_of_a_closed_terminal() -> None:
-    """What was still to be shown has nobody to see it; that is no reason to exit with an error."""
+def _ignore_closed_streams() -> None:
+    """Drop buffered output if the reader has gone, so that it does not become an error at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

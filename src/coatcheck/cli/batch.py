@@ -1,4 +1,4 @@
-"""``coatcheck batch``: jobs of many tasks, over HTTP."""
+"""``coatcheck batch``: submits and manages batches over HTTP."""
 
 from __future__ import annotations
 
@@ -24,26 +24,24 @@ from coatcheck.encoding import encode
 app: Final = typer.Typer(
     name="batch",
     no_args_is_help=True,
-    help="Run a job of many tasks: hand a list in, watch it, fetch its results.",
+    help="Run many tasks as one batch: submit a list, watch it, download the results.",
 )
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The batch.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The batch ID.")]
 FileArgument = Annotated[
-    str, typer.Argument(metavar="FILE", help="JSON lines, or a JSON array; - for standard input.")
+    str, typer.Argument(metavar="FILE", help="JSON lines or a JSON array; - for standard input.")
 ]
-WatchOption = Annotated[bool, typer.Option("--watch", help="Follow it until it has ended.")]
+WatchOption = Annotated[bool, typer.Option("--watch", help="Show progress until the batch ends.")]
 RunOption = Annotated[
     str | None,
-    typer.Option(
-        help="A run other than the current one, or all: each task with its latest result."
-    ),
+    typer.Option(help="The ID of an earlier run, or all: each task with its latest result."),
 ]
 
 
 def _fields(texts: list[str]) -> dict[str, str]:
     fields = dict(text.partition("=")[::2] for text in texts)
     if not all("=" in text and not text.startswith("=") for text in texts):
-        raise Misconfigured("--metadata takes a name and a value, such as --metadata team=search")
+        raise Misconfigured("--metadata needs a name and a value, such as --metadata team=search")
     return fields
 
 
@@ -53,48 +51,51 @@ def submit(
     at: Server,
     file: Annotated[
         str | None,
-        typer.Argument(metavar="FILE", help="JSON lines, or a JSON array; - for standard input."),
+        typer.Argument(metavar="FILE", help="JSON lines or a JSON array; - for standard input."),
     ] = None,
     *,
-    service: Annotated[str, typer.Option(help="The service that its tasks go to.")],
-    endpoint: Annotated[str, typer.Option(help="Its endpoint: a path such as /fetch, or a key.")],
+    service: Annotated[str, typer.Option(help="The service that runs the tasks.")],
+    endpoint: Annotated[
+        str, typer.Option(help="The endpoint of the service: a path such as /fetch, or a key.")
+    ],
     service_version: Annotated[
-        int | None, typer.Option("--service-version", help="The version of the service.")
+        int | None, typer.Option("--service-version", help="Version of the service.")
     ] = None,
     watching: WatchOption = False,
     concurrency: Annotated[
-        int | None, typer.Option(help="How many tasks may run at a time.")
+        int | None, typer.Option(help="Maximum number of tasks running at once.")
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(help="How many tasks may begin each second; with --rate-key, of each key."),
+        typer.Option(help="Maximum number of tasks started per second; with --rate-key, per key."),
     ] = None,
     rate_key: Annotated[
         str | None,
-        typer.Option(help="The field of a task that --rate counts by; of a URL, its host."),
+        typer.Option(help="The task field that --rate applies to; for a URL, its host."),
     ] = None,
-    lane: Annotated[str | None, typer.Option(help="urgent, standard or bulk.")] = None,
+    lane: Annotated[str | None, typer.Option(help="The lane: urgent, standard or bulk.")] = None,
     stays_open: Annotated[
-        bool, typer.Option("--open", help="Take more tasks until it is closed.")
+        bool, typer.Option("--open", help="Accept more tasks until the batch is closed.")
     ] = False,
     webhook_url: Annotated[
-        str | None, typer.Option(help="Where the server tells of its end.")
+        str | None, typer.Option(help="URL to notify when the batch ends.")
     ] = None,
     metadata: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="To keep with it; may be given again.")
+        list[str] | None,
+        typer.Option(metavar="K=V", help="Metadata to store with the batch. Repeatable."),
     ] = None,
     idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key finds the same batch again.")
+        str | None, typer.Option(help="Idempotency key: the same key returns the same batch.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand in a list of tasks, and print the id of the batch.
+    """Submit a list of tasks and print the ID of the batch.
 
     Each line is a task: any JSON value, or {"custom_id": ..., "input": ...}.
-    With --watch the exit code is 0 if every task has succeeded, and 1 if not.
+    With --watch, exit code 1 unless every task succeeds.
     """
     if file is None and not stays_open:
-        raise Misconfigured("FILE is missing\nOnly a batch with --open may begin without tasks.")
+        raise Misconfigured("FILE is missing\nOnly a batch with --open can start without tasks.")
     with at.client() as client:
         with _tasks_of(file) as tasks:
             batch = client.batches.submit(
@@ -113,7 +114,8 @@ def submit(
             )
         if batch.mismatch:
             err.print(
-                "warning: the key came with something else before; this is the batch it made then",
+                "warning: this idempotency key was used with other input; "
+                "showing the batch created then",
                 style="yellow",
             )
         if not as_json:
@@ -127,7 +129,7 @@ def submit(
 def add(at: Server, batch_id: IdArgument, file: FileArgument, as_json: JsonOption = False) -> None:
     """Add the tasks of a file to an open batch."""
     with at.client() as client, _tasks_of(file) as tasks:
-        _say(client.batches.add(batch_id, **tasks), as_json)
+        _print(client.batches.add(batch_id, **tasks), as_json)
 
 
 @app.command()
@@ -138,7 +140,7 @@ def close(
     watching: WatchOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say that an open batch gets no more tasks."""
+    """Close an open batch: it accepts no more tasks."""
     with at.client() as client:
         show(client.batches.close(batch_id), at, watching=watching, as_json=as_json)
 
@@ -151,7 +153,7 @@ def status(
     watching: WatchOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how a batch is. With --watch, exit 1 if not every task has succeeded."""
+    """Show a batch. With --watch, exit code 1 unless every task succeeds."""
     with at.client() as client:
         show(client.batches.get(batch_id), at, watching=watching, as_json=as_json)
 
@@ -160,7 +162,7 @@ def status(
 @on_server
 def list_command(
     at: Server,
-    limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of batches.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """List your batches, newest first."""
@@ -178,12 +180,14 @@ def tasks(
     batch_id: IdArgument,
     task_status: Annotated[
         str | None,
-        typer.Option("--status", help="pending, running, succeeded, failed or cancelled."),
+        typer.Option(
+            "--status", help="Only tasks that are pending, running, succeeded, failed or cancelled."
+        ),
     ] = None,
     run: RunOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the tasks of a batch, a line each; with --json as JSON lines."""
+    """List the tasks of a batch, one per line."""
     with at.client() as client, until_nobody_reads():
         for task in client.batches.tasks(batch_id, status=task_status, run=run):
             typer.echo(encode(task) if as_json else task_line(task))
@@ -194,25 +198,27 @@ def tasks(
 def rerun(
     at: Server,
     batch_id: IdArgument,
-    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only failed tasks.")] = False,
     task_status: Annotated[
         list[str] | None,
-        typer.Option("--status", help="Only those of this status; may be given again."),
+        typer.Option("--status", help="Only tasks with this status. Repeatable."),
     ] = None,
     error_code: Annotated[
         list[str] | None,
-        typer.Option(help="Only those that failed with this code; may be given again."),
+        typer.Option(help="Only tasks that failed with this error code. Repeatable."),
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(help="Of this run, or of all: by each task's latest result."),
+        typer.Option(help="Select from this run, or from all: by each task's latest result."),
     ] = None,
     watching: WatchOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a batch that has ended again, or some of its tasks, as a new run of it."""
+    """Run an ended batch again, or some of its tasks, as a new run."""
     if failed and task_status:
-        raise Misconfigured("--failed is --status failed: give one of them")
+        raise Misconfigured(
+            "--failed and --status cannot be combined\n--failed is the same as --status failed."
+        )
     statuses = ["failed"] if failed else task_status
     with at.client() as client:
         batch = client.batches.rerun(batch_id, status=statuses, error_code=error_code, run=run)
@@ -226,16 +232,16 @@ def export(
     batch_id: IdArgument,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="By default ID.zip."),
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write. Default: ID.zip."),
     ] = None,
     run: RunOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch all results of a batch as a zip of JSON lines, and print the file's name."""
+    """Download all results of a batch as a zip of JSON lines, and print the file's name."""
     path = Path(f"{batch_id}.zip") if output is None else output
     if path.is_dir():
-        raise Misconfigured(f"{path} is a folder; -o names a file")
-    with at.client() as client, _waiting("writing and fetching the results"):
+        raise Misconfigured(f"{path} is a folder\n-o takes the name of a file.")
+    with at.client() as client, _waiting("exporting and downloading the results"):
         client.batches.export(batch_id, path, run=run)
     typer.echo(encode({"id": batch_id, "file": str(path)}) if as_json else str(path))
 
@@ -243,19 +249,19 @@ def export(
 @app.command()
 @on_server
 def cancel(at: Server, batch_id: IdArgument, as_json: JsonOption = False) -> None:
-    """End a batch: tasks that wait are not run, those that run are asked to stop."""
+    """Cancel a batch: waiting tasks do not run, running tasks are asked to stop."""
     with at.client() as client:
-        _say(client.batches.cancel(batch_id), as_json)
+        _print(client.batches.cancel(batch_id), as_json)
 
 
 @app.command()
 @on_server
 def delete(at: Server, batch_id: IdArgument, as_json: JsonOption = False) -> None:
-    """Remove a batch, with its tasks, results and exports."""
+    """Delete a batch with its tasks, results and exports."""
     with at.client() as client:
         client.batches.delete(batch_id)
     done = {"id": batch_id, "deleted": True}
-    typer.echo(encode(done) if as_json else f"{batch_id} is deleted")
+    typer.echo(encode(done) if as_json else f"Deleted {batch_id}.")
 
 
 @app.command()
@@ -263,16 +269,16 @@ def delete(at: Server, batch_id: IdArgument, as_json: JsonOption = False) -> Non
 def dlq(
     at: Server,
     redrive: Annotated[
-        str | None, typer.Option(metavar="ID", help="Try to take this list in once more.")
+        str | None, typer.Option(metavar="ID", help="Process this list again.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the lists that could not be taken in, or try one of them again."""
+    """Show the lists of tasks that could not be processed, or process one again."""
     with at.client() as client, until_nobody_reads():
         if redrive is not None:
             client.batches.redrive(redrive)
             done = {"id": redrive, "redriven": True}
-            typer.echo(encode(done) if as_json else f"{redrive} is tried again")
+            typer.echo(encode(done) if as_json else f"Processing {redrive} again.")
             return
         for letter in client.batches.dead_letters():
             typer.echo(encode(letter) if as_json else dead_letter_line(letter))
@@ -280,18 +286,18 @@ def dlq(
 
 @contextlib.contextmanager
 def _tasks_of(name: str | None) -> Iterator[dict[str, Any]]:
-    """What to give to the client as the tasks of a file."""
+    """The client's arguments for the tasks of a file."""
     if name is None:
         yield {}
         return
-    with task_file(name) as found, _waiting("sending the list"):
+    with task_file(name) as found, _waiting("uploading the tasks"):
         yield {"file": found.lines, "tasks": found.tasks}
 
 
-def _say(batch: Batch, as_json: bool) -> None:
+def _print(batch: Batch, as_json: bool) -> None:
     typer.echo(json.dumps(batch.raw) if as_json else summary(batch))
 
 
 def _waiting(text: str) -> contextlib.AbstractContextManager[object]:
-    """Say on a terminal what takes its time."""
+    """Show a spinner on a terminal."""
     return err.status(text) if err.is_terminal else contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""Shows a batch, at its end if it is to be watched; then the exit code says how that was."""
+"""Shows a batch, or watches it until it ends and sets the exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coatcheck.client import Batch
 
 
 def show(batch: Batch, at: Server, *, watching: bool, as_json: bool = False) -> None:
-    """The batch on a few lines, or as JSON. Raises Exit if it was watched and went wrong."""
+    """Print the batch as text or JSON. When watching, raises Exit unless every task succeeds."""
     if watching:
         follow(batch, at)
     typer.echo(json.dumps(batch.raw) if as_json else report(batch))
@@ -25,21 +25,21 @@ def show(batch: Batch, at: Server, *, watching: bool, as_json: bool = False) -> 
 
 
 def follow(batch: Batch, at: Server, *, as_json: bool = False) -> None:
-    """Until its end. Whoever does not wait for that is told how to come back to it."""
+    """Watch until the batch ends. Ctrl-C prints the command that resumes watching."""
     try:
         watch(batch, as_json=as_json)
     except KeyboardInterrupt:
         again = at.command(f"batch status {batch.id} --watch")
-        err.print(f"The batch goes on. To look again: {again}", markup=False)
+        err.print(f"The batch keeps running. To watch it again: {again}", markup=False)
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def require_success(batch: Batch, at: Server) -> None:
-    """End with an error if not every task has succeeded, and say what can be done about it."""
+    """Exit with an error unless every task succeeded, and print the commands to try next."""
     if has_succeeded(batch):
         return
     if batch.counts.failed:
-        _say_how_the_first_failed(batch)
+        _show_first_error(batch)
         for arguments in (
             f"tasks {batch.id} --status failed",
             f"rerun {batch.id} --failed --watch",
@@ -48,9 +48,9 @@ def require_success(batch: Batch, at: Server) -> None:
     raise typer.Exit(EXIT_FAILED)
 
 
-def _say_how_the_first_failed(batch: Batch) -> None:
-    """If all failed for one reason, it is this one."""
+def _show_first_error(batch: Batch) -> None:
+    """The first error is often the reason of all."""
     first = next(iter(batch.tasks(status="failed")), None)
     if first is not None and first.error is not None:
-        said = plain(f"{first.error.code}: {first.error.message}")
-        err.print(f"task {first.index} failed: {said}", style="red", markup=False)
+        error = plain(f"{first.error.code}: {first.error.message}")
+        err.print(f"task {first.index} failed: {error}", style="red", markup=False)

@@ -1,4 +1,4 @@
-"""How fast a batch goes, and how long it will still take. No clock is read here."""
+"""Estimates a rate and the time left from samples. The caller supplies the time."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections import deque
 from typing import Final
 
 WINDOW_SECONDS: Final = 30.0
-"""A rate is that of the last half a minute: what was before says little about what comes."""
+"""The rate is measured over this window: older samples say little about what comes next."""
 
 
 class Pace:
-    """How a number grows, by looks at it."""
+    """The growth rate of a number, from samples."""
 
     def __init__(self) -> None:
-        self._looks: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
 
     def look(self, at: float, number: int) -> None:
-        """Take note of the ``number`` at a moment, in seconds. A smaller one begins anew."""
-        if self._looks and number < self._looks[-1][1]:
-            self._looks.clear()
-        self._looks.append((at, number))
-        while len(self._looks) > 2 and self._looks[1][0] <= at - WINDOW_SECONDS:
-            self._looks.popleft()
+        """Add a sample at a time in seconds. A smaller number than before starts over."""
+        if self._samples and number < self._samples[-1][1]:
+            self._samples.clear()
+        self._samples.append((at, number))
+        while len(self._samples) > 2 and self._samples[1][0] <= at - WINDOW_SECONDS:
+            self._samples.popleft()
 
     @property
     def per_second(self) -> float | None:
-        """The rate; None before there were two looks."""
-        if len(self._looks) < 2:
+        """The rate; None before there are two samples."""
+        if len(self._samples) < 2:
             return None
-        (first_at, first), (last_at, last) = self._looks[0], self._looks[-1]
+        (first_at, first), (last_at, last) = self._samples[0], self._samples[-1]
         return (last - first) / (last_at - first_at) if last_at > first_at else None
 
     def seconds_for(self, more: int) -> float | None:
-        """How long so many more will take; None if nothing moves."""
+        """The time that ``more`` will take; None if the rate is zero or unknown."""
         rate = self.per_second
         return more / rate if rate else None

@@ -1,4 +1,4 @@
-"""Batches, tasks and dead letters as text."""
+"""Formats batches, tasks and dead letters as text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _STATUSES: Final = ("pending", "running", "succeeded", "failed", "cancelled")
 
 
 def report(batch: Batch) -> str:
-    """A batch, on a few lines."""
+    """A batch on several lines."""
     rows = [
         ("batch", f"{batch.id}  {batch.status}"),
         ("target", f"{batch.service} {batch.endpoint}"),
         ("counts", _counted(batch.counts)),
-        ("list", f"{batch.ingest.lines:,} lines, {batch.ingest.bad_lines:,} of them no tasks"),
+        ("list", f"{_number(batch.ingest.lines, 'line')}, {batch.ingest.bad_lines:,} invalid"),
     ]
     if batch.error is not None:
         rows.append(("error", f"{batch.error.message} ({batch.error.code})"))
@@ -36,7 +36,7 @@ def summary(batch: Batch) -> str:
 
 
 def has_succeeded(batch: Batch) -> bool:
-    """Whether every line was a task, and every task has succeeded."""
+    """Whether every line was a valid task and every task succeeded."""
     return (
         batch.status == "completed"
         and batch.counts.succeeded == batch.counts.total
@@ -45,28 +45,32 @@ def has_succeeded(batch: Batch) -> bool:
 
 
 def task_line(task: BatchTask) -> str:
-    """A task on one line: its number, status and name, and what it came to."""
+    """A task on one line: index, status, name, and its result or error."""
     outcome = ""
     if task.error is not None:
         outcome = f"{task.error.code}: {task.error.message}"
     elif task.result_url is not None:
-        outcome = "(a long result)"
+        outcome = "(large result)"
     elif task.status == "succeeded":
         outcome = encode(task.result).decode()
     if len(outcome) > _RESULT_CHARACTERS_MAX:
         outcome = f"{outcome[:_RESULT_CHARACTERS_MAX]}..."
-    # What a task or a caller has named is shown on its line, whatever is in it.
+    # Names and results may contain control characters.
     shown = f"{task.index:>7}  {task.status:<9}  {task.custom_id or task.id}  {outcome}"
     return "".join(c if c.isprintable() else " " for c in shown).rstrip()
 
 
 def dead_letter_line(letter: DeadLetter) -> str:
-    """A list that could not be taken in, on one line."""
+    """A list of tasks that could not be processed, on one line."""
     return f"{letter.id}  batch {letter.job_id}  {letter.error.code}: {letter.error.message}"
 
 
 def _counted(counts: BatchCounts) -> str:
     numbers = {name: getattr(counts, name) for name in _STATUSES}
     return ", ".join(
-        [f"{counts.total:,} tasks", *(f"{n:,} {name}" for name, n in numbers.items() if n)]
+        [_number(counts.total, "task"), *(f"{n:,} {name}" for name, n in numbers.items() if n)]
     )
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

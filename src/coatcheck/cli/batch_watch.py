@@ -1,4 +1,4 @@
-"""Follows a batch to its end: a bar on a terminal, a line now and then elsewhere."""
+"""Watches a batch until it ends: a progress bar on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from coatcheck.cli.job_display import json_line
 from coatcheck.client import Batch
 
 LOOK_SECONDS: Final = 0.5
-"""The server answers at the batch's end, and after so long if that has not come."""
+"""How long the server may hold a request while the batch has not ended."""
 LINE_SECONDS: Final = 10.0
-"""How far the lines are apart where there is no terminal."""
+"""The interval between lines when stderr is not a terminal."""
 
 
 class _Display(Protocol):
@@ -26,7 +26,7 @@ class _Display(Protocol):
 
 
 def watch(batch: Batch, *, as_json: bool = False) -> Batch:
-    """Show how the batch goes until it has ended, and return it as it is then."""
+    """Show progress until the batch ends, and return the ended batch."""
     ended, ingested = Pace(), Pace()
     with _display(as_json) as display:
         while True:
@@ -38,7 +38,7 @@ def watch(batch: Batch, *, as_json: bool = False) -> Batch:
                 return batch
             batch.refresh(wait=LOOK_SECONDS)
             if not batch.terminal:
-                # A server that is about to stop does not hold its answer.
+                # A server that is shutting down answers at once.
                 time.sleep(max(0.0, asked_at + LOOK_SECONDS - time.monotonic()))
 
 
@@ -66,7 +66,7 @@ def _bar() -> Progress:
 
 
 class _Bar:
-    """One line that is written over and over."""
+    """A progress bar."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -84,34 +84,34 @@ class _Bar:
 
 
 class _Lines:
-    """A line at each change of status, and every so often in between."""
+    """Prints a line at each change of status, and every ``LINE_SECONDS``."""
 
     def __init__(self) -> None:
         self._status = ""
-        self._said_at = 0.0
+        self._printed_at = 0.0
 
     def show(self, batch: Batch, pace: Pace, ingest: Pace) -> None:
         now = time.monotonic()
-        if batch.status == self._status and now < self._said_at + LINE_SECONDS:
+        if batch.status == self._status and now < self._printed_at + LINE_SECONDS:
             return
-        self._status, self._said_at = batch.status, now
+        self._status, self._printed_at = batch.status, now
         err.print(f"{_heading(batch, ingest)}  {figures(batch, pace)}", markup=False)
 
 
 class _JsonLines:
-    """A line of JSON on stdout at each change, but for that of the end."""
+    """Prints a line of JSON on stdout at each change, except the last."""
 
     def __init__(self) -> None:
-        self._said: Mapping[str, Any] | None = None
+        self._printed: Mapping[str, Any] | None = None
 
     def show(self, batch: Batch, _pace: Pace, _ingest: Pace) -> None:
-        if batch.raw != self._said and not batch.terminal:
+        if batch.raw != self._printed and not batch.terminal:
             json_line("batch", batch=batch.raw)
-        self._said = batch.raw
+        self._printed = batch.raw
 
 
 def figures(batch: Batch, pace: Pace) -> str:
-    """How many of how many, how fast, until when, and what went wrong."""
+    """Ended and total tasks, rate, time left, and failures."""
     counts = batch.counts
     parts = [f"{counts.ended:,}/{counts.total:,}"]
     if not batch.terminal:
@@ -125,7 +125,8 @@ def figures(batch: Batch, pace: Pace) -> str:
     if counts.cancelled:
         parts.append(f"{counts.cancelled:,} cancelled")
     if batch.ingest.bad_lines:
-        parts.append(f"{batch.ingest.bad_lines:,} bad lines")
+        bad = batch.ingest.bad_lines
+        parts.append(f"{bad:,} invalid {'line' if bad == 1 else 'lines'}")
     return "  ".join(parts)
 
 

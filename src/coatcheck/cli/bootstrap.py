@@ -1,4 +1,4 @@
-"""What ``up`` sees to before it serves: a pepper, a sealing key, an organisation, an API key."""
+"""Creates what ``up`` needs to serve: a pepper, a sealing key, an organisation, an API key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECRET_KEY_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class DevKey:
-    """The key of the user ``dev``, and the file that it is in."""
+    """The API key of the user ``dev``, and the file that holds it."""
 
     path: Path
     text: str
@@ -33,10 +33,10 @@ class DevKey:
 
 
 def keep_pepper(folder: Path, given: str) -> tuple[str, bool]:
-    """The pepper to use, and whether keys were made with another one before.
+    """The pepper to use, and whether earlier keys were created with another one.
 
-    The one that was ``given``, else the folder's, else a new one. It is kept in the folder, where
-    the commands that make keys find it.
+    It is the ``given`` pepper, else the stored one, else a new one. It is stored in the folder,
+    where the commands that create keys find it.
     """
     stored = secret_files.stored_pepper(folder)
     pepper = given or stored or secrets.token_hex(_PEPPER_BYTES)
@@ -46,10 +46,10 @@ def keep_pepper(folder: Path, given: str) -> tuple[str, bool]:
 
 
 def keep_secret_keys(folder: Path, given: tuple[str, ...]) -> str:
-    """The keys to seal secrets with: those that were ``given``, then those that the folder has.
+    """The keys to seal secrets with: the ``given`` keys, then the stored ones.
 
-    The folder's may have sealed something. If there are none, a new one is made. They are kept in
-    the folder, where the commands find them.
+    Stored keys may have sealed something already. Without any key a new one is created. The keys
+    are stored in the folder, where the commands find them.
     """
     stored = (secret_files.stored_secret_keys(folder) or "").split()
     keys = [*given, *(key for key in stored if key not in given)]
@@ -60,10 +60,10 @@ def keep_secret_keys(folder: Path, given: tuple[str, ...]) -> str:
 
 
 async def bootstrap(dsn: str, folder: Path, *, pepper: str, preset: str) -> DevKey:
-    """Create what is missing: the organisation ``default``, its user ``dev`` and their key.
+    """Create the organisation ``default``, its user ``dev`` and their key, unless they exist.
 
-    Safe to run again after a crash at any point of it. A key that its owner revoked stays so,
-    until another is preset or the file is deleted.
+    Safe to run again after a crash at any point. A revoked key stays revoked until another is
+    preset or the file is deleted.
     """
     line = Line(dsn, name="bootstrap")
     try:
@@ -79,7 +79,7 @@ async def _dev_key(line: Line, path: Path, pepper: bytes, preset: str) -> DevKey
     is_new = wanted != stored
     if is_new:
         if stored is not None:
-            # Before the file forgets it: nobody could name it any more.
+            # Before the file is overwritten: afterwards nobody knows the old key.
             await tenants.revoke(line, DEFAULT_ORG, stored.key_id)
         secret_files.write(path, wanted.text)
     known = await tenants.get_key(line, DEFAULT_ORG, wanted.key_id)
@@ -95,7 +95,7 @@ async def _dev_key(line: Line, path: Path, pepper: bytes, preset: str) -> DevKey
             scopes=ALL_SCOPES,
         )
     elif not is_revoked:
-        # Its secret, or the pepper, may have changed since.
+        # Its secret or the pepper may have changed.
         await tenants.reset_key(line, DEFAULT_ORG, wanted.key_id, wanted.digest(pepper))
     return DevKey(path, wanted.text, is_new, is_revoked)
 
@@ -106,7 +106,9 @@ def _stored_key(path: Path) -> KeyText | None:
         return None
     key = _parsed(text)
     if key is None:
-        raise Misconfigured(f"{path} holds no API key\nDelete it, and a new key is made.")
+        raise Misconfigured(
+            f"{path} does not contain an API key\nDelete the file to get a new key."
+        )
     return key
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands have, with one meaning."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SinceOption = Annotated[
         "--since",
         parser=moment,
         metavar="MOMENT",
-        help="Made since then: 2h ago, or a moment such as 2026-01-31T12:00:00Z.",
+        help="Created at or after this time: 2h for two hours ago, or 2026-01-31T12:00:00Z.",
     ),
 ]
 UntilOption = Annotated[
     datetime | None,
-    typer.Option("--until", parser=moment, metavar="MOMENT", help="Made before then."),
+    typer.Option("--until", parser=moment, metavar="MOMENT", help="Created before this time."),
 ]

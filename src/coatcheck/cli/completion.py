@@ -1,4 +1,4 @@
-"""``coatcheck completion``: what a shell has to read so that it completes commands."""
+"""``coatcheck completion``: prints shell completion scripts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coatcheck.cli.errors import reporting_errors
 
 
 class Shell(str, Enum):  # noqa: UP042 - typer shows the values of these
-    """The shells that are known."""
+    """The supported shells."""
 
     bash = "bash"
     zsh = "zsh"
@@ -24,7 +24,7 @@ class Shell(str, Enum):  # noqa: UP042 - typer shows the values of these
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
-    """Print what makes a shell complete commands and options.
+    """Print a completion script for a shell.
 
     bash: add `eval "$(coatcheck completion bash)"` to ~/.bashrc.
     zsh: add the same with zsh to ~/.zshrc, after compinit.

@@ -1,4 +1,4 @@
-"""``coatcheck config``: which server commands talk to, and who says so."""
+"""``coatcheck config``: shows which server commands use, and where that is configured."""
 
 from __future__ import annotations
 
@@ -18,31 +18,29 @@ from coatcheck.cli.remote import Place, Server, look
 app: Final = typer.Typer(
     name="config",
     no_args_is_help=True,
-    help="Show which server commands talk to, and where that is said.",
+    help="Show which server commands use, and where that is configured.",
 )
 
 
 @app.callback()
 def group() -> None:
-    """Show which server commands talk to, and where that is said."""
+    """Show which server commands use, and where that is configured."""
 
 
 @app.command()
 @reporting_errors
 def show(
-    url: Annotated[str | None, typer.Option(help="As a command would be given it.")] = None,
-    org: Annotated[str | None, typer.Option(help="As a command would be given it.")] = None,
+    url: Annotated[str | None, typer.Option(help="As in other commands.")] = None,
+    org: Annotated[str | None, typer.Option(help="As in other commands.")] = None,
     profile: Annotated[
-        str | None, typer.Option(metavar="NAME", help="As a command would be given it.")
+        str | None, typer.Option(metavar="NAME", help="As in other commands.")
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="As a command would be given it.")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="As in other commands.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the server, the organisation and the key that a command would use, and why.
+    """Show the server, organisation and API key that commands use, and where each is set.
 
-    Of the key only its id is shown.
+    Only the ID of the key is shown.
     """
     configuration = read_configuration()
     server = look(Place(url=url, org=org, profile=profile, data=data), configuration)
@@ -51,21 +49,22 @@ def show(
         typer.echo(json.dumps(_document(server, configuration)))
         return
     names = ", ".join(configuration.profiles) or "none"
-    state = f"profiles: {names}" if configuration.exists else "not there"
+    state = f"profiles: {names}" if configuration.exists else "does not exist"
+    is_key_set = server.token is not None
     for name, value, source in (
-        ("server", server.url, server.url_from),
-        ("organisation", server.org or "the key's own", server.org_from),
-        ("key", shown_key(server.token), server.token_from),
-        ("file", str(configuration.path), state),
+        ("server:", server.url, server.url_from),
+        ("organisation:", server.org or "that of the key", server.org_from if server.org else ""),
+        ("key:", shown_key(server.token), server.token_from if is_key_set else ""),
+        ("file:", str(configuration.path), state),
     ):
-        out.print(f"{name:<14}{value}  ", markup=False, end="")
-        out.print(f"({source})", style="dim", markup=False)
+        out.print(f"{name:<15}{value}", markup=False, end="")
+        out.print(f"  ({source})" if source else "", style="dim", markup=False)
 
 
 def shown_key(token: str | None) -> str:
-    """A key without its secret; of a token, nothing."""
+    """A key without its secret; nothing of a token."""
     if token is None:
-        return "none"
+        return "not set"
     kind, _, rest = token.partition("_")
     return f"{kind}_{rest.partition('_')[0]}_..." if kind == "cck" else "a token"
 
@@ -90,4 +89,6 @@ def _warn_of_readers(configuration: Configuration) -> None:
         return
     mode = stat.S_IMODE(os.stat(configuration.path).st_mode)  # noqa: PTH116 - follows links, too
     if mode & 0o077:
-        warn(f"others may read {configuration.path}, which holds a key: chmod 600 it")
+        warn(
+            f"{configuration.path} contains a key, and other users can read it; run chmod 600 on it"
+        )

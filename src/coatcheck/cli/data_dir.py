@@ -1,4 +1,4 @@
-"""Which data folder a command is about, and the database that ``up`` runs on it."""
+"""The data folder of a command, and the database that ``up`` runs in it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from coatcheck.store.embedded import EmbeddedPostgres, pick_data_dir
 
 DataOption = Annotated[
     Path | None,
-    typer.Option("--data", help="The data folder of `coatcheck up`.", metavar="DIR"),
+    typer.Option("--data", help="Data folder of `coatcheck up`.", metavar="DIR"),
 ]
 
 
 def choose(requested: Path | None) -> tuple[Path, str]:
-    """The folder to use, and why."""
+    """The data folder to use, and why."""
     return pick_data_dir(requested, Path.cwd())
 
 
 def settings_for(requested: Path | None) -> Settings:
-    """The settings of a command that uses what is running already.
+    """The settings of a command that connects to a running deployment.
 
-    A folder that was named wins, then COATCHECK_DATABASE_URL, then the default folder.
+    In this order: --data, COATCHECK_DATABASE_URL, the default folder.
     """
     if requested is None and os.environ.get("COATCHECK_DATABASE_URL"):
         return Settings.from_environment()
@@ -47,5 +47,5 @@ def settings_for(requested: Path | None) -> Settings:
 
 
 def blob_url(folder: Path) -> str:
-    """The container that was named, or one in the data folder."""
+    """The configured container, or one in the data folder."""
     return os.environ.get("COATCHECK_BLOB_URL", "").strip() or (folder / "blobs").as_uri()

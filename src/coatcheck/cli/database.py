@@ -1,4 +1,4 @@
-"""Commands that change or show what is in the database, and need nothing else."""
+"""Runs commands that need only the database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 def on_database(settings: Settings, work: Callable[[Line], Awaitable[Result]]) -> Result:
-    """Give ``work`` a connection to the database, once its schema is known to be ours."""
+    """Run ``work`` with a database connection, after checking the schema version."""
     configure_logging("warning", settings.log_format)
 
     async def connected() -> Result:
@@ -33,6 +33,6 @@ def on_database(settings: Settings, work: Callable[[Line], Awaitable[Result]]) -
         return asyncio.run(connected())
     except DatabaseUnavailable as error:
         raise DatabaseUnavailable(
-            f"{error}\nIs `coatcheck up` running? If it has a folder of its own, name it with "
-            "--data; else set COATCHECK_DATABASE_URL."
+            f"{error}\nIs `coatcheck up` running? Name its data folder with --data, or set "
+            "COATCHECK_DATABASE_URL."
         ) from error

@@ -1,4 +1,4 @@
-"""The service that ``coatcheck up`` runs when it is given none."""
+"""The demo service that ``coatcheck up`` runs when no service is given."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ demo = Service("demo")
 
 @demo.post("/echo")
 async def echo(message: str) -> dict[str, str]:
-    """Gives the message back."""
+    """Returns the message."""
     return {"message": message}
 
 
 @demo.post("/slow", timeout=600)
 async def slow(job: Job, seconds: float = 5.0, steps: int = 10) -> dict[str, float]:
-    """Takes its time, and says how far it is."""
+    """Runs for some seconds and reports its progress."""
     for step in range(steps):
         await job.progress(step / steps, f"step {step + 1} of {steps}")
         await asyncio.sleep(seconds / steps)

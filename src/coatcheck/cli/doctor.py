@@ -1,4 +1,4 @@
-"""``coatcheck doctor``: looks at everything a process needs, and says what to do about the rest."""
+"""``coatcheck doctor``: checks everything a process needs, and says how to fix what fails."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _NAMES_SHOWN_MAX: Final = 10
 _NO_WORK: Final = "coatcheck-doctor"
 _IMPATIENT: Final = Patience(retries=0)
 _DATABASE_HINT: Final = (
-    f"{IS_IT_RUNNING} Without that variable it is the one of `coatcheck up`, whose data folder "
-    "--data names."
+    f"{IS_IT_RUNNING} Without that setting, doctor checks the database of `coatcheck up`; name its "
+    "data folder with --data."
 )
 
-_SECRET_KEYS: Final = "secret keys"  # noqa: S105 - what a finding is about
+_SECRET_KEYS: Final = "secret keys"  # noqa: S105 - the name of a check
 _LIBRARIES: Final = ("asyncpg", "httptools", "msgspec", "obstore", "uvicorn", "uvloop")
 _POOLER_HINT: Final = (
-    "Connect to PostgreSQL directly, or through a pooler in session mode: in transaction mode, "
-    "sessions change under our feet."
+    "Connect to PostgreSQL directly, or through a pooler in session mode. Transaction mode does "
+    "not keep sessions."
 )
 
 
@@ -57,7 +57,7 @@ _STYLES: Final = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bo
 
 @reporting_errors
 def doctor(as_json: JsonOption = False, data: DataOption = None) -> None:
-    """Check settings, database, blob store, clock and versions. Exit code 1 if anything fails."""
+    """Check settings, database, blob store, clock and versions. Exit code 1 if a check fails."""
     findings = asyncio.run(_examine(data))
     if as_json:
         for finding in findings:
@@ -105,13 +105,13 @@ def _settings(settings: Settings) -> Finding:
     try:
         settings.require_for_serving()
     except SettingsInvalid as error:
-        # No failure: a worker's machine need not have what only servers use.
+        # Only a warning: a worker's machine does not need the settings of a server.
         missing = str(error).partition("\n")[0]
-        found = f"enough for a worker, but `coatcheck serve` does not start: {missing}"
+        found = f"valid for a worker, but `coatcheck serve` cannot start: {missing}"
         return Finding("settings", Verdict.WARN, found, hint)
     if not typos:
         return Finding("settings", Verdict.OK, "valid")
-    found = f"valid, but no setting is named {' or '.join(typos)}"
+    found = f"valid, but these are not settings: {', '.join(typos)}"
     return Finding("settings", Verdict.WARN, found, hint)
 
 
@@ -141,7 +141,7 @@ async def _server(diagnosis: Diagnosis) -> Finding:
         hint = f"Coatcheck needs PostgreSQL {VERSION_MIN} or newer."
         return Finding("database", Verdict.FAIL, found, hint)
     if server.read_only:
-        hint = "Name the primary in COATCHECK_DATABASE_URL, not a standby."
+        hint = "Set COATCHECK_DATABASE_URL to the primary, not a standby."
         return Finding("database", Verdict.FAIL, f"{found}, read-only", hint)
     return Finding("database", Verdict.OK, found)
 
@@ -152,7 +152,7 @@ async def _schema(diagnosis: Diagnosis) -> Finding:
     except DatabaseBeforeFirstRelease as error:
         return Finding("schema", Verdict.FAIL, str(error), "Begin with an empty database.")
     except SchemaMismatch as error:
-        hint = "Run `coatcheck migrate`, or the version of Coatcheck that the database is at."
+        hint = "Run `coatcheck migrate`, or use the version of Coatcheck that matches the database."
         return Finding("schema", Verdict.FAIL, str(error), hint)
 
 
@@ -161,31 +161,31 @@ async def _notifications(diagnosis: Diagnosis) -> Finding:
         took = await diagnosis.notification_seconds()
     except TimeoutError:
         return Finding("LISTEN/NOTIFY", Verdict.FAIL, "no notification arrived", _POOLER_HINT)
-    return Finding("LISTEN/NOTIFY", Verdict.OK, f"arrives in {took * 1000:.1f} ms")
+    return Finding("LISTEN/NOTIFY", Verdict.OK, f"round trip in {took * 1000:.1f} ms")
 
 
 async def _advisory_locks(diagnosis: Diagnosis) -> Finding:
     if await diagnosis.holds_sessions():
-        return Finding("advisory locks", Verdict.OK, "hold between transactions")
-    found = "do not hold between transactions"
+        return Finding("advisory locks", Verdict.OK, "held between transactions")
+    found = "lost between transactions"
     return Finding("advisory locks", Verdict.FAIL, found, _POOLER_HINT)
 
 
 async def _clock(diagnosis: Diagnosis) -> Finding:
     ahead = await diagnosis.clock_seconds_ahead()
-    found = f"the database's is {abs(ahead):.3f} s {'ahead' if ahead > 0 else 'behind'}"
+    found = f"the database is {abs(ahead):.3f} s {'ahead' if ahead > 0 else 'behind'}"
     if abs(ahead) > CLOCK_SECONDS_MAX:
         hint = (
-            "Harmless to jobs: only the database's clock decides about them. But receivers refuse "
-            "webhooks that a server signs minutes off, tokens and signed URLs end too early or too "
-            "late, and times in the logs will not match the jobs' own; set the clock by NTP."
+            "Synchronise the clocks with NTP. Jobs are not affected: they use only the database's "
+            "clock. But receivers refuse webhooks signed minutes off, tokens and signed URLs "
+            "expire too early or too late, and log times do not match the times of jobs."
         )
         return Finding("clock", Verdict.WARN, found, hint)
     return Finding("clock", Verdict.OK, found)
 
 
 async def _services(settings: Settings) -> list[Finding]:
-    """What workers publish: where they disagree, and what no live worker publishes."""
+    """Endpoints that workers define differently, and endpoints without a live worker."""
     from coatcheck.domain.publications import by_endpoint, conflicts_of, described, unserved_of
     from coatcheck.store.line import Line
     from coatcheck.store.services import list_published
@@ -199,12 +199,12 @@ async def _services(settings: Settings) -> list[Finding]:
     if conflicts := conflicts_of(published):
         workers = dict.fromkeys(name for each in conflicts for name in each.in_force.workers)
         found = (
-            f"live workers publish different definitions of {described(conflicts)}; in force is "
-            f"the newest, of {', '.join(workers)}"
+            f"live workers publish different definitions of {described(conflicts)}; the newest "
+            f"applies, of {', '.join(workers)}"
         )
         hint = (
-            "That is how a canary or a deployment looks while it goes on. Else stop the workers of "
-            "the older code, or give the change a version of its own."
+            "This is normal during a canary or a deployment. Otherwise stop the workers with the "
+            "older code, or publish the change as a new version."
         )
         findings.append(Finding("services", Verdict.WARN, found, hint))
     if unserved := unserved_of(published):
@@ -213,20 +213,21 @@ async def _services(settings: Settings) -> list[Finding]:
         more = f" and {len(names) - _NAMES_SHOWN_MAX} more" if names[_NAMES_SHOWN_MAX:] else ""
         found = f"no live worker publishes {shown}{more}"
         hint = (
-            "Their jobs are accepted, and wait. Start a worker, or take them out of the catalogue "
-            "with `coatcheck services forget`; after "
-            f"{UNSERVED_ENDPOINT_SECONDS // 86_400} days they are forgotten."
+            "Their jobs are accepted and wait. Start a worker, or remove the endpoints with "
+            "`coatcheck services forget`. They are removed after "
+            f"{UNSERVED_ENDPOINT_SECONDS // 86_400} days."
         )
         findings.append(Finding("services", Verdict.WARN, found, hint))
     if not findings:
         endpoints = len(by_endpoint(published))
-        found = f"workers publish {endpoints} endpoints" if endpoints else "workers publish none"
+        noun = "endpoint" if endpoints == 1 else "endpoints"
+        found = f"workers publish {endpoints or 'no'} {noun}"
         findings.append(Finding("services", Verdict.OK, found))
     return findings
 
 
 async def _secrets(settings: Settings) -> Finding:
-    """The keys that seal the secrets of services."""
+    """The keys that encrypt the secrets of services."""
     from coatcheck.engine.service_secrets import Resealer
     from coatcheck.store.line import Line
 
@@ -238,37 +239,37 @@ async def _secrets(settings: Settings) -> Finding:
         await line.close()
     if state.locked:
         missing = ", ".join(f"{key} ({secrets})" for key, secrets in sorted(state.locked.items()))
-        found = f"keys are missing that sealed secrets: {missing}"
-        hint = "Jobs that need these secrets wait: put the key back into COATCHECK_SECRET_KEYS."
+        found = f"secrets are encrypted with missing keys: {missing}"
+        hint = "Jobs that need these secrets wait. Add the key to COATCHECK_SECRET_KEYS again."
         return Finding(_SECRET_KEYS, Verdict.FAIL, found, hint)
     if state.plain:
-        found = f"{state.plain} services hold their secrets as they are"
+        found = f"services with unencrypted secrets: {state.plain}"
         hint = "Set COATCHECK_SECRET_KEYS, then run `coatcheck secrets reseal`."
         return Finding(_SECRET_KEYS, Verdict.FAIL, found, hint)
     if state.old:
-        found = f"{state.old} of {state.old + state.current} secrets need an older key"
-        hint = (
-            "`coatcheck secrets reseal` seals them with the first one. Keep the others until then."
+        found = (
+            f"{state.old} of {state.old + state.current} secrets are encrypted with an older key"
         )
+        hint = "Run `coatcheck secrets reseal` to use the first key. Keep the others until then."
         return Finding(_SECRET_KEYS, Verdict.WARN, found, hint)
     if not resealer.sealer.key_ids:
-        return Finding(_SECRET_KEYS, Verdict.OK, "none is set, and no service has secrets")
-    return Finding(_SECRET_KEYS, Verdict.OK, f"the first opens all {state.current} secrets")
+        return Finding(_SECRET_KEYS, Verdict.OK, "not set, and no service has secrets")
+    return Finding(_SECRET_KEYS, Verdict.OK, f"the first key decrypts all {state.current} secrets")
 
 
 async def _blobs(settings: Settings) -> Finding:
     try:
         async with asyncio.timeout(_BLOB_SECONDS_MAX):
             await BlobContainer.open(settings.blob_url, _IMPATIENT).probe()
-    except Exception as error:  # noqa: BLE001 - each store fails in its own ways; all are findings
-        said = redact(str(error)).strip().splitlines() or [type(error).__name__]
-        hint = "Does COATCHECK_BLOB_URL name a place that this process may write to?"
-        return Finding("blob store", Verdict.FAIL, said[0], hint)
-    return Finding("blob store", Verdict.OK, "a probe was written, read and deleted")
+    except Exception as error:  # noqa: BLE001 - stores raise many kinds of errors; all are findings
+        lines = redact(str(error)).strip().splitlines() or [type(error).__name__]
+        hint = "Check that COATCHECK_BLOB_URL is correct and that this process may write there."
+        return Finding("blob store", Verdict.FAIL, lines[0], hint)
+    return Finding("blob store", Verdict.OK, "wrote, read and deleted a test blob")
 
 
 async def _remotes(settings: Settings, products: Products) -> list[Finding]:
-    """The operator's own. Each is asked about work that it cannot know."""
+    """The operator's remotes. Each is asked for the status of a job that does not exist."""
     from coatcheck.egress import guard_of
     from coatcheck.remotes import Remotes, Unclear
     from coatcheck.remotes.errors import RemoteMisdefined
@@ -289,7 +290,7 @@ async def _remotes(settings: Settings, products: Products) -> list[Finding]:
                 findings.append(Finding(subject, Verdict.FAIL, str(error)))
                 continue
             if isinstance(status, Unclear):
-                hint = "It may be asleep: its jobs wait until it answers. Else look at its URL."
+                hint = "It may be asleep: its jobs wait until it answers. Otherwise check its URL."
                 findings.append(Finding(subject, Verdict.WARN, str(status.error), hint))
             else:
                 findings.append(Finding(subject, Verdict.OK, f"{to.shown} answers"))
@@ -297,7 +298,7 @@ async def _remotes(settings: Settings, products: Products) -> list[Finding]:
 
 
 def _show(findings: list[Finding]) -> None:
-    table = Table("check", "", "found", show_edge=False)
+    table = Table("check", "", "result", show_edge=False)
     for finding in findings:
         found = Text(finding.found)
         if finding.hint:

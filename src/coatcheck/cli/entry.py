@@ -1,4 +1,4 @@
-"""Where the ``coatcheck`` command begins: it can be ended before what it needs has been loaded."""
+"""The entry point of the ``coatcheck`` script. Ctrl-C works even while modules are loading."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 import signal
 
 EXIT_INTERRUPTED = 130
-"""Ctrl-C, as a shell says it."""
+"""The exit code that shells use for Ctrl-C."""
 
 
 def main() -> None:
     """The entry point of the ``coatcheck`` script."""
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # who started it may have had it ignored
-        # Half-loaded modules would turn a KeyboardInterrupt into a traceback, or into an error of
-        # their own; nothing was begun that would have to be ended.
+    if before is signal.default_int_handler:  # the parent process may have had it ignored
+        # Half-loaded modules would turn a KeyboardInterrupt into a traceback or another error.
+        # Nothing has started yet that would need cleaning up.
         signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
     from coatcheck.cli.app import main as run
 

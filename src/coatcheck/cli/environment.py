@@ -1,4 +1,4 @@
-"""What every command of a deployment begins with: its environment, its logs, its privacy."""
+"""Sets up server processes: environment, logging, protection from other processes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _log = logging.getLogger(__name__)
 
 
 def overridden(options: Mapping[str, object | None]) -> dict[str, str]:
-    """The environment with the options that were given: both are checked in the same place."""
+    """The environment with the given options applied, so that both are validated together."""
     given = {name: str(value) for name, value in options.items() if value is not None}
     return dict(os.environ) | given
 
 
 def prepare(settings: Settings) -> None:
-    """Set the process's logs up, keep other processes from reading its environment and memory, and
-    warn of settings that look misspelt."""
+    """Configure logging, keep other processes from reading our environment and memory, and warn
+    about settings that look misspelt."""
     close_to_others()
     handler = configure_logging(settings.log_level, settings.log_format)
     if settings.log_events and logging.getLogger().isEnabledFor(logging.INFO):
@@ -31,4 +31,4 @@ def prepare(settings: Settings) -> None:
     if settings.log_level == "debug":
         show_tracebacks()
     for given, meant in likely_typos(os.environ).items():
-        _log.warning("%s is no setting and is ignored; did you mean %s?", given, meant)
+        _log.warning("%s is not a setting and is ignored; did you mean %s?", given, meant)

@@ -1,4 +1,4 @@
-"""What to say of an error, what to advise, and how to exit. Imported once there is one."""
+"""Texts, hints and exit codes of errors. Imported only when an error occurs."""
 
 from __future__ import annotations
 
@@ -21,44 +21,43 @@ from coatcheck.domain.errors import (
 from coatcheck.store.diagnosis import explain
 from coatcheck.telemetry.redaction import redact
 
-IS_IT_RUNNING: Final = "Is it running, and does COATCHECK_DATABASE_URL name it?"
+IS_IT_RUNNING: Final = "Is PostgreSQL running, and is COATCHECK_DATABASE_URL correct?"
 
-DATABASE_HINT: Final = f"{IS_IT_RUNNING} `coatcheck doctor` looks closer."
+DATABASE_HINT: Final = f"{IS_IT_RUNNING} Run `coatcheck doctor` for details."
 
-DATABASE_URL_HINT: Final = "`coatcheck up` prints the URL of the database that it runs."
+DATABASE_URL_HINT: Final = "`coatcheck up` prints the URL of its database."
 
 _MAY_PASS: Final = frozenset({408, 429})
 
 SERVER_HINT: Final = (
-    "Is it running? `coatcheck config show` says who names it; "
-    "--url or COATCHECK_URL names another."
+    "Is it running? Run `coatcheck config show` to see where the address is set. "
+    "Use --url or COATCHECK_URL for another server."
 )
 
 REFUSED_KEY_HINT: Final = (
-    "Is COATCHECK_API_KEY a key of that server? `coatcheck keys create` makes one."
+    "Is COATCHECK_API_KEY a key of this server? Run `coatcheck keys create` to create one."
 )
 
-WRONG_SERVER_HINT: Final = (
-    "Does COATCHECK_URL name a Coatcheck server, with nothing after its host and port?"
-)
+WRONG_SERVER_HINT: Final = "Is COATCHECK_URL the address of a Coatcheck server, without a path?"
 
 FORBIDDEN_URL_HINT: Final = (
-    "`coatcheck listen` brings webhooks to a machine that the server may not call. What it may"
-    " call is listed in its COATCHECK_EGRESS_ALLOW."
+    "Use `coatcheck listen` to forward webhooks to a machine that the server may not call. "
+    "COATCHECK_EGRESS_ALLOW on the server lists the hosts it may call."
 )
 
-MISSING_SCOPE_HINT: Final = "`coatcheck keys create --scope SCOPE` makes a key that has it."
+MISSING_SCOPE_HINT: Final = (
+    "Run `coatcheck keys create --scope SCOPE` to create a key with this scope."
+)
 
-SERVICES_HINT: Final = "The page Services of the dashboard, at /ui/services, lists what there is."
+SERVICES_HINT: Final = "The dashboard lists the services at /ui/services."
 
 NOT_FOUND_HINT: Final = (
-    "An id is known to its own server and organisation only: `coatcheck config show` says which "
-    "those are."
+    "IDs belong to one server and organisation: run `coatcheck config show` to see which you use."
 )
 
 
 def describe(error: Exception) -> tuple[str, str, int]:
-    """What to say of an error, what to advise, and the exit code."""
+    """The text, hint and exit code of an error."""
     first, _, rest = redact(str(error)).partition("\n")
     match error:
         case SettingsInvalid() if "COATCHECK_" in str(error):
@@ -80,20 +79,20 @@ def describe(error: Exception) -> tuple[str, str, int]:
         case CoatcheckError():
             return first, rest, EXIT_FAILED
         case ExceptionGroup():
-            # Of tasks that ran side by side one failed, and the others were stopped for it.
+            # One of several concurrent tasks failed, and the others were cancelled because of it.
             return describe(error.exceptions[0])
         case OSError() if error.strerror and error.filename:
             return f"{error.filename}: {error.strerror}", "", EXIT_FAILED
         case _:
-            said = explain(error)
-            if said is not None:
-                return said, DATABASE_HINT, EXIT_FAILED
-            hint = "This should not happen. `coatcheck --debug COMMAND` shows the traceback."
+            explanation = explain(error)
+            if explanation is not None:
+                return explanation, DATABASE_HINT, EXIT_FAILED
+            hint = "This is a bug. Run `coatcheck --debug COMMAND` to see the traceback."
             return f"{type(error).__name__}: {first}", hint, EXIT_FAILED
 
 
 def _refusal(error: ApiError) -> tuple[str, str, int]:
-    """What a server has refused. It may give way by itself only where it is busy or broken."""
+    """The text of a server's error response. Only busy or failing servers are worth a retry."""
     issues = [f"{detail.field}: {detail.issue}" for detail in error.details]
     hints = [issue for issue in issues if issue != error.message]
     if isinstance(error, AuthenticationError):
@@ -109,7 +108,7 @@ def _refusal(error: ApiError) -> tuple[str, str, int]:
     elif error.status == HTTPStatus.NOT_FOUND and error.message.startswith("There is no"):
         hints.append(NOT_FOUND_HINT)
     elif error.request_id and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        hints.append(f"The server's log has it as request {error.request_id}.")
+        hints.append(f"See the server's log for request {error.request_id}.")
     may_pass = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR or error.status in _MAY_PASS
     code = EXIT_FAILED if may_pass else EXIT_MISCONFIGURED
     return redact(f"{error.message} ({error.code})"), redact("\n".join(hints)), code

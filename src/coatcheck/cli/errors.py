@@ -1,4 +1,4 @@
-"""Turns every error a user can meet into a line and a hint. Tracebacks are for ``--debug``."""
+"""Reports every error as one line and a hint. Tracebacks are for ``--debug``."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Parameters = ParamSpec("Parameters")
 
 EXIT_FAILED: Final = 1
 EXIT_MISCONFIGURED: Final = 2
-"""Trying again without a change would not help: ``up`` does not restart what ended so."""
+"""A retry without a change cannot help: ``up`` does not restart a process that exits with this."""
 
 _debug = False
 
 
 def show_tracebacks() -> None:
-    """From now on, let the traceback of an error be seen."""
+    """Show tracebacks of errors from now on."""
     global _debug
     _debug = True
 
 
 class Misconfigured(CoatcheckError):
-    """What the command was told cannot work; the second line says what to do."""
+    """The command's options or settings are wrong; the second line says what to do."""
 
     code = "misconfigured"
 
 
 def reporting_errors(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """Wraps a command so that whatever goes wrong in it is said in one line, with a hint."""
+    """Wraps a command so that any error is reported in one line, with a hint."""
 
     @functools.wraps(command)
     def wrapped(*arguments: Parameters.args, **options: Parameters.kwargs) -> None:
@@ -47,7 +47,7 @@ def reporting_errors(command: Callable[Parameters, None]) -> Callable[Parameters
         except Exception as error:  # noqa: BLE001 - the last stop before the user
             if _wants_traceback():
                 err.print_exception()
-            from coatcheck.cli.error_texts import describe  # it knows the errors of every part
+            from coatcheck.cli.error_texts import describe  # slow to import
 
             problem, hint, code = describe(error)
             complain(problem, hint)

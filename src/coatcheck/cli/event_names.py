@@ -1,4 +1,4 @@
-"""Events, as options spell them."""
+"""Parses names of events given as options."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ EventsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--events",
-        help="Of what it is told, such as job.failed; with commas between, or given again. By "
-        "default of every end.",
+        help="Events to send, such as job.failed. Comma-separated or repeated. Default: all "
+        "events that end a job.",
     ),
 ]
 

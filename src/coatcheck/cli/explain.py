@@ -1,4 +1,4 @@
-"""``coatcheck explain``: why a job is where it is."""
+"""``coatcheck explain``: why a job waits, and what comes next."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def explain(
     at: Server,
     job_id: JobArgument,
     with_timeline: Annotated[
-        bool, typer.Option("--timeline", help="Show what has happened to it, too.")
+        bool, typer.Option("--timeline", help="Also show what has happened to the job.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a job waits for, its place in the queue, and when it will start and end."""
+    """Explain why a job waits, its queue position, and when it should start and end."""
     with at.client() as client:
         found = client.jobs.explain(job_id)
         past = client.jobs.timeline(job_id) if with_timeline else ()
@@ -42,11 +42,11 @@ def explain(
 
 
 def lines(found: JobExplanation) -> list[str]:
-    """The explanation as text: its summary, what is in the way, where it stands, and until when."""
-    said = [plain(found.summary)]
-    said += [f"  {text}" for each in found.blockers if (text := _blocker(each, found.summary))]
+    """The explanation as text: summary, blockers, queue position and estimates."""
+    shown = [plain(found.summary)]
+    shown += [f"  {text}" for each in found.blockers if (text := _blocker(each, found.summary))]
     if found.position is not None:
-        said.append(f"  number {found.position:,} in its queue")
+        shown.append(f"  queue position: {found.position:,}")
     eta = found.eta
     if eta is not None:
         for name, p50, p90 in (
@@ -55,28 +55,28 @@ def lines(found: JobExplanation) -> list[str]:
         ):
             if p50 is not None:
                 about, late = span(p50), span(p50 if p90 is None else p90)
-                most = "" if late == about else f", nine times of ten within {late}"
-                said.append(f"  {name} in about {about}{most}")
-    return said
+                most = "" if late == about else f" (90 % within {late})"
+                shown.append(f"  {name} in about {about}{most}")
+    return shown
 
 
 def timeline_line(entry: TimelineEntry) -> str:
-    """Something that happened, on one line."""
-    told = [f"{entry.at.astimezone():%m-%d %H:%M:%S}", entry.kind]
+    """One entry of the timeline, on one line."""
+    parts = [f"{entry.at.astimezone():%m-%d %H:%M:%S}", entry.kind]
     if entry.attempt:
-        told.append(f"attempt {entry.attempt}")
+        parts.append(f"attempt {entry.attempt}")
     if entry.code or entry.message:
-        told.append(": ".join(filter(None, (entry.code, entry.message))))
-    return plain("  ".join(told))
+        parts.append(": ".join(filter(None, (entry.code, entry.message))))
+    return plain("  ".join(parts))
 
 
 def _blocker(blocker: JobBlocker, summary: str) -> str:
-    """What is in the way, as far as the summary has not said it."""
-    told = []
+    """What blocks the job, without what the summary already says."""
+    parts = []
     if blocker.message not in summary:
-        told.append(blocker.message)
+        parts.append(blocker.message)
         if blocker.until is not None:
-            told.append(f"until {blocker.until.astimezone():%H:%M:%S}")
+            parts.append(f"until {blocker.until.astimezone():%H:%M:%S}")
     if blocker.holders:
-        told.append(f"held by {', '.join(blocker.holders)}")
-    return plain("  ".join(told))
+        parts.append(f"held by {', '.join(blocker.holders)}")
+    return plain("  ".join(parts))

@@ -1,4 +1,4 @@
-"""A folder of code as the zip that the graphs surface takes."""
+"""Packs a folder of code into the zip that the graphs API accepts."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ _LEFT_OUT: Final = frozenset(
         *(".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".coatcheck"),
     }
 )
-"""Folders whose files are not the project's own code; the server would not parse them either."""
+"""Folders without the project's own code; the server would not parse them either."""
 
 _EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
-"""The moment that a zip can name at the earliest. One for all files: the same folder, the same zip.
-"""
+"""The earliest time that a zip can hold. All files get it, so one folder always gives one zip."""
 
 
 @contextmanager
 def archive_of(path: Path) -> Iterator[Path]:
-    """The zip itself, or one made of the folder, which is gone afterwards."""
+    """The zip itself, or a temporary zip of the folder."""
     if not path.is_dir():
         if not path.exists():
-            raise Misconfigured(f"{path} is not there\nName a folder of code, or a zip of it.")
+            raise Misconfigured(f"{path} does not exist\nName a folder with code, or a zip.")
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="coatcheck-") as folder:
@@ -41,12 +40,12 @@ def archive_of(path: Path) -> Iterator[Path]:
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 archive.writestr(entry, file.read_bytes())
         if not archive.namelist():
-            raise Misconfigured(f"{path} has no file to send")
+            raise Misconfigured(f"{path} contains no files to send")
         yield made
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Regular files, in the order of their names. Links are left out: they may lead anywhere."""
+    """Regular files in order of their names. Links are skipped: they may point anywhere."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
         for name in sorted(names):

@@ -1,4 +1,4 @@
-"""Posts a webhook that was fetched to a URL of the developer's, as the server would have."""
+"""Posts a webhook to the developer's URL, with the same bytes, headers and errors as the server."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from coatcheck.client.retry_after import retry_after_seconds
 from coatcheck.domain.webhooks import PEACE_SECONDS_MAX, POST_SECONDS_MAX
 from coatcheck.version import __version__
 
-_WITH_PEACE: Final = frozenset({429, 503})
+_RETRY_AFTER_STATUSES: Final = frozenset({429, 503})
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a post: the status that was answered, or why there was no answer."""
+    """The outcome of a post: a status code, or why there was no response."""
 
     status_code: int | None = None
     error: str | None = None
@@ -48,7 +48,7 @@ class Forwarder:
         await self._http.aclose()
 
     async def post(self, message: WebhookMessage) -> Outcome:
-        """Post it once, to the byte as it was signed. Never raises for what the receiver does."""
+        """Post the signed bytes once. Never raises for errors of the receiver."""
         headers = message.headers | {"user-agent": f"coatcheck/{__version__}"}
         try:
             async with (
@@ -67,9 +67,10 @@ class Forwarder:
 
 
 def _read(answer: httpx2.Response) -> Outcome:
-    asked = None
-    if answer.status_code in _WITH_PEACE:
-        asked = retry_after_seconds(answer.headers)
+    requested = None
+    if answer.status_code in _RETRY_AFTER_STATUSES:
+        requested = retry_after_seconds(answer.headers)
     return Outcome(
-        answer.status_code, retry_after=None if asked is None else min(asked, PEACE_SECONDS_MAX)
+        answer.status_code,
+        retry_after=None if requested is None else min(requested, PEACE_SECONDS_MAX),
     )

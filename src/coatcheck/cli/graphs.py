@@ -1,4 +1,4 @@
-"""``coatcheck graphs``: graphs of code, of a folder or a zip."""
+"""``coatcheck graphs``: builds code graphs of a folder or a zip."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from coatcheck.client.graph_body import GraphOperation
 app: Final = typer.Typer(
     name="graphs",
     no_args_is_help=True,
-    help="Get graphs of code: hand in a folder or a zip, fetch the graph.",
+    help="Build a graph of the code in a folder or a zip.",
 )
 
-PathArgument = Annotated[
-    Path, typer.Argument(metavar="PATH", help="A folder of code, or a zip of it.")
-]
+PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="A folder with code, or a zip.")]
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Where the graph goes; else to stdout."),
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write the graph to this file. Default: stdout."
+    ),
 ]
 KeyOption = Annotated[
-    str | None, typer.Option("--key", help="An idempotency key: the same finds the same job again.")
+    str | None, typer.Option("--key", help="Idempotency key: the same key returns the same job.")
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="With -o: print what was written as JSON.")
+    bool, typer.Option("--json", help="With -o: print the job ID, the file and statistics as JSON.")
 ]
 
 
@@ -51,7 +51,7 @@ def dependency(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Which files import which, and which external modules."""
+    """Show which files import which files and external modules."""
     _generate(at, "dependency", path, output, key, as_json)
 
 
@@ -64,7 +64,7 @@ def call(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Which functions call which."""
+    """Show which functions call which."""
     _generate(at, "call", path, output, key, as_json)
 
 
@@ -77,7 +77,7 @@ def domain(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What parts the code falls into."""
+    """Show the domains that the code is divided into."""
     _generate(at, "domain", path, output, key, as_json)
 
 
@@ -90,7 +90,7 @@ def parse(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Files, classes, functions and types."""
+    """List files, classes, functions and types."""
     _generate(at, "parse", path, output, key, as_json)
 
 
@@ -103,7 +103,7 @@ def supermodel(
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """All of it in one graph."""
+    """Build one graph with all of the above."""
     _generate(at, "supermodel", path, output, key, as_json)
 
 
@@ -116,7 +116,7 @@ def _generate(
     as_json: bool,
 ) -> None:
     if output is not None and output.is_dir():
-        raise Misconfigured(f"{output} is a folder; -o names a file")
+        raise Misconfigured(f"{output} is a folder\n-o takes the name of a file.")
     with at.client() as client:
         with archive_of(path) as archive:
             job = client.graphs.submit(operation, archive, idempotency_key=key)
@@ -125,7 +125,7 @@ def _generate(
                 job = client.graphs.wait(job, on_progress=show, raise_on_failure=False)
         except KeyboardInterrupt:
             again = at.command(f"watch {job.id}")
-            err.print(f"The job goes on. To look again: {again}", markup=False)
+            err.print(f"The job keeps running. To watch it again: {again}", markup=False)
             raise typer.Exit(EXIT_INTERRUPTED) from None
     if job.status != "completed":
         why = f"{job.error.message} ({job.error.code})" if job.error else job.status
@@ -152,7 +152,7 @@ def _write(job: GraphJob, output: Path | None, as_json: bool) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[GraphJob], object]]:
-    """A bar on a terminal; a line at each change of status elsewhere."""
+    """A progress bar on a terminal; otherwise a line at each change of status."""
     if not err.is_terminal:
         yield _Lines().show
         return
@@ -166,9 +166,9 @@ def _progress() -> Iterator[Callable[[GraphJob], object]]:
         task = progress.add_task("pending", total=None)
 
         def show(job: GraphJob) -> None:
-            told = job.progress
-            note = plain(told.note) if told is not None and told.note else ""
-            fraction = None if told is None else told.fraction
+            reported = job.progress
+            note = plain(reported.note) if reported is not None and reported.note else ""
+            fraction = None if reported is None else reported.fraction
             progress.update(
                 task,
                 description=f"{job.status}  {note}".rstrip(),

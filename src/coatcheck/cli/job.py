@@ -1,4 +1,4 @@
-"""``coatcheck job`` and ``coatcheck watch``: one of them, as it is or to its end."""
+"""``coatcheck job`` shows a job; ``coatcheck watch`` follows a job or a batch until it ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from coatcheck.client import Batch, Client, JobDetails, NotFoundError
 def job(
     at: Server,
     job_id: JobArgument,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job's end.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job ends.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a job."""
@@ -34,15 +34,15 @@ def job(
 @on_server
 def watch(
     at: Server,
-    either_id: Annotated[str, typer.Argument(metavar="ID", help="The job, or the batch.")],
+    either_id: Annotated[str, typer.Argument(metavar="ID", help="The ID of a job or a batch.")],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON for each thing that happens.")
+        bool, typer.Option("--json", help="Print each event as a line of JSON.")
     ] = False,
 ) -> None:
-    """Follow a job or a batch to its end. Exit code 1 if it does not complete.
+    """Follow a job or a batch until it ends. Exit code 1 if it does not complete.
 
-    It shows progress, the log, and why the job waits. Ctrl-C ends the watching,
-    and not the job.
+    Shows progress, the log and why the job waits. Ctrl-C stops watching; the job
+    keeps running.
     """
     with at.client() as client, until_nobody_reads():
         found = _job_or_batch(client, either_id)

@@ -1,4 +1,4 @@
-"""How a job that is followed is shown: a bar on a terminal, lines elsewhere, JSON, or nothing."""
+"""Displays of a job being watched: a progress bar, plain lines, JSON lines, or nothing."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from coatcheck.client import JobExplanation
 from coatcheck.encoding import encode
 
 LINE_SECONDS: Final = 10.0
-"""How far lines of progress are apart where there is no terminal."""
+"""The interval between lines of progress when stderr is not a terminal."""
 _PARTS: Final = 1_000_000
 _FAST: Final = 0.01
-"""A percent a second; what is slower is told by the minute."""
+"""One percent per second; slower rates are shown per minute."""
 _LEVEL_STYLES: Final = {"warning": "yellow", "error": "red", "debug": "dim"}
 
 
 class Display(Protocol):
-    """What is told of a job while it is followed."""
+    """Receives the events of a job."""
 
     def state(self, state: str, attempt: int) -> None: ...
     def progress(self, fraction: float | None, note: str | None) -> None: ...
@@ -34,7 +34,7 @@ class Display(Protocol):
 
 
 class Silent:
-    """Shows nothing: for whoever only wants to know how the job ended."""
+    """Shows nothing: for callers that only want the final state."""
 
     def state(self, state: str, attempt: int) -> None:
         pass
@@ -50,7 +50,7 @@ class Silent:
 
 
 class JsonLines:
-    """A line of JSON on stdout for everything that happens; ``kind`` says what it is."""
+    """Prints each event as a line of JSON on stdout; ``kind`` names the event."""
 
     def state(self, state: str, attempt: int) -> None:
         json_line("state", state=state, attempt=attempt)
@@ -66,13 +66,13 @@ class JsonLines:
 
 
 def json_line(kind: str, **fields: Any) -> None:
-    """One line of what is followed, for a program that reads them."""
+    """Print one event as a line of JSON."""
     typer.echo(encode({"kind": kind, **fields}))
 
 
 @contextmanager
 def display(*, wanted: bool = True, as_json: bool = False) -> Iterator[Display]:
-    """What fits where stderr goes; or lines of JSON on stdout."""
+    """The display for where stderr goes, or JSON lines on stdout."""
     if as_json:
         yield JsonLines()
     elif not wanted:
@@ -96,7 +96,7 @@ def _bar() -> Progress:
 
 
 class Bar:
-    """One line that is written over and over, with the job's log above it."""
+    """A progress bar, with the job's log printed above it."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -109,9 +109,9 @@ class Bar:
         self._why = ""
 
     def state(self, state: str, attempt: int) -> None:
-        # That it is processing may be told after how far it has come.
-        goes_on = state == "processing" and attempt == self._attempt
-        if state != self._state and not goes_on:
+        # The event "processing" may arrive after the first progress of the same attempt.
+        is_same_attempt = state == "processing" and attempt == self._attempt
+        if state != self._state and not is_same_attempt:
             self._pace, self._why, self._fraction = Pace(), "", None
         self._state, self._attempt = state, attempt
         self._draw()
@@ -144,15 +144,15 @@ class Bar:
 
 
 def shown_state(state: str, attempt: int) -> str:
-    """A state, and the attempt that it is of from the second one on."""
+    """A state, with the attempt number from the second attempt on."""
     return state if attempt <= 1 else f"{state} (attempt {attempt})"
 
 
 class Lines:
-    """A line for each change of state, each line of its log, and progress every so often."""
+    """Prints each change of state, each log line, and progress every ``LINE_SECONDS``."""
 
     def __init__(self) -> None:
-        self._said_at = float("-inf")
+        self._printed_at = float("-inf")
         self._why = ""
         self._pace = Pace()
 
@@ -164,11 +164,11 @@ class Lines:
         now = time.monotonic()
         if fraction is not None:
             self._pace.look(now, round(fraction * _PARTS))
-        if now < self._said_at + LINE_SECONDS:
+        if now < self._printed_at + LINE_SECONDS:
             return
-        self._said_at = now
-        said = filter(None, (figures(fraction, self._pace), plain(note or "")))
-        err.print("  ".join(said), markup=False)
+        self._printed_at = now
+        parts = filter(None, (figures(fraction, self._pace), plain(note or "")))
+        err.print("  ".join(parts), markup=False)
 
     def log(self, data: Mapping[str, Any]) -> None:
         err.print(log_line(data)[0], markup=False)
@@ -180,7 +180,7 @@ class Lines:
 
 
 def figures(fraction: float | None, pace: Pace) -> str:
-    """How far it is, how fast that grows, and how long it will still take."""
+    """Progress in percent, its rate, and the estimated time left."""
     if fraction is None:
         return ""
     parts = [f"{fraction:.0%}"]
@@ -196,7 +196,7 @@ def figures(fraction: float | None, pace: Pace) -> str:
 
 
 def probable_end(explanation: JobExplanation) -> str | None:
-    """When it will start or end, as likely as not."""
+    """The median estimate of when the job starts or ends."""
     eta = explanation.eta
     if eta is None:
         return None
@@ -206,15 +206,15 @@ def probable_end(explanation: JobExplanation) -> str | None:
 
 
 def log_line(data: Mapping[str, Any]) -> tuple[str, str | None]:
-    """A line of a job's log as text, and its style."""
+    """A log line as text, and its style."""
     level = str(data.get("level") or data.get("code") or "info")
     fields = data.get("fields") or data.get("data") or {}
-    told = (
+    shown_fields = (
         "".join(f"  {name}={value}" for name, value in fields.items())
         if isinstance(fields, Mapping)
         else ""
     )
     at = str(data.get("at", ""))[11:19]
-    return plain(f"{at} {level:<7} {data.get('message', '')}{told}").strip(), _LEVEL_STYLES.get(
-        level
-    )
+    return plain(
+        f"{at} {level:<7} {data.get('message', '')}{shown_fields}"
+    ).strip(), _LEVEL_STYLES.get(level)

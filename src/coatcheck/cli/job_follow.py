@@ -1,4 +1,4 @@
-"""Follows a job to its end by its events, and asks now and then why it waits."""
+"""Follows a job's event stream until the job ends, and asks regularly why it waits."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from coatcheck.cli.remote import Server
 from coatcheck.client import AsyncClient, ClientError, JobDetails
 
 WHY_SECONDS: Final = 3.0
-"""How often the server is asked why a job has not begun."""
+"""How often we ask the server why a job has not started."""
 _UNDER_WAY: Final = frozenset({"processing", "finalizing"})
 
 
 def ended(at: Server, job: JobDetails, *, shown: bool, as_json: bool = False) -> JobDetails:
-    """The job as it ended. Whoever does not wait for that is told how to come back to it.
+    """Wait until the job ends and return it. Ctrl-C prints the command that resumes watching.
 
-    ``shown`` on the way, or with ``as_json`` told in lines of JSON: what it said is also shown of
-    one that has ended already, which may be so before anybody could look.
+    ``shown`` displays its events meanwhile, ``as_json`` prints them as lines of JSON. Both also
+    replay the events of a job that has already ended: a short job may end before we can look.
     """
     if job.terminal and not (shown or as_json):
         return job
@@ -34,17 +34,17 @@ def ended(at: Server, job: JobDetails, *, shown: bool, as_json: bool = False) ->
             return asyncio.run(_follow(at, job, on))
     except KeyboardInterrupt:
         again = at.command(f"watch {job.id}")
-        err.print(f"The job goes on. To look again: {again}", markup=False)
+        err.print(f"The job keeps running. To watch it again: {again}", markup=False)
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def require_completed(at: Server, job: JobDetails) -> None:
-    """End with an error if the job did not complete, and say what can be done about it."""
+    """Exit with an error if the job did not complete, and print the commands to try next."""
     if job.state == "completed":
         return
-    wanted = [f"logs {job.id}"] if job.state == "failed" else []
-    wanted += [f"retry {job.id} --watch"] if job.input_kept else []
-    for arguments in wanted:
+    commands = [f"logs {job.id}"] if job.state == "failed" else []
+    commands += [f"retry {job.id} --watch"] if job.input_kept else []
+    for arguments in commands:
         err.print(f"  {at.command(arguments)}", style="dim", markup=False)
     raise typer.Exit(EXIT_FAILED)
 
@@ -79,10 +79,10 @@ class _Follower:
                     case "log" | "alert":
                         self._on.log(event.data)
                     case _:
-                        pass  # its output, or what a newer server tells
+                        pass  # the job's output, or an event of a newer server
 
     async def ask_why(self) -> None:
-        """Until it is cancelled, which the end of the job does."""
+        """Runs until cancelled, when the job ends."""
         while True:
             await asyncio.sleep(WHY_SECONDS)
             if self._state in _UNDER_WAY:
@@ -90,7 +90,7 @@ class _Follower:
             try:
                 self._on.why(await self._client.jobs.explain(self._id))
             except ClientError:
-                return  # the events themselves tell of a server that is away
+                return  # the event stream reports a server that is unreachable
 
     def _moved(self, job: Mapping[str, Any]) -> None:
         self._state = str(job.get("state", ""))

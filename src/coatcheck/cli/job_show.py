@@ -1,4 +1,4 @@
-"""Jobs of any surface as text."""
+"""Formats jobs as text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ERROR_CHARACTERS_MAX: Final = 120
 
 
 def show(job: JobDetails, *, as_json: bool) -> None:
-    """A job: in words on a terminal, as a line of JSON elsewhere or where that is wanted."""
+    """Print a job: as text on a terminal, as JSON in a pipe or if ``as_json``."""
     if not sys.stdout.isatty():
         typer.echo(json.dumps(job.raw))
     elif as_json:
@@ -40,11 +40,11 @@ def show(job: JobDetails, *, as_json: bool) -> None:
 
 
 def rows(job: JobDetails) -> list[tuple[str, str, str | None]]:
-    """What there is to say of a job: a heading, a text and its style each."""
-    said: list[tuple[str, str | None, str | None]] = [
+    """The rows that describe a job: heading, text and style."""
+    fields: list[tuple[str, str | None, str | None]] = [
         ("job", job.id, "bold"),
         ("state", job.state, STATE_STYLES.get(job.state)),
-        ("does", f"{what(job)}  ({job.surface}, {job.engine_endpoint})", None),
+        ("endpoint", f"{what(job)}  ({job.surface}, {job.engine_endpoint})", None),
         ("lane", job.lane, None),
         ("owner", job.owner, None),
         ("batch", job.batch_id, None),
@@ -63,24 +63,24 @@ def rows(job: JobDetails) -> list[tuple[str, str, str | None]]:
         ("retried as", job.retried_as, None),
         ("result", _result(job), None),
     ]
-    return [(name, plain(text), style) for name, text, style in said if text]
+    return [(name, plain(text), style) for name, text, style in fields if text]
 
 
 def line(job: JobDetails) -> str:
-    """A job on one line: id, state, lane, age, what it does, and why it failed."""
+    """A job on one line: id, state, lane, age, endpoint, and why it failed."""
     parts = (job.id, f"{job.state:<11}", f"{job.lane:<8}", f"{age(job):>6}", what(job), brief(job))
     return plain("  ".join(parts)).rstrip()
 
 
 def what(job: JobDetails) -> str:
-    """What it does, as people call it."""
+    """The service and endpoint of a job, as people write it."""
     if job.service and not job.endpoint.startswith(job.service):
         return f"{job.service} {job.endpoint}".strip()
     return job.endpoint or job.engine_endpoint
 
 
 def brief(job: JobDetails) -> str:
-    """What is worth to be said of it in a list: why it failed, or how far it is."""
+    """The last column of a list: why the job failed, or its progress."""
     if job.error is not None and job.state != "completed":
         text = f"{job.error.code}: {job.error.message}"
         return text if len(text) <= _ERROR_CHARACTERS_MAX else f"{text[:_ERROR_CHARACTERS_MAX]}..."
@@ -88,14 +88,14 @@ def brief(job: JobDetails) -> str:
 
 
 def age(job: JobDetails) -> str:
-    """How long ago it was handed in."""
+    """How long ago the job was submitted."""
     if job.created_at is None:
         return ""
     return span((datetime.now(UTC) - job.created_at).total_seconds())
 
 
 def span(seconds: float) -> str:
-    """A span of time in its two largest units at most: ``45s``, ``3m20s``, ``2h05m``, ``4d``."""
+    """A duration in at most two units: ``45s``, ``3m20s``, ``2h05m``, ``4d``."""
     whole = max(0, round(seconds))
     if whole < 1 and seconds > 0:
         return f"{seconds * 1000:.0f}ms"
@@ -113,10 +113,10 @@ def _attempts(job: JobDetails) -> str:
         "failed": job.failures,
         "crashed": job.crashes,
         "interrupted": job.interruptions,
-        "found its target away": job.unreachables,
+        "target unreachable": job.unreachables,
     }
-    told = [f"{count} {how}" for how, count in others.items() if count]
-    return f"{job.attempts}" + (f"  ({', '.join(told)})" if told else "")
+    counted = [f"{count} {how}" for how, count in others.items() if count]
+    return f"{job.attempts}" + (f"  ({', '.join(counted)})" if counted else "")
 
 
 def _progress(job: JobDetails) -> str | None:
@@ -153,9 +153,9 @@ def _moment(at: datetime | None) -> str | None:
 def _result(job: JobDetails) -> str | None:
     if job.result is None:
         if job.result_truncated:
-            return f"({job.result_bytes:,} bytes; the job's own surface has it)"
+            return f"({job.result_bytes:,} bytes; fetch it from the job's own API)"
         return None
     text = encode(job.result).decode()
     if len(text) > _RESULT_CHARACTERS_MAX:
-        return f"{text[:_RESULT_CHARACTERS_MAX]}... (--json has all of it)"
+        return f"{text[:_RESULT_CHARACTERS_MAX]}... (--json shows all of it)"
     return text

@@ -1,4 +1,4 @@
-"""``coatcheck jobs``: the jobs of an organisation, as a list or a live table."""
+"""``coatcheck jobs``: lists jobs, once or as a live table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PAGE_JOBS: Final = 200
 _LOOK_SECONDS: Final = 2.0
 _HEADING_LINES: Final = 3
 _GAP: Final = 2
-_DOES_CHARACTERS_MAX: Final = 40
+_ENDPOINT_CHARACTERS_MAX: Final = 40
 
 
 @on_server
@@ -46,26 +46,27 @@ def jobs(
     surface: SurfaceOption = None,
     service: ServiceOption = None,
     endpoint: EndpointOption = None,
-    owner: Annotated[str | None, typer.Option(help="Of this user.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
     error_code: ErrorCodeOption = None,
     query: Annotated[
         str | None,
-        typer.Option("--query", "-q", help="An id, an idempotency key or a request's id."),
+        typer.Option("--query", "-q", help="A job ID, idempotency key or request ID."),
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 20,
-    cursor: Annotated[
-        str | None, typer.Option(help="Where a list before this one had ended.")
-    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs.")] = 20,
+    cursor: Annotated[str | None, typer.Option(help="Cursor from the previous page.")] = None,
     watching: Annotated[
-        bool, typer.Option("--watch", help="Show them anew every two seconds, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Refresh every two seconds until Ctrl-C.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the jobs of an organisation, newest first; with --json a line of JSON each."""
+    """List jobs, newest first.
+
+    With --json, one JSON object per line.
+    """
     if watching and as_json:
-        raise Misconfigured("--watch is for people, --json for programs: give one of them")
+        raise Misconfigured("--watch and --json cannot be combined")
     chosen = _Chosen(
         {
             "state": state,
@@ -90,20 +91,18 @@ def jobs(
             for job in found:
                 typer.echo(json.dumps(job.raw))
         elif out.is_terminal and not found:
-            out.print(
-                f"no job is like that in the organisation {at.org}", style="dim", markup=False
-            )
+            out.print(f"No jobs match in the organisation {at.org}.", style="dim", markup=False)
         elif out.is_terminal:
             out.print(table(found, out.width), soft_wrap=False)
         else:
             for job in found:
                 typer.echo(line(job))
     if after is not None:
-        err.print(f"There are more: --cursor {after}", style="dim", markup=False)
+        err.print(f"More jobs: --cursor {after}", style="dim", markup=False)
 
 
 class _Chosen:
-    """The jobs that the options mean."""
+    """The jobs that match the filter options."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -111,7 +110,7 @@ class _Chosen:
     def some(
         self, client: Client, limit: int, cursor: str | None = None
     ) -> tuple[list[JobDetails], str | None]:
-        """The newest of them, and the cursor of those that come after."""
+        """The newest of them, and the cursor of the next page."""
         found: list[JobDetails] = []
         while True:
             wanted = min(limit - len(found), _PAGE_JOBS)
@@ -123,33 +122,33 @@ class _Chosen:
 
 
 def _watch(client: Client, chosen: _Chosen, limit: int) -> None:
-    """The list over and over, until Ctrl-C."""
+    """Refresh the list until Ctrl-C."""
     try:
         with Live(console=out, auto_refresh=False, screen=True) as live:
             while True:
                 room = max(1, min(limit, out.size.height - _HEADING_LINES))
                 found, _ = chosen.some(client, room)
-                now = f"{datetime.now().astimezone():%H:%M:%S}  Ctrl-C ends this"
+                now = f"{datetime.now().astimezone():%H:%M:%S}  Ctrl-C to quit"
                 live.update(Group(table(found, out.width), Text(now, style="dim")), refresh=True)
                 time.sleep(_LOOK_SECONDS)
     except KeyboardInterrupt:
-        return  # that is how one stops looking
+        return  # the normal way to quit
 
 
 def table(found: Sequence[JobDetails], width: int) -> Table:
-    """Jobs as a table of that width. What does not fit is cut from what is said of each."""
+    """Jobs as a table of the given width. The last column is cut to fit."""
     shown = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
     for heading in ("id", "state", "lane"):
         shown.add_column(heading, no_wrap=True)
     shown.add_column("age", no_wrap=True, justify="right")
-    for heading in ("does", ""):
+    for heading in ("endpoint", ""):
         shown.add_column(heading, no_wrap=True)
     rows = [
         [job.id, job.state, job.lane, age(job), plain(what(job)), plain(brief(job))]
         for job in found
     ]
     widths = [max((cell_len(row[at]) for row in rows), default=0) for at in range(5)]
-    widths[4] = min(widths[4], _DOES_CHARACTERS_MAX)
+    widths[4] = min(widths[4], _ENDPOINT_CHARACTERS_MAX)
     room = width - sum(max(one, 5) for one in widths) - _GAP * len(widths) - 1
     for job, row in zip(found, rows, strict=True):
         cells = [Text(text) for text in row]

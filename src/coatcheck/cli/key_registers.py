@@ -1,6 +1,6 @@
-"""Where ``coatcheck keys`` makes, finds and revokes keys: at a server, or in the database itself.
+"""Where ``coatcheck keys`` creates, lists and revokes keys: on a server, or in the database.
 
-The database is for the first key of all, which no server can be asked for without a key.
+The database is for the first key: a server would require a key to create one.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class Register(Protocol):
         expires_in_seconds: int | None,
         rate_limit: KeyRate | None,
     ) -> ApiKey:
-        """A new key, with its secret."""
+        """Create a key; returns it with its secret."""
 
     def list_all(self) -> list[ApiKey]: ...
 
     def revoke(self, key_id: str) -> bool:
-        """Whether there is such a key."""
+        """Revoke a key; returns whether it exists."""
 
 
 def register_at(place: Place) -> Register:
-    """The one that the options, the environment and this folder lead to.
+    """The register that the options, the environment and this folder select.
 
-    Whoever names a key has a server asked, with it. Without one, COATCHECK_DATABASE_URL names the
-    database; and without that it is the ``up`` of this folder: its server, if the key is still
-    there that it was started with, else its database.
+    If a key is configured, it is a server, called with that key. Otherwise it is the database in
+    COATCHECK_DATABASE_URL. Without that it is the ``up`` of this folder: its server if its dev-key
+    file exists, else its database.
     """
     server = look(place, read_configuration())
     folder, _ = data_dir.choose(place.data)
@@ -64,7 +64,7 @@ def register_at(place: Place) -> Register:
         or not (database_is_named or (folder.is_dir() and not server_is_named))
     ):
         return ServedKeys(ready(place, server))
-    # A server that is asked needs no database, and so none of what this imports.
+    # Imported late: talking to a server needs no database code.
     from coatcheck.cli.stored_keys import StoredKeys
 
     org = place.org or os.environ.get(ORG_VARIABLE) or DEFAULT_ORG
@@ -72,7 +72,7 @@ def register_at(place: Place) -> Register:
 
 
 class ServedKeys:
-    """Those that a server keeps, over its public API."""
+    """The keys on a server, over its public API."""
 
     def __init__(self, at: Server) -> None:
         assert at.org is not None, "it is ready"
@@ -88,7 +88,7 @@ class ServedKeys:
         expires_in_seconds: int | None,
         rate_limit: KeyRate | None,
     ) -> ApiKey:
-        with self._asked() as client:
+        with self._connected() as client:
             return client.api_keys.create(
                 name,
                 user=user,
@@ -98,11 +98,11 @@ class ServedKeys:
             )
 
     def list_all(self) -> list[ApiKey]:
-        with self._asked() as client:
+        with self._connected() as client:
             return list(client.api_keys.list_all())
 
     def revoke(self, key_id: str) -> bool:
-        with self._asked() as client:
+        with self._connected() as client:
             try:
                 client.api_keys.revoke(key_id)
             except NotFoundError:
@@ -110,7 +110,7 @@ class ServedKeys:
         return True
 
     @contextmanager
-    def _asked(self) -> Iterator[Client]:
+    def _connected(self) -> Iterator[Client]:
         try:
             with self._at.client() as client:
                 yield client
@@ -118,7 +118,7 @@ class ServedKeys:
             if Path(self._at.token_from).name != DEV_KEY:
                 raise
             raise Misconfigured(
-                f"the key in {self._at.token_from} is refused: it was revoked\n"
-                "Delete that file: then `coatcheck keys create` makes a key in the database, and "
-                "so does the next start of `coatcheck up`."
+                f"the server refuses the key in {self._at.token_from}: it was revoked\n"
+                "Delete that file, then run `coatcheck keys create` or restart `coatcheck up` to "
+                "get a new key."
             ) from None

@@ -1,4 +1,4 @@
-"""``coatcheck keys``: the API keys of an organisation."""
+"""``coatcheck keys``: manages the API keys of an organisation."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ app: Final = typer.Typer(
     name="keys",
     no_args_is_help=True,
     help="Create, list and revoke API keys.\n\n"
-    "A server is asked, with a key that has the scope admin. Where there is no key to present yet, "
-    "the database is used: the one that COATCHECK_DATABASE_URL names, or that of the data folder "
-    "of `coatcheck up`.",
+    "These commands call the server with an API key that has the scope admin. Without any API "
+    "key, they use the database in COATCHECK_DATABASE_URL, or that of the data folder of "
+    "`coatcheck up`.",
 )
 
 
@@ -43,19 +43,19 @@ app: Final = typer.Typer(
 def create(
     place: Place,
     user: Annotated[
-        str | None, typer.Option(help="Whose jobs it hands in and sees; yours, if left out.")
+        str | None, typer.Option(help="The user that the key acts for. Default: you.")
     ] = None,
-    name: Annotated[str, typer.Option(help="What it is for.")] = "",
+    name: Annotated[str, typer.Option(help="A name to recognise the key by.")] = "",
     scope: Annotated[
         list[Scope] | None,
-        typer.Option(help="What it allows; may be given again. By default: submit and read."),
+        typer.Option(help="What the key allows. Repeatable. Default: submit and read."),
     ] = None,
     expires: Annotated[
         int | None,
         typer.Option(
             parser=quantities.seconds,
             metavar="SPAN",
-            help="Such as 30d, 12h, 90m. Never, if left out.",
+            help="Lifetime, such as 30d, 12h or 90m. Default: no expiry.",
         ),
     ] = None,
     rate: Annotated[
@@ -63,19 +63,19 @@ def create(
         typer.Option(
             parser=quantities.rate,
             metavar="N/SECONDS",
-            help="At most N requests in each window of so many seconds.",
+            help="Rate limit: N requests per SECONDS.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a key and print it. It is not shown again: only a digest of it is stored.
+    """Create a key and print it. It cannot be shown again: only a digest is stored.
 
-    Without a key to present it is written to the database itself, which makes the first one.
+    To create the first key, without any API key, it writes to the database directly.
     """
     if user is not None and not is_user_id(user):
-        raise Misconfigured(f"{user!r} cannot be a user's id\nAllowed: {USER_ID_ALLOWED}.")
+        raise Misconfigured(f"{user!r} is not a valid user ID\nAllowed: {USER_ID_ALLOWED}.")
     if len(name) > API_KEY_NAME_CHARACTERS_MAX:
-        raise Misconfigured(f"a key's name has at most {API_KEY_NAME_CHARACTERS_MAX} characters")
+        raise Misconfigured(f"--name is too long: at most {API_KEY_NAME_CHARACTERS_MAX} characters")
     created = register_at(place).create(
         name,
         user=user,
@@ -86,14 +86,14 @@ def create(
     if as_json:
         typer.echo(encode(created))
     else:
-        err.print("The key, for the only time:", style="dim")
+        err.print("API key (shown only once):", style="dim")
         typer.echo(created.key)
 
 
 @app.command("list")
 @on_place
 def list_all(place: Place, as_json: JsonOption = False) -> None:
-    """List an organisation's keys, the revoked ones included. Secrets are not stored anywhere."""
+    """List an organisation's keys, including revoked ones, without their secrets."""
     keys = register_at(place).list_all()
     if as_json:
         for key in keys:
@@ -105,11 +105,13 @@ def list_all(place: Place, as_json: JsonOption = False) -> None:
 def table(keys: list[ApiKey]) -> Table:
     """The keys as a table that fits 80 columns."""
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    shown.add_column("id", no_wrap=True, min_width=_ID_CHARACTERS)  # to be copied whole
+    shown.add_column(
+        "id", no_wrap=True, min_width=_ID_CHARACTERS
+    )  # never cut, so that it can be copied
     for heading in ("user", "name", "scopes"):
         shown.add_column(heading, overflow="fold")
     shown.add_column("rate", no_wrap=True)
-    for heading in ("created", "ends"):
+    for heading in ("created", "expires"):
         shown.add_column(heading, no_wrap=True, min_width=_DAY_CHARACTERS)
     for key in keys:
         cells = (
@@ -129,24 +131,26 @@ def table(keys: list[ApiKey]) -> Table:
 @on_place
 def revoke(
     place: Place,
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, or the key itself.")],
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The ID of the key, or the key itself.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Revoke a key for good; every server refuses it within a second."""
+    """Revoke a key permanently. Every server refuses it within a second."""
     whole = api_keys.parse(key_id.encode())
     wanted = key_id if whole is None else whole.key_id
     register = register_at(place)
     if not register.revoke(wanted):
         raise NotFound(
-            f"there is no key of that id in the organisation {register.org!r}\n"
-            f"`coatcheck keys list --org {shlex.quote(register.org)}` shows which there are."
+            f"key not found in the organisation {register.org!r}\n"
+            f"Run `coatcheck keys list --org {shlex.quote(register.org)}` to see its keys."
         )
     if as_json:
         typer.echo(encode({"id": wanted, "revoked": True}))
     else:
-        say(f"revoked the key {wanted}")
+        say(f"revoked key {wanted}")
 
 
 def _day(at: datetime | None) -> str:
-    """The day: `--json` has the moment."""
+    """The date; --json has the exact time."""
     return "never" if at is None else f"{at:%Y-%m-%d}"

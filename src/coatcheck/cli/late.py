@@ -1,7 +1,7 @@
-"""Commands that are imported when they are used.
+"""Commands whose modules are imported when they are used.
 
-The modules of all commands together are most of the product: a server, a worker, a client. Who asks
-for the version, or lists jobs, does not wait for what the others need.
+All commands together import most of the product: a server, a worker, a client. Lazy imports keep
+``coatcheck --version`` and ``coatcheck jobs`` fast.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class Late(TyperCommand):
-    """What the list of commands shows of one; ``load`` gives the command itself."""
+    """A placeholder with a command's name and help text; ``load`` returns the command itself."""
 
     def __init__(self, name: str, target: str, help: str, panel: str) -> None:  # noqa: A002 - typer's name
-        """``target`` is where it is declared: ``module:attribute``, a function or a group.
+        """``target`` is ``module:attribute`` of a function or a group.
 
-        ``panel`` is the heading that it is listed below.
+        ``panel`` is the heading that the command is listed under.
         """
         super().__init__(name, help=help, rich_help_panel=panel)
         self._target = target
 
     def load(self) -> Command:
-        """The command or group itself."""
+        """Import and return the command or group."""
         module, _, attribute = self._target.partition(":")
         declared = getattr(import_module(module), attribute)
         if isinstance(declared, typer.Typer):
@@ -40,7 +40,7 @@ class Late(TyperCommand):
 
 
 class LateGroup(TyperGroup):
-    """A group that imports a command when it is about to be run, or asked for its own help."""
+    """A group that imports a command when it runs or shows its help."""
 
     def resolve_command(
         self, ctx: Context, args: list[str]

@@ -1,4 +1,4 @@
-"""``coatcheck listen``: webhooks on a developer's machine, without an address that others reach."""
+"""``coatcheck listen``: forwards webhooks to a machine that the server cannot reach."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ def listen(
     at: Server,
     forward_to: Annotated[
         str,
-        typer.Option(metavar="URL", help="Where they go, such as http://127.0.0.1:9000/hook."),
+        typer.Option(
+            metavar="URL", help="Where to forward them, such as http://127.0.0.1:9000/hook."
+        ),
     ],
     events: EventsOption = None,
     print_secret: Annotated[
-        bool, typer.Option("--print-secret", help="Print the secret that signs them.")
+        bool, typer.Option("--print-secret", help="Print the signing secret.")
     ] = False,
 ) -> None:
-    """Forward an organisation's webhooks to a URL on this machine, until Ctrl-C.
+    """Forward webhooks to a URL on this machine until Ctrl-C.
 
-    They come as they would from the server, with signatures. It needs a key with the scope admin.
+    The requests are the same as those the server sends, signatures included. Needs an
+    API key with the scope admin.
     """
     url = _checked(forward_to)
     with asyncio.Runner() as runner:
@@ -46,14 +49,14 @@ def listen(
 async def _listen(url: str, events: list[str] | None, print_secret: bool, at: Server) -> None:
     stop = asyncio.Event()
 
-    def told_to_stop() -> None:
+    def request_stop() -> None:
         if stop.is_set():
             os._exit(_EXIT_FORCED)
         stop.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, told_to_stop)
+        loop.add_signal_handler(number, request_stop)
     async with (
         at.async_client(retries=0) as client,
         Forwarder(url) as forwarder,
@@ -82,9 +85,9 @@ async def _listen(url: str, events: list[str] | None, print_secret: bool, at: Se
 async def _work(listener: Listener, url: str, print_secret: bool) -> None:
     endpoint = await listener.begin()
     say(f"listening for {', '.join(endpoint.events)}")
-    say(f"forwarding to {url}; Ctrl-C ends it")
+    say(f"forwarding to {url}; Ctrl-C to stop")
     if print_secret and endpoint.secret is not None:
-        err.print("The secret that signs them:", style="dim")
+        err.print("Signing secret:", style="dim")
         typer.echo(endpoint.secret)
     await listener.forward(endpoint)
 
@@ -94,7 +97,7 @@ def _show(text: str) -> None:
 
 
 def _checked(url: str) -> str:
-    """The URL: of http if it does not say, of this machine if it begins with a port.
+    """The complete URL: the scheme defaults to http, and a leading port means this machine.
 
     Raises Misconfigured.
     """
@@ -103,12 +106,12 @@ def _checked(url: str) -> str:
     try:
         parts = urlsplit(whole)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port  # raises ValueError if it is none
+        _ = parts.port  # raises ValueError if it is invalid
     except ValueError:
         is_usable = False
     if not is_usable:
         raise Misconfigured(
-            f"{url!r} cannot be posted to\n--forward-to takes a URL such as "
+            f"{url!r} is not a valid URL\n--forward-to takes a URL such as "
             "http://127.0.0.1:9000/hook."
         )
     return whole

@@ -1,8 +1,8 @@
-"""Fetches an organisation's webhooks and forwards them, for as long as somebody develops.
+"""Polls the server for webhooks and forwards them to a local receiver.
 
-It has an endpoint of its own at the server, which is taken away at the end, whichever way that
-comes; the server removes those that nobody asks for. A server that is away is waited for. What the
-receiver does not take is reported, and comes again within half a minute.
+It creates an endpoint of its own at the server and deletes it on exit; the server removes
+endpoints that nobody polls. It waits for a server that is unreachable. It reports failed
+deliveries, which the server sends again within half a minute.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from coatcheck.domain.retry import Backoff
 from coatcheck.domain.webhooks import retry_seconds
 
 _WAIT_SECONDS: Final = 30.0
-"""How long the server holds the question for messages: less than most proxies allow."""
+"""How long the server may hold a poll: less than most proxies allow."""
 _PAUSE_SECONDS: Final = 0.5
-"""After an answer that came at once without a message: a server about to stop does not hold."""
+"""The pause after an immediate empty answer: a server that is shutting down does not hold polls."""
 _DELETE_SECONDS_MAX: Final = 5.0
 _BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=10.0, jitter=0.2)
 _MAY_PASS: Final = frozenset({408, 429})
@@ -40,15 +40,15 @@ Say = Callable[[str], None]
 
 
 class EndpointTakenAway(ClientError):
-    """Somebody has deleted the endpoint that messages are fetched from."""
+    """Somebody deleted the endpoint that we poll."""
 
     code = "endpoint_taken_away"
 
 
 class Listener:
-    """Forwards what there is to tell. ``say`` shows what was forwarded, ``warn`` what went wrong.
+    """Forwards webhooks. ``say`` prints each delivery, ``warn`` each problem.
 
-    ``client`` makes one try at a request: how often it is tried again is decided here.
+    ``client`` must not retry requests: the listener decides when to retry.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class Listener:
         self._failures = 0
 
     async def begin(self) -> WebhookEndpoint:
-        """Register the endpoint that is fetched from. Raises what the client raises."""
-        # A task of its own: one that is cancelled half-way would leave an endpoint behind.
+        """Create the endpoint to poll. Raises what the client raises."""
+        # A separate task: a request cancelled half-way would leave an endpoint behind.
         self._creating = asyncio.create_task(
             self._webhooks.create(events=self._events, description=self._description, pulled=True)
         )
         return await asyncio.shield(self._creating)
 
     async def forward(self, endpoint: WebhookEndpoint) -> None:
-        """Forward until cancelled. Raises ApiError for what will not pass by itself."""
+        """Forward until cancelled. Raises ApiError for errors that retries cannot fix."""
         while True:
             try:
                 await self._forward_some(endpoint)
@@ -89,7 +89,7 @@ class Listener:
                 await self._wait_for_the_server(error)
 
     async def end(self) -> None:
-        """Take the endpoint away. Never raises; says so if it could not be done."""
+        """Delete the endpoint. Never raises; warns if the deletion fails."""
         if self._creating is None:
             return
         try:
@@ -98,17 +98,17 @@ class Listener:
                 with contextlib.suppress(NotFoundError):
                     await self._webhooks.delete(endpoint)
         except TimeoutError:
-            self._left_behind("no answer in time")
+            self._left_behind("timeout")
         except ClientError as error:
             if self._creating.done() and self._creating.exception() is None:
                 self._left_behind(str(error))
 
     async def _forward_some(self, endpoint: WebhookEndpoint) -> None:
-        # Whether the server is back is to be known at once.
+        # After a failure, poll without waiting, to notice at once that the server is back.
         wait = 0.0 if self._failures else _WAIT_SECONDS
         asked_at = time.monotonic()
         messages = await self._webhooks.take(endpoint, wait=wait)
-        self._heard_again()
+        self._recovered()
         await asyncio.gather(*(self._deliver(endpoint, message) for message in messages))
         if not messages and time.monotonic() - asked_at < wait / 2:
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -127,51 +127,51 @@ class Listener:
                     retry_after=outcome.retry_after,
                 )
             except NotFoundError:
-                return  # the endpoint has gone, and its messages with it
+                return  # the endpoint was deleted, and its messages with it
             except (ApiError, ConnectionFailed) as error:
                 await self._wait_for_the_server(error)
                 continue
-            self._heard_again()
+            self._recovered()
             if not noted:
-                self._warn(f"{message.id} was reported too late, and comes again")
+                self._warn(f"{message.id} was reported too late; the server will send it again")
             return
 
     async def _another(self) -> WebhookEndpoint:
-        """Another endpoint, if the one before has gone while the server was away."""
+        """Create a new endpoint if the old one was removed while the server was unreachable."""
         if not self._failures:
-            raise EndpointTakenAway("the endpoint that was listened on has been deleted")
+            raise EndpointTakenAway("somebody deleted the endpoint of this listener")
         while True:
             try:
                 endpoint = await self.begin()
             except (ApiError, ConnectionFailed) as error:
                 await self._wait_for_the_server(error)
                 continue
-            self._heard_again()
-            self._warn("the endpoint was gone: there is another now, with another secret")
+            self._recovered()
+            self._warn("the server had removed the endpoint; created a new one with another secret")
             return endpoint
 
     async def _wait_for_the_server(self, error: ApiError | ConnectionFailed) -> None:
-        """Wait as long as is right. Raises the error if waiting will not help."""
+        """Wait before the next try. Raises the error if waiting cannot help."""
         if isinstance(error, ApiError) and error.status < 500 and error.status not in _MAY_PASS:
             raise error
-        asked = error.retry_after if isinstance(error, ApiError) else None
-        delay = max(_BACKOFF.delay(self._failures, random.random()), asked or 0.0)
+        requested = error.retry_after if isinstance(error, ApiError) else None
+        delay = max(_BACKOFF.delay(self._failures, random.random()), requested or 0.0)
         if not self._failures:
-            self._warn(f"{error}; waiting for it to come back")
+            self._warn(f"{error}; retrying")
         self._failures += 1
         await asyncio.sleep(delay)
 
-    def _heard_again(self) -> None:
+    def _recovered(self) -> None:
         if self._failures:
             self._say("the server is back")
         self._failures = 0
 
     def _left_behind(self, why: str) -> None:
-        self._warn(f"the endpoint could not be deleted ({why}); the server does it in 10 minutes")
+        self._warn(f"cannot delete the endpoint ({why}); the server removes it in 10 minutes")
 
 
 def _line(message: WebhookMessage, outcome: Outcome, milliseconds: float) -> str:
-    """Such as ``12:00:01  job.completed  01K...  204  12 ms``."""
+    """One delivery on a line: ``12:00:01  job.completed  01K...  204  12 ms``."""
     parts = [
         f"{datetime.now(UTC).astimezone():%H:%M:%S}",
         message.event,
@@ -181,8 +181,8 @@ def _line(message: WebhookMessage, outcome: Outcome, milliseconds: float) -> str
     if outcome.is_taken:
         parts.append(f"{milliseconds:.0f} ms")
     elif outcome.status_code == 410:
-        parts.append("it wants nothing any more: no more is sent")
+        parts.append("the receiver refuses webhooks; sending stops")
     else:
         seconds = retry_seconds(message.tries + 1, 0.0, outcome.retry_after, fetched=True)
-        parts.append("not tried again" if seconds is None else f"again in {seconds:g} s")
+        parts.append("no more attempts" if seconds is None else f"next attempt in {seconds:g} s")
     return "  ".join(parts)

@@ -1,4 +1,4 @@
-"""A handler run in this process: its reports on the terminal, its files in a temporary folder."""
+"""Runs a handler in this process: reports on the terminal, files in a temporary folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from coatcheck.service import Endpoint
 
 
 class LocalRun:
-    """One try of a job's handler, of which no server is told."""
+    """One run of a job's handler that no server knows about."""
 
     def __init__(
         self, endpoint: Endpoint, details: JobDetails, payload: bytes, *, as_json: bool = False
@@ -55,22 +55,22 @@ class LocalRun:
         )
 
     def to_its_end(self, *, breaks: bool, post_mortem: bool) -> bool:
-        """Run it, and show its result or where it failed. Whether it returned a result."""
+        """Run the handler, print its result or where it failed; returns whether it succeeded."""
         if self._endpoint.isolated:
-            warn("it runs in this process: its limits of memory and CPU are not kept")
+            warn("the handler runs in this process, without its memory and CPU limits")
         try:
             value = self._stopping_first() if breaks else self._call()
             result = self._endpoint.encode(value)
         except bdb.BdbQuit:
             return False
-        except Exception as error:  # noqa: BLE001 - whatever it raises is what is looked for
+        except Exception as error:  # noqa: BLE001 - any error of the handler is shown
             error.__traceback__ = self._of_the_handler(error.__traceback__)
-            self._tell(error)
+            self._show_error(error)
             if post_mortem:
                 pdb.post_mortem(error.__traceback__)
             return False
         finally:
-            self._say_of_files()
+            self._list_files()
         if self._as_json or not sys.stdout.isatty():
             typer.echo(result)
         else:
@@ -84,7 +84,7 @@ class LocalRun:
         return _returned(self._endpoint.function, arguments)
 
     def _stopping_first(self) -> Any:
-        """The same under pdb, which goes on to the handler's first line by itself."""
+        """The same under pdb, stopped at the handler's first line."""
         code = inspect.unwrap(self._endpoint.function).__code__
         body = [line for _, _, line in code.co_lines() if line and line > code.co_firstlineno]
         first = min(body, default=code.co_firstlineno)
@@ -93,38 +93,38 @@ class LocalRun:
         returned: list[Any] = []
         debugger.runcall(lambda: returned.append(self._call()))
         if not returned:
-            raise bdb.BdbQuit  # whoever left the debugger did not see the end
+            raise bdb.BdbQuit  # the user quit the debugger before the handler returned
         return returned[0]
 
     def _of_the_handler(self, trace: TracebackType | None) -> TracebackType | None:
-        """The frames from the handler on; all of them, if it was not reached."""
+        """The frames from the handler on; all frames if the handler was not reached."""
         handler = inspect.unwrap(self._endpoint.function).__code__
         found = trace
         while found is not None and found.tb_frame.f_code is not handler:
             found = found.tb_next
         return found or trace
 
-    def _tell(self, error: Exception) -> None:
+    def _show_error(self, error: Exception) -> None:
         if isinstance(error, JobSignal | InvalidInput):
-            # What the handler says of its job, not where it broke.
+            # Raised on purpose by the handler: the traceback is of no use.
             code = f" ({error.code})" if hasattr(error, "code") else ""
-            said = f"{type(error).__name__}: {error}{code}"
-            err.print(plain(said), style="red", markup=False)
+            text = f"{type(error).__name__}: {error}{code}"
+            err.print(plain(text), style="red", markup=False)
         else:
-            # Its message may hold what was handed in, and that what a terminal obeys.
+            # The message may quote the input, which may contain control characters.
             for line in "".join(traceback.format_exception(error)).splitlines():
                 err.print(plain(line), markup=False)
 
-    def _say_of_files(self) -> None:
+    def _list_files(self) -> None:
         files = sorted(path for path in self._folder.rglob("*") if path.is_file())
         if not files:
             shutil.rmtree(self._folder, ignore_errors=True)
         for path in files:
-            err.print(f"kept {path}", style="dim", markup=False)
+            err.print(f"file: {path}", style="dim", markup=False)
 
 
 def _uuid(job_id: str) -> UUID:
-    """Of a job, or of a task of a batch, whose id is spelt otherwise."""
+    """The ID of a job, or of a task, which is written in another form."""
     try:
         return ids.from_text(job_id)
     except ids.InvalidId:
@@ -142,7 +142,7 @@ def _returned(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
 
 
 class TerminalReporter:
-    """Takes what a handler reports: words to stderr, output to stdout, files to a folder."""
+    """Prints what a handler reports to stderr, and writes its files to a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -150,8 +150,8 @@ class TerminalReporter:
     def report(self, report: Report) -> Awaitable[None]:
         match report:
             case Progress(fraction=fraction, note=note):
-                said = f"{fraction:>4.0%}  {plain(note or '')}".rstrip()
-                err.print(said, style="dim", markup=False)
+                text = f"{fraction:>4.0%}  {plain(note or '')}".rstrip()
+                err.print(text, style="dim", markup=False)
             case LogLine(message=message, level=level, fields=fields):
                 text, style = log_line({"level": level, "message": message, "fields": fields})
                 err.print(text, style=style, markup=False)

@@ -1,4 +1,4 @@
-"""``coatcheck logs``: what a job has said."""
+"""``coatcheck logs``: shows a job's log."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def logs(
     at: Server,
     job_id: JobArgument,
     following: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
+        bool, typer.Option("--follow", "-f", help="Follow the log until the job ends.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the log of a job: its lines, alerts, and attempts that failed."""
+    """Show a job's log, its alerts and its failed attempts."""
     try:
         with at.client() as client, until_nobody_reads():
             if not following:
@@ -40,13 +40,13 @@ def logs(
             for event in events:
                 if event.name not in ("log", "alert", "state", "end"):
                     continue
-                # The stream tells that there is news; the log has all of it, in its order.
+                # The stream says that something is new; the log has every entry, in order.
                 for entry in client.jobs.log(job, after=seen):
                     seen = entry.seq
                     _show(entry, as_json)
     except KeyboardInterrupt:
         again = at.command(f"logs {job_id} -f")
-        err.print(f"The job goes on. To look again: {again}", markup=False)
+        err.print(f"The job keeps running. To follow its log again: {again}", markup=False)
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
@@ -66,7 +66,7 @@ def _show(entry: JobLogEntry, as_json: bool) -> None:
 
 
 def _message(entry: JobLogEntry) -> str:
-    """What it says; of an attempt and an alert, what it is of, too."""
+    """The message; for attempts and alerts, with the code and the attempt number."""
     data = _data(entry)
     parts = [entry.message]
     if entry.kind != "log" and data.get("code"):

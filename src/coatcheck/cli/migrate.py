@@ -1,4 +1,4 @@
-"""``coatcheck migrate``: bring the database to this version's schema."""
+"""``coatcheck migrate``: upgrades the database to this version's schema."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from coatcheck.store.migrate import migrate as migrate_database
 
 @reporting_errors
 def migrate(as_json: JsonOption = False) -> None:
-    """Bring the database named by COATCHECK_DATABASE_URL to this version's schema.
+    """Upgrade the database to this version's schema.
 
-    Safe to run again, and by several at once. Nothing changes if a step fails.
+    The database is the one in COATCHECK_DATABASE_URL. Safe to run repeatedly and
+    concurrently. If a step fails, nothing changes.
     """
     settings = Settings.from_environment()
     prepare(settings)
@@ -29,4 +30,4 @@ def migrate(as_json: JsonOption = False) -> None:
         return
     for name in applied:
         say(f"applied {name}")
-    out.print("The schema is up to date." if applied else "The schema was up to date.")
+    out.print("The schema is up to date." if applied else "The schema was already up to date.")

@@ -1,4 +1,4 @@
-"""``coatcheck orgs``: the organisations of a database."""
+"""``coatcheck orgs``: manages the organisations in the database."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ app: Final = typer.Typer(
     name="orgs", no_args_is_help=True, help="Create, limit and list organisations."
 )
 
-OrgArgument = Annotated[str, typer.Argument(metavar="ORG", help="The organisation's id.")]
+OrgArgument = Annotated[str, typer.Argument(metavar="ORG", help="The organisation ID.")]
 RateOption = Annotated[
     RateLimit | None,
     typer.Option(
         parser=quantities.rate,
         metavar="N/SECONDS",
-        help="At most N requests in each window of so many seconds, over all its keys.",
+        help="Rate limit over all keys: N requests per SECONDS.",
     ),
 ]
 BacklogOption = Annotated[
-    int | None, typer.Option(min=0, help="At most so many jobs that have not begun.")
+    int | None, typer.Option(min=0, help="Maximum number of jobs that have not started.")
 ]
 
 TimeoutOption = Annotated[
@@ -44,8 +44,8 @@ TimeoutOption = Annotated[
         min=1,
         max=TIMEOUT_SECONDS_MAX,
         metavar="SECONDS",
-        help="The right to timeouts of up to so many seconds in services that it registers; "
-        "left out: COATCHECK_CALL_TIMEOUT_SECONDS_MAX.",
+        help="Longest timeout that services it registers may set. "
+        "Default: COATCHECK_CALL_TIMEOUT_SECONDS_MAX.",
     ),
 ]
 
@@ -54,9 +54,7 @@ TimeoutOption = Annotated[
 @reporting_errors
 def create(
     org: OrgArgument,
-    name: Annotated[
-        str | None, typer.Option(help="What people call it; its id if left out.")
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="Display name. Default: the ID.")] = None,
     rate: RateOption = None,
     backlog: BacklogOption = None,
     timeout_max: TimeoutOption = None,
@@ -65,17 +63,17 @@ def create(
 ) -> None:
     """Create an organisation, with the workspace `default`."""
     if not is_org_id(org):
-        raise Misconfigured(f"{org!r} cannot be an organisation's id\nAllowed: {ORG_ID_ALLOWED}.")
+        raise Misconfigured(f"{org!r} is not a valid organisation ID\nAllowed: {ORG_ID_ALLOWED}.")
     limits = OrgLimits(rate, backlog, timeout_max)
     created = on_database(
         settings_for(data), lambda line: tenants.create_org(line, org, name or org, limits)
     )
     if created is None:
-        raise Misconfigured(f"there is an organisation {org!r} already")
+        raise Misconfigured(f"organisation {org!r} already exists")
     if json_wanted:
         typer.echo(json.dumps(_described(created)))
     else:
-        say(f"created the organisation {org}")
+        say(f"created organisation {org}")
 
 
 @app.command()
@@ -88,16 +86,18 @@ def limit(
     json_wanted: JsonOption = False,
     data: DataOption = None,
 ) -> None:
-    """Set an organisation's limits, on every server. What is left out is not limited, or as the
-    deployment's settings say."""
+    """Set an organisation's limits.
+
+    An omitted limit is removed: the deployment's settings apply.
+    """
     limits = OrgLimits(rate, backlog, timeout_max)
     changed = on_database(settings_for(data), lambda line: tenants.limit_org(line, org, limits))
     if changed is None:
-        raise NotFound(f"there is no organisation {org!r}\n`coatcheck orgs list` shows them all.")
+        raise NotFound(f"organisation {org!r} not found\nRun `coatcheck orgs list` to see all.")
     if json_wanted:
         typer.echo(json.dumps(_described(changed)))
     else:
-        say(f"set the limits of {org}")
+        say(f"set limits of {org}")
 
 
 @app.command("list")

@@ -1,4 +1,4 @@
-"""How this very installation is called from another terminal."""
+"""The command that runs this installation from another terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def own_command() -> str:
-    """``coatcheck`` where that finds this installation, else what does."""
+    """``coatcheck`` if that is this installation on the PATH, otherwise its full path."""
     script = Path(sys.executable).with_name("coatcheck")
     on_path = shutil.which("coatcheck")
     if on_path is not None and Path(on_path).resolve() == script.resolve():

@@ -1,4 +1,4 @@
-"""Tokens of the issuer that ``up`` is by itself, so that there are users to try things as."""
+"""The token issuer that ``up`` sets up, so that you can try things as a user."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NAMES: Final = (_SECRET, "COATCHECK_JWT_ISSUER", "COATCHECK_JWT_AUDIENCE")
 
 
 def keep_secret(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings of an issuer whose secret is kept in the folder, and made if it is not there;
-    none if somebody has named an issuer."""
-    if _names_issuer(environment):
+    """The issuer's settings, with a secret stored in the folder and created if missing. Empty if
+    the environment configures an issuer."""
+    if _configures_issuer(environment):
         return {}
     path = folder / secret_files.JWT_SECRET
     secret = secret_files.read(path)
@@ -29,12 +29,12 @@ def keep_secret(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def stored_issuer(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The same for those who use what is running: none if there is no secret in the folder."""
+    """The same for commands that use a running deployment: empty if the folder has no secret."""
     secret = secret_files.read(folder / secret_files.JWT_SECRET)
-    return {} if not secret or _names_issuer(environment) else _settings(secret)
+    return {} if not secret or _configures_issuer(environment) else _settings(secret)
 
 
-def _names_issuer(environment: Mapping[str, str]) -> bool:
+def _configures_issuer(environment: Mapping[str, str]) -> bool:
     return any(environment.get(name, "").strip() for name in _NAMES)
 
 

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL as ``up`` keeps it: started with words, and started again if it dies."""
+"""Keeps the embedded PostgreSQL of ``up`` running: starts it, and restarts it if it dies."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class KeptPostgres:
         return self._server.log_path
 
     async def start(self) -> None:
-        """Returns when it serves. Raises EmbeddedPostgresError."""
-        await asyncio.to_thread(self._server.start, _tell)
+        """Returns when it accepts connections. Raises EmbeddedPostgresError."""
+        await asyncio.to_thread(self._server.start, _report)
         self._watch = asyncio.create_task(self._keep_running(), name="keep PostgreSQL running")
 
     async def stop(self, mode: StopMode) -> None:
@@ -45,29 +45,29 @@ class KeptPostgres:
 
     async def _keep_running(self) -> None:
         failures = 0
-        while not await self._told_to_stop_within(_LOOK_SECONDS):
+        while not await self._stop_requested_within(_LOOK_SECONDS):
             if self._server.is_running():
                 continue
-            say("PostgreSQL ended; starting it again")
+            say("PostgreSQL exited; restarting it")
             try:
-                await asyncio.to_thread(self._server.start, _tell)
+                await asyncio.to_thread(self._server.start, _report)
             except EmbeddedPostgresError as error:
                 delay = _RESTART_BACKOFF.delay(failures, 0.0)
                 failures += 1
-                say(f"PostgreSQL does not start: {error}; trying again in {delay:g} s")
-                await self._told_to_stop_within(delay)
+                say(f"cannot start PostgreSQL: {error}; retrying in {delay:g} s")
+                await self._stop_requested_within(delay)
             else:
                 failures = 0
-                say("PostgreSQL runs again")
+                say("PostgreSQL is running again")
 
-    async def _told_to_stop_within(self, seconds: float) -> bool:
+    async def _stop_requested_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
         return self._stopping.is_set()
 
 
-def _tell(phase: Phase, seconds: float) -> None:
+def _report(phase: Phase, seconds: float) -> None:
     if phase is not Phase.PREPARING or seconds > _LONG_SECONDS:
         lasting = f" ({seconds:.0f} s)" if seconds > _LONG_SECONDS else ""
         say(f"{phase.value}{lasting}")

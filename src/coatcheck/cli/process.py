@@ -1,4 +1,4 @@
-"""What the long-running commands share: their loop, upkeep, signals and supervisor."""
+"""Shared by the long-running commands: event loop, maintenance, signals and supervisor."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ _ORPHAN_SECONDS_MARGIN: Final = 10.0
 
 
 def run_until_told(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run ``work`` on uvloop. SIGTERM and SIGINT set its event; a second one ends the process."""
+    """Run ``work`` on uvloop. SIGTERM and SIGINT set its event; a second signal exits at once."""
 
     async def with_signals() -> None:
         stop = asyncio.Event()
 
-        def told(number: signal.Signals) -> None:
+        def on_signal(number: signal.Signals) -> None:
             if stop.is_set():
-                _log.warning("ended at once by a second %s", number.name)
+                _log.warning("exiting at once: second %s", number.name)
                 os._exit(_SIGNAL_EXIT_BASE + number)
-            _log.info("stopping at %s", number.name)
+            _log.info("received %s; stopping", number.name)
             stop.set()
 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, told, number)
+            loop.add_signal_handler(number, on_signal, number)
         await work(stop)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -57,9 +57,9 @@ def run_until_told(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -
 
 
 async def require_schema(settings: Settings) -> None:
-    """Raise SchemaMismatch, with the command to run, unless the database is at our schema.
+    """Raise SchemaMismatch, with the command to run, unless the database has our schema.
 
-    Before that, raise SessionsNotKept if it is behind a pooler that does not keep sessions.
+    Raise SessionsNotKept first if a pooler does not keep sessions.
     """
     line = Line(settings.database_url, name="schema check")
     try:
@@ -71,7 +71,7 @@ async def require_schema(settings: Settings) -> None:
 
 @asynccontextmanager
 async def keeping_up(settings: Settings, products: Products) -> AsyncIterator[None]:
-    """Run the upkeep loops meanwhile: every server and every worker takes part in them."""
+    """Run the maintenance loops meanwhile; every server and every worker takes part."""
     upkeep = Upkeep(settings, products.maintenance())
     upkeep.start()
     try:
@@ -82,7 +82,7 @@ async def keeping_up(settings: Settings, products: Products) -> AsyncIterator[No
 
 @contextmanager
 def tracing_as(kind: str) -> Iterator[None]:
-    """Record and export traces meanwhile, if OpenTelemetry's variables say where to."""
+    """Export traces meanwhile, if OpenTelemetry's variables are set."""
     if tracing.start(kind):
         _log.info("exporting traces")
     try:
@@ -93,15 +93,14 @@ def tracing_as(kind: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def pushing_metrics(settings: Settings) -> AsyncIterator[None]:
-    """Put a worker's metrics into the database meanwhile; a server does it by itself."""
+    """Write a worker's metrics to the database meanwhile; a server does so itself."""
     async with ProcessMetrics(settings.database_url, "worker", lambda: metrics.snapshot("worker")):
         yield
 
 
 @asynccontextmanager
 async def delivering(settings: Settings, render: Render) -> AsyncIterator[None]:
-    """Deliver webhooks meanwhile: every server does, and no worker, which has no secret to sign
-    with."""
+    """Deliver webhooks meanwhile. Only servers do: a worker has no secret to sign with."""
     from coatcheck.upkeep.deliverer import Deliverer
 
     deliverer = Deliverer(settings, render)
@@ -113,12 +112,11 @@ async def delivering(settings: Settings, render: Render) -> AsyncIterator[None]:
 
 
 def end_with_supervisor(process_name: UUID, drain_seconds: float) -> None:
-    """Go by the name that a supervisor chose for this process, by which it tells of its death; and
-    stop this process when the supervisor is gone, however that ended.
+    """Take the process name that the supervisor chose, and exit when the supervisor has died.
 
-    The supervisor holds the other end of our stdin and never writes: the kernel closes it even at
-    a kill -9, on every system. We then get the usual SIGTERM, and, should that not end us in time,
-    the end that needs no co-operation.
+    The supervisor holds the other end of our stdin and never writes: the kernel closes it even
+    after kill -9, on every system. We then send ourselves SIGTERM and, if that does not end us in
+    time, exit without cleanup.
     """
 
     def watch() -> None:

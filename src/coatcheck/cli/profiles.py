@@ -1,4 +1,4 @@
-"""The file that names servers: profiles of an address, a key and an organisation each.
+"""Reads the configuration file: profiles with a server address, a key and an organisation.
 
 default = "work"
 
@@ -27,7 +27,7 @@ _TOP: Final = ("default", "profiles")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A server, and how to call there. What is None is looked for elsewhere."""
+    """A server and its credentials. What is None comes from options or the environment."""
 
     name: str
     url: str | None = None
@@ -36,25 +36,25 @@ class Profile:
     api_key_file: Path | None = None
 
     def key(self) -> str | None:
-        """The key, from its file if it is kept in one. Raises Misconfigured."""
+        """The API key, read from its file if it has one. Raises Misconfigured."""
         if self.api_key is not None or self.api_key_file is None:
             return self.api_key
         try:
             return self.api_key_file.read_text().strip() or None
         except OSError as error:
             raise Misconfigured(
-                f"the key of the profile {self.name!r} cannot be read: "
+                f"cannot read the key of the profile {self.name!r}: "
                 f"{self.api_key_file}: {error.strerror}"
             ) from error
         except UnicodeDecodeError as error:
             raise Misconfigured(
-                f"the key of the profile {self.name!r} is no text: {self.api_key_file}"
+                f"the key of the profile {self.name!r} is not text: {self.api_key_file}"
             ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the file says. ``exists`` is false where there is none."""
+    """The content of the file. ``exists`` is false without a file."""
 
     path: Path
     exists: bool = False
@@ -62,18 +62,18 @@ class Configuration:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
 
     def profile(self, name: str | None) -> Profile | None:
-        """The profile of that name, or the default one; None without either."""
+        """The profile of that name, or the default profile; None without either."""
         wanted = name or self.default
         if wanted is None:
             return None
         if wanted not in self.profiles:
             known = ", ".join(self.profiles) or "none"
-            raise Misconfigured(f"there is no profile {wanted!r} in {self.path}\nIt has: {known}.")
+            raise Misconfigured(f"profile {wanted!r} not found in {self.path}\nProfiles: {known}.")
         return self.profiles[wanted]
 
 
 def config_path(environment: Mapping[str, str]) -> Path:
-    """Where the file is, or would be."""
+    """The path of the file, whether it exists or not."""
     named = environment.get(CONFIG_VARIABLE, "").strip()
     if named:
         return Path(named).expanduser()
@@ -82,24 +82,26 @@ def config_path(environment: Mapping[str, str]) -> Path:
 
 
 def read_configuration(environment: Mapping[str, str] | None = None) -> Configuration:
-    """The file's content, checked. Raises Misconfigured for what it cannot mean."""
+    """Read and validate the file. Raises Misconfigured."""
     environment = os.environ if environment is None else environment
     path = config_path(environment)
     try:
         document = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         if environment.get(CONFIG_VARIABLE, "").strip():
-            raise Misconfigured(f"{path}, which {CONFIG_VARIABLE} names, is not there") from None
+            raise Misconfigured(
+                f"{CONFIG_VARIABLE} names a file that does not exist: {path}"
+            ) from None
         return Configuration(path)
     except OSError as error:
         raise Misconfigured(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{path} is no TOML: {error}") from error
-    _refuse_others(path, "the file", document, _TOP)
+        raise Misconfigured(f"{path} is not valid TOML: {error}") from error
+    _refuse_unknown(path, "the file", document, _TOP)
     profiles = document.get("profiles", {})
     default = document.get("default")
     if not isinstance(profiles, dict) or not isinstance(default, str | None):
-        raise Misconfigured(f'{path}: write it as default = "work" and [profiles.work]')
+        raise Misconfigured(f'{path}: expected default = "work" and [profiles.work]')
     return Configuration(
         path, True, default, {name: _profile(path, name, each) for name, each in profiles.items()}
     )
@@ -108,10 +110,10 @@ def read_configuration(environment: Mapping[str, str] | None = None) -> Configur
 def _profile(path: Path, name: str, fields: Any) -> Profile:
     place = f"[profiles.{name}]"
     if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
-        raise Misconfigured(f'{path}: {place} takes texts, such as url = "https://..."')
-    _refuse_others(path, place, fields, _FIELDS)
+        raise Misconfigured(f'{path}: {place} takes strings, such as url = "https://..."')
+    _refuse_unknown(path, place, fields, _FIELDS)
     if "api_key" in fields and "api_key_file" in fields:
-        raise Misconfigured(f"{path}: {place} has api_key and api_key_file; keep one")
+        raise Misconfigured(f"{path}: {place} has both api_key and api_key_file; remove one")
     file = fields.get("api_key_file")
     return Profile(
         name,
@@ -122,11 +124,11 @@ def _profile(path: Path, name: str, fields: Any) -> Profile:
     )
 
 
-def _refuse_others(
+def _refuse_unknown(
     path: Path, place: str, given: Mapping[str, Any], known: tuple[str, ...]
 ) -> None:
     for name in given:
         if name not in known:
             raise Misconfigured(
-                f"{path}: {place} has {name!r}, which means nothing\nKnown: {', '.join(known)}."
+                f"{path}: {place} has an unknown field {name!r}\nKnown: {', '.join(known)}."
             )

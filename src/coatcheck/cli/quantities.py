@@ -1,4 +1,4 @@
-"""Rates and spans of time, as options spell them."""
+"""Parses rates and durations given as options."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def seconds(text: str) -> int:
     found = _SPAN.fullmatch(text)
     value = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 1 <= value <= KEY_LIFE_SECONDS_MAX:
-        raise typer.BadParameter("a number and its unit, such as 30d, 12h, 90m or 45s")
+        raise typer.BadParameter("expected a number and a unit, such as 30d, 12h, 90m or 45s")
     return value
 
 
 def rate(text: str) -> RateLimit:
-    """``100/60``: a hundred requests in each window of a minute."""
+    """``100/60``: a hundred requests per minute."""
     found = _RATE.fullmatch(text)
     if found is not None:
         requests, window = int(found[1]), int(found[2])
         if 1 <= requests <= RATE_REQUESTS_MAX and 1 <= window <= RATE_SECONDS_MAX:
             return RateLimit(requests, window)
-    raise typer.BadParameter("requests and seconds, such as 100/60")
+    raise typer.BadParameter("expected requests/seconds, such as 100/60")
 
 
 def shown(limit: RateLimit | KeyRate | None) -> str:

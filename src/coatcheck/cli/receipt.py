@@ -1,4 +1,4 @@
-"""``coatcheck receipt``: deletion receipts, and the key they are verified with."""
+"""``coatcheck receipt``: verifies deletion receipts, and prints the public key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from coatcheck.receipts import verify as verify_receipt
 EXIT_INCOMPLETE: Final = 3
 
 app: Final = typer.Typer(
-    name="receipt", no_args_is_help=True, help="Verify deletion receipts; print their key."
+    name="receipt", no_args_is_help=True, help="Verify deletion receipts; print the public key."
 )
 
 
@@ -37,20 +37,20 @@ def verify(
     receipt: Annotated[Path, typer.Argument(metavar="RECEIPT.json", help="The receipt.")],
     key: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="The public key: PEM, a JWK, or a set of them."),
+        typer.Option(metavar="FILE", help="The public key: PEM, a JWK or a JWK set."),
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Check a receipt, without asking any server: exit 0 if it is true and nothing is left.
+    """Verify a receipt offline. Exit code 0 if it is genuine and all copies were deleted.
 
-    Exit 1: it was changed, or is not of this key. Exit 3: it is true, and says
-    that a copy was not deleted yet when it was issued.
+    Exit code 1: it was changed, or signed with another key. Exit code 3: it is genuine,
+    but a copy was not yet deleted when it was issued.
     """
     try:
         keys = read_public_keys(key.read_bytes())
     except (ValueError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise Misconfigured(f"{key} is no key to verify with: {reason}") from error
+        raise Misconfigured(f"{key} is not a usable public key: {reason}") from error
     try:
         verified = verify_receipt(receipt.read_bytes(), keys)
     except ReceiptRefused as error:
@@ -62,8 +62,8 @@ def verify(
         _show(verified)
     if not verified.complete:
         complain(
-            "the receipt is genuine, and not complete: copies were left when it was issued",
-            "Ask for it again once the job has ended.",
+            "the receipt is genuine but incomplete: copies were left when it was issued",
+            "Download it again after the job has ended.",
         )
         raise typer.Exit(EXIT_INCOMPLETE)
 
@@ -72,11 +72,11 @@ def verify(
 @reporting_errors
 def key_command(
     jwk: Annotated[
-        bool, typer.Option("--jwk", "--json", help="Print a JSON Web Key instead.")
+        bool, typer.Option("--jwk", "--json", help="Print a JSON Web Key instead of PEM.")
     ] = False,
     data: DataOption = None,
 ) -> None:
-    """Print the public key that receipts of this deployment are verified with, as PEM."""
+    """Print the public key that verifies this deployment's receipts, as PEM."""
     public = Signer.from_pepper(settings_for(data).require("key_pepper")).public_key
     typer.echo(json.dumps(public.jwk) if jwk else public.pem.rstrip("\n"))
 
@@ -96,13 +96,13 @@ def _show(receipt: Receipt | ArtifactReceipt) -> None:
         deleted = "NOT DELETED" if layer.deleted_at is None else _moment(layer.deleted_at)
         by = layer.mechanism or "-"
         rows.append((layer.layer, layer.place, _moment(layer.stored_at), deleted, by))
-    # Not a table of the console's: that would cut moments in two to fit a narrow one.
+    # Not a Rich table: that would wrap times on a narrow terminal.
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         out.print(Text("  ".join(cells).rstrip()))
     if receipt.complete:
-        out.print(Text("genuine and complete: no copy is left", style="bold green"))
+        out.print(Text("genuine and complete: all copies were deleted", style="bold green"))
 
 
 def _of_its_kind(receipt: Receipt | ArtifactReceipt) -> list[tuple[str, str]]:
@@ -113,7 +113,7 @@ def _of_its_kind(receipt: Receipt | ArtifactReceipt) -> list[tuple[str, str]]:
 
 
 def _printable(text: str) -> str:
-    """What a handler said, without what could move a terminal's cursor."""
+    """Text of a handler without control characters."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 

@@ -1,9 +1,9 @@
-"""The server that a command talks to over HTTP, and the key that it presents.
+"""Finds the server that a command talks to, and the API key to use.
 
-What was said closest wins: an option, then the environment, then a profile of the configuration
-file, then the ``coatcheck up`` of this folder. A key is never shown to a server that it was not
-meant for: a profile's goes to the profile's server, the one of ``up`` to this machine. Where
-nothing names an organisation it is the key's own, which the server is asked for.
+Options come first, then the environment, then a profile of the configuration file, then the
+``coatcheck up`` of this folder. A key is only sent to the server it is meant for: a profile's key
+to the profile's server, the key of ``up`` to this machine. Without a configured organisation we ask
+the server for the organisation of the key.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from coatcheck.domain.tenants import DEFAULT_ORG
 
 ORG_VARIABLE: Final = "COATCHECK_ORG"
 NOBODY: Final = "the default"
-"""Who has named a server, if nobody has."""
+"""The source of the server address if nothing configures one."""
 
 KEY_HINT: Final = (
-    f"Set {TOKEN_VARIABLE}, or name a profile. `coatcheck up` keeps a key in the file dev-key of "
-    "its data folder, which --data names; `coatcheck keys create` makes others."
+    f"Set {TOKEN_VARIABLE} or use a profile. `coatcheck up` stores a key in its data folder: name "
+    "that with --data. `coatcheck keys create` creates a key."
 )
 
 
 class NothingStarted(CoatcheckError):
-    """The data folder that was named has never been the one of an ``up``."""
+    """``coatcheck up`` has never run on the given data folder."""
 
     code = "nothing_started"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the options of a command say of the server."""
+    """The server options of a command."""
 
     url: str | None = None
     api_key: str | None = field(default=None, repr=False)
@@ -56,7 +56,7 @@ class Place:
 
     @property
     def flags(self) -> str:
-        """The same options again, for a command to be copied; without the key, which is secret."""
+        """The options as text, for a command that users can copy. Without the key: it is secret."""
         given = {
             "--url": self.url,
             "--org": self.org,
@@ -68,10 +68,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server and an organisation, with where each was said; ``token`` is None if nothing has one,
-    ``org`` if it is the key's own and the server was not asked yet.
+    """A server, an organisation and a key, and where each is configured.
 
-    ``*_from`` is for people: the option, variable, profile or file.
+    ``token`` is None if no key is configured. ``org`` is None if it is the organisation of the key
+    and the server was not asked yet. ``*_from`` names the option, variable, profile or file.
     """
 
     url: str
@@ -83,7 +83,7 @@ class Server:
     flags: str = ""
 
     def client(self) -> Client:
-        """A client of it, to be closed."""
+        """A client for this server; the caller closes it."""
         return Client(self.url, self.token, org=self.org or DEFAULT_ORG)
 
     def async_client(self, retries: int = RETRIES) -> AsyncClient:
@@ -91,38 +91,38 @@ class Server:
         return AsyncClient(self.url, self.token, org=self.org or DEFAULT_ORG, retries=retries)
 
     def command(self, arguments: str) -> str:
-        """A command that reaches the same server as this one did, to be copied."""
+        """A command line for the same server, which users can copy."""
         return f"{own_command()} {arguments}{self.flags}"
 
 
 def find(place: Place) -> Server:
-    """The server to talk to. Raises Misconfigured if no key is known, or nothing can be asked, and
-    what the client raises if the organisation of the key could not be learnt."""
+    """The server to talk to. Raises Misconfigured for a missing key or an invalid address, and the
+    client's errors if it cannot find out the organisation of the key."""
     return ready(place, look(place, read_configuration()))
 
 
 def ready(place: Place, server: Server) -> Server:
-    """The same server, known to have a key that can be presented, and an organisation."""
+    """The same server, checked to have a valid address and key, with its organisation."""
     try:
         Addresses(server.url, server.org or DEFAULT_ORG)
     except ValueError as error:
         raise Misconfigured(
-            f"the server cannot be asked: {str(error).replace('base_url', 'its address')}\n"
-            f"The address is from {server.url_from}; one is written like {DEFAULT_URL}."
+            f"invalid server address: {str(error).replace('base_url', 'it')}\n"
+            f"It is set by {server.url_from}. An address looks like {DEFAULT_URL}."
         ) from error
     if server.token is None:
         if place.data is not None:
             raise NothingStarted(
-                f"there is no key in {data_dir.choose(place.data)[0]}\n"
-                f"Has `coatcheck up --data {shlex.quote(str(place.data))}` been started?"
+                f"no API key in {data_dir.choose(place.data)[0]}\n"
+                f"Run `coatcheck up --data {shlex.quote(str(place.data))}` first."
             )
-        raise Misconfigured(f"there is no API key to present\n{KEY_HINT}")
+        raise Misconfigured(f"no API key\n{KEY_HINT}")
     try:
         Bearer(server.token)
     except ValueError as error:
         raise Misconfigured(
-            f"the server cannot be asked: {error}\nThe key is from {server.token_from};"
-            f" {TOKEN_VARIABLE} can set it."
+            f"invalid API key: {error}\nIt is set by {server.token_from}. "
+            f"Use {TOKEN_VARIABLE} to set another."
         ) from error
     if server.org is not None:
         return server
@@ -131,7 +131,7 @@ def ready(place: Place, server: Server) -> Server:
 
 
 def look(place: Place, configuration: Configuration) -> Server:
-    """Where everything would come from. A key may be missing."""
+    """The server as configured; the key may be missing."""
     named = place.profile or os.environ.get(PROFILE_VARIABLE, "").strip() or None
     profile = configuration.profile(named)
     url, url_from = _url(place, profile)
@@ -171,7 +171,7 @@ def _token(place: Place, profile: Profile | None, url: str) -> tuple[str | None,
         return set_to, TOKEN_VARIABLE
     if profile is not None and of_profile and (token := profile.key()) is not None:
         return token, f"the profile {profile.name}"
-    # A key of this machine is not for a server elsewhere.
+    # The key of a local `up` must not be sent to a remote server.
     if _is_here(url) and (key := _kept_key(place.data)) is not None:
         return key
     return None, "nowhere"
@@ -202,8 +202,8 @@ def _kept_key(data: Path | None) -> tuple[str, str] | None:
 
 
 def _is_meant(place: Place, url: str) -> bool:
-    """Whether the key of the folder that was named is for this server: it is the folder's own, is
-    on this machine, or was named along with the folder."""
+    """Whether the key of the given folder is for this server: it is the folder's own server, is on
+    this machine, or was given together with the folder."""
     folder, _ = data_dir.choose(place.data)
     address = secret_files.read(folder / secret_files.ADDRESS)
     return place.url is not None or _is_here(url) or (address is not None and address == url)

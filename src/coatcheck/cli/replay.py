@@ -1,4 +1,4 @@
-"""``coatcheck replay --local``: a job's input once more, in this process, under the debugger."""
+"""``coatcheck replay --local``: runs a job's handler in this process, under the debugger."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ def replay(
     job_id: JobArgument,
     services: Annotated[
         list[str],
-        typer.Argument(metavar="MODULE:SERVICE", help="The services that have its endpoint."),
+        typer.Argument(metavar="MODULE:SERVICE", help="The services to look for its endpoint in."),
     ],
     is_local: Annotated[
-        bool, typer.Option("--local", help="Run it in this process. There is no other way yet.")
+        bool, typer.Option("--local", help="Run the job in this process. Required.")
     ] = False,
     breaks: Annotated[
-        bool, typer.Option("--break", help="Stop at the handler's first line.")
+        bool, typer.Option("--break", help="Break at the handler's first line.")
     ] = False,
     debugs: Annotated[
         bool,
-        typer.Option("--debugger/--no-debugger", help="Open pdb where it failed."),
+        typer.Option("--debugger/--no-debugger", help="Open pdb where the handler fails."),
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result on one line.")] = False,
 ) -> None:
-    """Run a job's handler here with what the job was handed in with, under the debugger.
+    """Run a job's handler on this machine with the same input, under the debugger.
 
-    Its progress and log go to the terminal, its files to a temporary folder, its
-    result to stdout. Nothing is written to the server. Exit code 1 if it fails.
+    Progress and log go to stderr, files to a temporary folder, the result to stdout.
+    Nothing is written to the server. Exit code 1 if the handler fails.
     """
     if not is_local:
         raise Misconfigured(
-            "say --local: the job is run in this process\n"
-            f"To have the server run it again: {at.command(f'retry {job_id}')}"
+            "--local is required: replay runs the job in this process\n"
+            f"To run it again on the server: {at.command(f'retry {job_id}')}"
         )
     with at.client() as client:
         job = client.jobs.get(job_id)
@@ -53,8 +53,8 @@ def replay(
             payload = client.jobs.input(job_id)
         except ConflictError as error:
             raise Misconfigured(
-                f"{error.message}\nInputs of jobs that failed or were cancelled are kept, as long"
-                " as the job is and its endpoint does not say keep_input=False."
+                f"{error.message}\nThe server keeps the input of failed and cancelled jobs until "
+                "the job expires, unless the endpoint is declared with keep_input=False."
             ) from error
     from coatcheck.cli.local_run import LocalRun
 
@@ -72,14 +72,14 @@ def _endpoint(targets: list[str], wanted: str) -> Endpoint:
     except SettingsInvalid:
         raise
     except Exception as error:
-        # The module is the user's: it may fail to load in any way there is.
+        # The module is user code: importing it may raise anything.
         raise Misconfigured(
-            f"loading {' '.join(targets)} failed: {type(error).__name__}: {error}\n"
+            f"cannot load {' '.join(targets)}: {type(error).__name__}: {error}\n"
             "`coatcheck --debug replay ...` shows the traceback."
         ) from error
     if wanted not in found:
         raise Misconfigured(
-            f"{' '.join(targets)} has no endpoint {wanted}, which the job is of\n"
-            f"It has: {', '.join(found) or 'none'}."
+            f"{' '.join(targets)} does not have the job's endpoint {wanted}\n"
+            f"Endpoints: {', '.join(found) or 'none'}."
         )
     return found[wanted]

@@ -1,4 +1,4 @@
-"""Secrets that ``up`` keeps in its data folder: files that nobody but their owner may read."""
+"""Secrets that ``up`` stores in its data folder, in files readable only by their owner."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SECRET_KEYS: Final = "secret-keys"  # noqa: S105 - the name of a file
 DEV_KEY: Final = "dev-key"
 JWT_SECRET: Final = "jwt-secret"  # noqa: S105 - the name of a file
 ADDRESS: Final = "address"
-"""No secret: where the server of this folder listens, for commands that look for it."""
+"""Not a secret: the address of this folder's server, for commands that look for it."""
 
 _OWNER_ONLY: Final = 0o600
 
 
 def read(path: Path) -> str | None:
-    """What the file holds, without the line's end; None if there is no such file."""
+    """The file's content without surrounding whitespace; None if the file does not exist."""
     try:
         return path.read_text().strip()
     except FileNotFoundError:
@@ -26,7 +26,7 @@ def read(path: Path) -> str | None:
 
 
 def write(path: Path, secret: str) -> None:
-    """Put the secret there: all of it or nothing, and never readable for others in between."""
+    """Write the secret atomically; others can never read it."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
     try:
@@ -41,10 +41,10 @@ def write(path: Path, secret: str) -> None:
 
 
 def stored_pepper(folder: Path) -> str | None:
-    """The pepper of the keys that an ``up`` on this folder made."""
+    """The pepper of the API keys that an ``up`` on this folder created."""
     return read(folder / KEY_PEPPER)
 
 
 def stored_secret_keys(folder: Path) -> str | None:
-    """The keys that seal the secrets of services in the database of this folder."""
+    """The keys that seal service secrets in the database of this folder."""
     return read(folder / SECRET_KEYS)

@@ -1,4 +1,4 @@
-"""``coatcheck secrets``: the keys that seal the secrets of registered services."""
+"""``coatcheck secrets``: re-encrypts the secrets of registered services."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from coatcheck.engine.service_secrets import Resealer, SealingState
 from coatcheck.store.line import Line
 
 app: Final = typer.Typer(
-    name="secrets", no_args_is_help=True, help="Seal the secrets of services with another key."
+    name="secrets",
+    no_args_is_help=True,
+    help="Re-encrypt the secrets of services with another key.",
 )
 
 
 @app.callback()
 def _group() -> None:
-    """Seal the secrets of services with another key."""
+    """Re-encrypt the secrets of services with another key."""
 
 
 @app.command()
 @reporting_errors
 def reseal(as_json: JsonOption = False, data: DataOption = None) -> None:
-    """Seal all secrets of services with the first key of COATCHECK_SECRET_KEYS.
+    """Re-encrypt all secrets of services with the first key in COATCHECK_SECRET_KEYS.
 
-    Servers and workers do the same by themselves, within half a minute; this does
-    it at once, and says what is left. Exit code 1 if anything is: then a key is
-    missing, or a service has to be registered again.
+    Servers and workers do the same within half a minute; this command does it at
+    once and reports what is left. Exit code 1 if secrets are left: a key is missing,
+    or a service must be registered again.
     """
     resealed, state = asyncio.run(_reseal(data))
     if as_json:
@@ -49,13 +51,13 @@ def reseal(as_json: JsonOption = False, data: DataOption = None) -> None:
             )
         )
     else:
-        out.print(f"{resealed} sealed anew; {state.current} are sealed with the first key.")
+        out.print(f"Re-encrypted: {resealed}. Encrypted with the first key: {state.current}.")
         if state.is_done:
             out.print("No other key is needed.")
         for key_id, secrets in state.locked.items():
-            out.print(f"{secrets} need the key {key_id}, which is not set.")
+            out.print(f"Encrypted with the key {key_id}, which is not set: {secrets}.")
         if state.old:
-            out.print(f"{state.old} cannot be opened: register their services again.")
+            out.print(f"Cannot be decrypted: {state.old}. Register their services again.")
     if not state.is_done:
         raise typer.Exit(EXIT_FAILED)
 
@@ -67,7 +69,7 @@ async def _reseal(data: Path | None) -> tuple[int, SealingState]:
         resealer = Resealer(settings, line)
         if not resealer.sealer.key_ids:
             raise Misconfigured(
-                "COATCHECK_SECRET_KEYS is not set\nIts first key is the one to seal with."
+                "COATCHECK_SECRET_KEYS is not set\nIts first key encrypts the secrets."
             )
         resealed = await resealer.reseal()
         while sealed := await resealer.seal_plain():

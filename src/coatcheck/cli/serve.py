@@ -1,4 +1,4 @@
-"""``coatcheck serve``: the control plane's process."""
+"""``coatcheck serve``: the API server."""
 
 from __future__ import annotations
 
@@ -34,18 +34,23 @@ from coatcheck.settings import Settings
 _log = logging.getLogger(__name__)
 
 _COLLECTED_OBJECTS: Final = 10_000
-"""Allocations between two looks at the youngest objects; Python's own number is 700."""
+"""Allocations between two collections of the youngest generation; Python's default is 700."""
 
 
 @reporting_errors
 def serve(
-    host: Annotated[str | None, typer.Option(help="Instead of COATCHECK_HOST.")] = None,
-    port: Annotated[int | None, typer.Option(help="Instead of COATCHECK_PORT.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on, instead of COATCHECK_HOST.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="The port to listen on, instead of COATCHECK_PORT.")
+    ] = None,
     supervised: Annotated[UUID | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Serve HTTP on the database named by COATCHECK_DATABASE_URL.
+    """Run the API server.
 
-    SIGTERM or Ctrl-C: takes no more connections, lets open requests end, stops.
+    It uses the database in COATCHECK_DATABASE_URL. On SIGTERM or Ctrl-C it accepts no
+    more connections, finishes open requests and exits.
     """
     settings = Settings.from_environment(
         overridden({"COATCHECK_HOST": host, "COATCHECK_PORT": port})
@@ -59,11 +64,11 @@ def serve(
         run_until_told(lambda stop: _serve(settings, products, listening, stop))
 
 
-def _spare_the_collector() -> None:
-    """Have the garbage collector look at what requests leave behind, and seldom.
+def _tune_garbage_collection() -> None:
+    """Run the garbage collector rarely, and only on objects created after the start.
 
-    A request leaves hardly any cycles, yet allocates enough to make the collector walk through all
-    that was loaded at the start, over and over.
+    Requests leave hardly any cycles, but allocate enough to make the collector scan everything that
+    was loaded at the start again and again.
     """
     gc.collect()
     gc.freeze()
@@ -74,7 +79,7 @@ def _connections(settings: Settings) -> int:
     wanted = settings.connections
     most = possible(wanted)
     if most < wanted:
-        _log.warning("at most %d connections: the system allows no more open files", most)
+        _log.warning("limited to %d connections by the system's limit on open files", most)
     return most
 
 
@@ -110,7 +115,7 @@ async def _serve(
             server.stop()
 
         stopper = asyncio.create_task(stop_when_told())
-        _spare_the_collector()
+        _tune_garbage_collection()
         _log.info("serving on http://%s:%d", settings.host, settings.port)
         try:
             await server.serve(sockets=[listening])

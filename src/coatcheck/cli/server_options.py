@@ -1,4 +1,4 @@
-"""The options that say which server a command talks to: the same for every one of them."""
+"""The options that select the server, shared by all commands that talk to one."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
 
 
 _OPTIONS: Final = (
-    _parameter("url", str | None, _option("--url", text="Its address; else COATCHECK_URL.")),
+    _parameter("url", str | None, _option("--url", text="Server address. Default: COATCHECK_URL.")),
     _parameter(
         "api_key",
         str | None,
-        _option("--api-key", metavar="KEY", text="The key to present; else COATCHECK_API_KEY."),
+        _option("--api-key", metavar="KEY", text="API key or token. Default: COATCHECK_API_KEY."),
     ),
-    _parameter("org", str | None, _option("--org", text="The organisation; else COATCHECK_ORG.")),
+    _parameter("org", str | None, _option("--org", text="Organisation. Default: COATCHECK_ORG.")),
     _parameter(
         "profile",
         str | None,
-        _option("--profile", metavar="NAME", text="A server of the configuration file."),
+        _option("--profile", metavar="NAME", text="Profile of the configuration file."),
     ),
     _parameter(
         "data",
         Path | None,
-        _option("--data", metavar="DIR", text="The data folder of `coatcheck up`."),
+        _option("--data", metavar="DIR", text="Data folder of `coatcheck up`."),
     ),
 )
 
 SERVER_OPTIONS: Final = ("--url", "--api-key", "--org", "--profile", "--data")
-"""Described in one place of the reference, for all commands."""
+"""The reference documents these once, for all commands."""
 
 
 def on_server(command: Callable[Concatenate[Server, Parameters], None]) -> Callable[..., None]:
-    """Makes a command of a function whose first argument is the server that it talks to.
+    """Turns a function whose first argument is the server into a command.
 
-    The command has the function's other arguments and the options of the server, and says whatever
-    goes wrong in a line.
+    The command has the function's other arguments and the server options, and reports errors in one
+    line.
     """
     return _with_options(command, find)
 
 
 def on_place(command: Callable[Concatenate[Place, Parameters], None]) -> Callable[..., None]:
-    """The same for a function that decides by itself what to make of those options."""
+    """The same for a function that interprets the server options itself."""
     return _with_options(command, lambda place: place)
 
 

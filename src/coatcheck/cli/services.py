@@ -1,4 +1,4 @@
-"""``coatcheck services``: what workers publish, and what is left of workers that have gone."""
+"""``coatcheck services``: lists the endpoints that workers publish, and removes old ones."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from coatcheck.store import services as service_store
 app: Final = typer.Typer(
     name="services",
     no_args_is_help=True,
-    help="List what workers publish; forget endpoints without a worker.",
+    help="List the endpoints that workers publish; remove those without a worker.",
 )
 
 
 @app.command("list")
 @reporting_errors
 def list_all(json_wanted: JsonOption = False, data: DataOption = None) -> None:
-    """List the endpoints that workers publish, and those whose workers have gone."""
+    """List the endpoints that workers publish or published."""
     published = on_database(settings_for(data), service_store.list_published)
     endpoints = by_endpoint(published)
     if json_wanted:
         for name, definitions in endpoints:
             typer.echo(json.dumps(_described(name, definitions)))
         return
-    table = Table("endpoint", "call", "lane", "workers", "", show_edge=False)
+    table = Table("endpoint", "request", "lane", "workers", "", show_edge=False)
     for name, definitions in endpoints:
         in_force = definitions[0]
         cells = (
@@ -57,35 +57,36 @@ def forget(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A service, a version or an endpoint: docs, docs.v2, docs.v2.post__count.",
+            help="A service, a version or an endpoint: docs, docs.v2 or docs.v2.post__count.",
         ),
     ],
     json_wanted: JsonOption = False,
     data: DataOption = None,
 ) -> None:
-    """Take endpoints without a live worker out of the catalogue. Exit code 1 if none was.
+    """Remove endpoints without a live worker. Exit code 1 if none was removed.
 
-    Calls of them are then answered 404. Jobs that were accepted stay, and wait for a worker; a
-    worker that publishes the endpoint brings it back. What a live worker publishes is not
-    forgotten, nor that of one that fell silent lately and may come back.
+    Requests to a removed endpoint answer 404. Jobs already accepted stay and wait for
+    a worker. A worker that publishes the endpoint brings it back. Endpoints of live
+    workers are kept, as are those of workers that went silent recently.
     """
     named = parse_name(name)
     if named is None:
         raise Misconfigured(
-            f"{name!r} names no endpoint\nA service, a version or an endpoint is named: docs, "
-            "docs.v2, docs.post__count, docs.v2.post__count."
+            f"{name!r} is not a service or an endpoint\n"
+            "Name a service, a version or an endpoint: docs, docs.v2, docs.post__count or "
+            "docs.v2.post__count."
         )
     result = on_database(settings_for(data), lambda line: service_store.forget(line, *named))
     if not result.forgotten and not result.served:
         raise NotFound(
-            f"workers publish no {name!r}\n`coatcheck services list` shows what they do."
+            f"no worker publishes {name!r}\nRun `coatcheck services list` to see the endpoints."
         )
     if json_wanted:
         typer.echo(json.dumps({"forgotten": result.forgotten, "served": result.served}))
     for each in () if json_wanted else result.forgotten:
-        say(f"forgot {each}")
+        say(f"removed {each}")
     for each in () if json_wanted else result.served:
-        say(f"kept {each}: a worker publishes it that lives, or fell silent lately")
+        say(f"kept {each}: its worker is alive, or went silent recently")
     if not result.forgotten:
         raise typer.Exit(EXIT_FAILED)
 
@@ -95,7 +96,7 @@ def _workers(definitions: list[PublishedDefinition]) -> int:
 
 
 def _live(definitions: list[PublishedDefinition]) -> int:
-    """How many different ones live workers publish."""
+    """The number of different definitions that live workers publish."""
     live = [each.spec for each in definitions if each.is_live]
     return sum(spec not in live[:at] for at, spec in enumerate(live))
 

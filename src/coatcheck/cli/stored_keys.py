@@ -1,4 +1,4 @@
-"""An organisation's keys in the database, for whoever has no key to ask a server with."""
+"""Manages an organisation's keys in the database, for users who have no key for a server yet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _USER: Final = "dev"
 
 
 class StoredKeys:
-    """The rows themselves. Making one needs the pepper that the servers have."""
+    """The keys in the database. Creating one needs the same pepper as the servers."""
 
     def __init__(self, settings: Settings, org: str) -> None:
         self.org = org
@@ -55,8 +55,8 @@ class StoredKeys:
         )
         if created is None:
             raise NotFound(
-                f"there is no organisation {self.org!r}\n"
-                f"`coatcheck orgs create {self.org}` makes it."
+                f"organisation {self.org!r} not found\n"
+                f"Run `coatcheck orgs create {self.org}` to create it."
             )
         return _shown(created, key.text)
 
@@ -77,7 +77,7 @@ class StoredKeys:
 
 
 def _shown(key: ApiKey, secret: str | None = None) -> ShownKey:
-    """As the API shows it."""
+    """The key in the form of the API."""
     rate = key.rate
     return ShownKey(
         id=key.key_id,

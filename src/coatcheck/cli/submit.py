@@ -1,4 +1,4 @@
-"""``coatcheck submit``: hands a job in over HTTP."""
+"""``coatcheck submit``: submits a job over HTTP."""
 
 from __future__ import annotations
 
@@ -30,33 +30,45 @@ _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 def submit(
     at: Server,
     endpoint: Annotated[
-        str, typer.Argument(metavar="ENDPOINT", help="Such as demo/echo, or demo.post__echo.")
+        str,
+        typer.Argument(
+            metavar="ENDPOINT", help="The endpoint, such as demo/echo or demo.post__echo."
+        ),
     ],
     payload: Annotated[
         str,
         typer.Argument(
-            metavar="JSON", help="The arguments, as a JSON object; @FILE, or - for standard input."
+            metavar="JSON", help="The arguments as a JSON object, @FILE, or - for standard input."
         ),
     ] = "{}",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job's end.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Follow it to its end.")] = False,
-    lane: Annotated[str | None, typer.Option(help="urgent, standard or bulk.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job ends.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show its progress and log until the job ends.")
+    ] = False,
+    lane: Annotated[str | None, typer.Option(help="The lane: urgent, standard or bulk.")] = None,
     delay: Annotated[
         int | None,
         typer.Option(
-            parser=quantities.seconds, metavar="SPAN", help="Start it later, in 90s, 15m or 2h."
+            parser=quantities.seconds,
+            metavar="SPAN",
+            help="Start the job later, such as in 90s, 15m or 2h.",
         ),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="An idempotency key.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Idempotency key: the same key returns the same job.")
+    ] = None,
     method: Annotated[
-        str, typer.Option(help="The endpoint's own method, where it is named by its path.")
+        str, typer.Option(help="The HTTP method of an endpoint named by its path.")
     ] = "POST",
     service_version: Annotated[
-        int | None, typer.Option("--service-version", help="The version of the service.")
+        int | None, typer.Option("--service-version", help="Version of the service.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Hand a job in, and show it. Exit code 1 if it was waited for and did not complete."""
+    """Submit a job and show it.
+
+    With --wait or --watch, exit code 1 if the job does not complete.
+    """
     body = _checked_json(payload)
     with at.client() as client:
         service, version, method, path, body = _target(
@@ -73,15 +85,15 @@ def submit(
             delay=delay,
         )
         if ticket.mismatch:
-            warn("the key came with something else before; this is the job it made then")
+            warn("this idempotency key was used with other input; showing the job created then")
         try:
             job = client.jobs.get(ticket.id)
         except PermissionDeniedError:
             if wait or watch:
                 raise
-            warn("the key may hand jobs in and not look at them (it lacks the scope read)")
-            in_words = sys.stdout.isatty() and not as_json
-            typer.echo(ticket.id if in_words else encode({"id": ticket.id}))
+            warn("the API key lacks the scope read: it can submit jobs but not show them")
+            as_text = sys.stdout.isatty() and not as_json
+            typer.echo(ticket.id if as_text else encode({"id": ticket.id}))
             return
         if wait or watch:
             job = ended(at, job, shown=watch)
@@ -93,19 +105,19 @@ def submit(
 def _target(
     client: Client, endpoint: str, version: int | None, method: str, body: bytes
 ) -> tuple[str, int | None, str, str, bytes]:
-    """Where the job goes: service, version, method, path, and what is left of its body."""
+    """The service, version, method and path, and the body without the path's parameters."""
     service, slash, path = endpoint.partition("/")
     if slash:
         if not service:
             raise Misconfigured(
-                f"{endpoint!r} names no service\nWrite it as SERVICE/PATH, such as demo/echo."
+                f"{endpoint!r} has no service\nWrite SERVICE/PATH, such as demo/echo."
             )
         return service, version, method, path, body
     named = _NAME.fullmatch(endpoint)
     if named is None:
         raise Misconfigured(
-            f"{endpoint!r} names no endpoint\n"
-            "Write it as SERVICE/PATH, such as demo/echo, or by its key: demo.post__echo."
+            f"{endpoint!r} is not an endpoint\n"
+            "Write SERVICE/PATH, such as demo/echo, or the endpoint's key: demo.post__echo."
         )
     if named["version"]:
         version = int(named["version"])
@@ -119,14 +131,16 @@ def _endpoint(client: Client, service: str, version: int | None, key: str) -> di
         shown = client.service(service)
     except NotFoundError:
         raise Misconfigured(
-            f"there is no service {service!r}\n"
-            "It is known from the first start of a worker that was given it: `coatcheck up "
-            "MODULE:SERVICE`, or `coatcheck worker MODULE:SERVICE`."
+            f"service {service!r} not found\n"
+            "A worker must have published it: start `coatcheck up MODULE:SERVICE` or "
+            "`coatcheck worker MODULE:SERVICE`."
         ) from None
     versions: dict[str, Any] = shown["definition"]["versions"]
     wanted = str(shown["latest_version"] if version is None else version)
     if wanted not in versions:
-        raise Misconfigured(f"{service!r} has no version {wanted}; it has {', '.join(versions)}")
+        raise Misconfigured(
+            f"service {service!r} has no version {wanted}\nVersions: {', '.join(versions)}."
+        )
     endpoints: list[dict[str, Any]] = versions[wanted]["endpoints"]
     for each in endpoints:
         if each["key"] == key:
@@ -137,17 +151,17 @@ def _endpoint(client: Client, service: str, version: int | None, key: str) -> di
     ]
     meant = f" Did you mean {service}.{nearest[0]}?" if nearest else ""
     has = ", ".join(f"{service}.{each}" for each in keys)
-    raise Misconfigured(f"{service!r} has no endpoint {key!r}.{meant}\nIt has {has}.")
+    raise Misconfigured(f"service {service!r} has no endpoint {key!r}.{meant}\nEndpoints: {has}.")
 
 
 def _filled(path: str, body: bytes) -> tuple[str, bytes]:
-    """The path with its parameters taken from the arguments."""
+    """The path with its parameters filled from the arguments."""
     names = _PARAMETER.findall(path)
     if not names:
         return path, body
     arguments = msgspec.json.decode(body)
     if not isinstance(arguments, dict) or not all(name in arguments for name in names):
-        raise Misconfigured(f"{path} needs {', '.join(names)} among the arguments")
+        raise Misconfigured(f"the path {path} needs these arguments: {', '.join(names)}")
     for name in names:
         value = arguments.pop(name)
         text = value if isinstance(value, str) else encode(value).decode()
@@ -156,7 +170,7 @@ def _filled(path: str, body: bytes) -> tuple[str, bytes]:
 
 
 def _checked_json(text: str) -> bytes:
-    """The text as it is, known to be JSON: what a handler gets is what was typed."""
+    """The text unchanged, once it is known to be JSON."""
     if text == "-":
         raw = sys.stdin.buffer.read()
     elif text.startswith("@"):
@@ -168,6 +182,6 @@ def _checked_json(text: str) -> bytes:
     except msgspec.DecodeError as error:
         raise Misconfigured(
             f"the payload is not JSON: {error}\n"
-            """Quote it for the shell, for instance '{"message": "hello"}'."""
+            """Quote it for the shell, such as '{"message": "hello"}'."""
         ) from error
     return raw

@@ -1,8 +1,8 @@
-"""Keeps a child process running: starts it, starts it again when it dies, stops it when told.
+"""Keeps a child process running: starts it, restarts it when it dies, stops it on request.
 
-A child is the leader of a session of its own, so that a Ctrl-C in the terminal reaches only us; it
-watches its stdin to end when we do (``process.end_with_supervisor``). Each run of it has a name
-that we choose, so that whoever is told of its end can tell which one it was.
+A child leads its own session, so that Ctrl-C in the terminal reaches only this process; it watches
+its stdin to exit when we do (``process.end_with_supervisor``). Each run has a name that we choose,
+so that a report of its death says which run it was.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coatcheck.domain.retry import Backoff
 
 _RESTART_BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=30.0, jitter=0.0)
 _HEALTHY_SECONDS: Final = 30.0
-"""A child that lived this long was well: its next restart waits no longer than the first."""
+"""A child that ran this long was healthy: the restart delay starts over."""
 
 
 class Child:
@@ -44,7 +44,7 @@ class Child:
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.gave_up = asyncio.Event()
-        """Set when the child said that it cannot work as it was told."""
+        """Set when the child exits because of a wrong configuration."""
 
     @property
     def pid(self) -> int | None:
@@ -54,19 +54,20 @@ class Child:
         self._task = asyncio.create_task(self._keep_running(), name=f"keep {self.name} running")
 
     async def stop(self, seconds: float) -> None:
-        """SIGTERM, and after ``seconds`` SIGKILL to all of it. Returns when it is gone."""
+        """Send SIGTERM, and SIGKILL to its process group after ``seconds``. Returns when it has
+        exited."""
         self._stopping.set()
         self._signal(signal.SIGTERM)
         if self._task is None:
             return
         done, _ = await asyncio.wait([self._task], timeout=seconds)
         if not done:
-            say(f"the {self.name} did not stop within {seconds:g} s and is killed")
+            say(f"the {self.name} did not stop within {seconds:g} s; killing it")
             self.kill()
         await self._task
 
     def kill(self) -> None:
-        """SIGKILL to the child and to whatever it started."""
+        """Send SIGKILL to the child and every process it started."""
         self._stopping.set()
         self._signal(signal.SIGKILL)
 
@@ -80,18 +81,18 @@ class Child:
             failures = 0 if time.monotonic() - began > _HEALTHY_SECONDS else failures
             delay = _RESTART_BACKOFF.delay(failures, 0.0)
             failures += 1
-            say(f"the {self.name} {ending}; starting it again in {delay:g} s")
+            say(f"the {self.name} {ending}; restarting in {delay:g} s")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._stopping.wait()
 
     async def _run_once(self) -> str:
-        """Start the process and wait for its end; returns how it ended, in words."""
+        """Start the process and wait until it exits; returns a description of how it ended."""
         process_name = uuid4()
         try:
             self._process = process = await self._spawn(process_name)
         except OSError as error:
-            return f"cannot be started ({error})"
+            return f"could not start ({error})"
         if self._stopping.is_set():
             self._signal(signal.SIGTERM)
         code = await process.wait()
@@ -99,7 +100,7 @@ class Child:
         self._on_reaped(process_name)
         if code == EXIT_MISCONFIGURED:
             self.gave_up.set()
-        return f"ended ({_why(code)})"
+        return f"exited ({_why(code)})"
 
     async def _spawn(self, process_name: UUID) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -124,4 +125,4 @@ class Child:
 
 
 def _why(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+    return f"code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"

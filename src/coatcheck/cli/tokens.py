@@ -1,4 +1,4 @@
-"""``coatcheck token``: a user's token, for trying things as that user."""
+"""``coatcheck token``: prints a token to try things as a user."""
 
 from __future__ import annotations
 
@@ -29,20 +29,25 @@ _ALGORITHM: Final = "HS256"
 
 @reporting_errors
 def token(
-    user: Annotated[str, typer.Option(help="Who calls with it.")],
-    org: Annotated[str, typer.Option(help="Of which organisation.")] = DEFAULT_ORG,
+    user: Annotated[str, typer.Option(help="The user that the token is for.")],
+    org: Annotated[str, typer.Option(help="The organisation of the user.")] = DEFAULT_ORG,
     expires: Annotated[
         int,
-        typer.Option(parser=quantities.seconds, metavar="SPAN", help="Such as 30d, 12h, 90m."),
+        typer.Option(
+            parser=quantities.seconds, metavar="SPAN", help="Lifetime, such as 30d, 12h or 90m."
+        ),
     ] = "12h",  # type: ignore[assignment]
     as_json: JsonOption = False,
     data: DataOption = None,
 ) -> None:
-    """Print a user's token, signed with COATCHECK_JWT_SECRET, or with the secret of `up`."""
+    """Print a signed token for a user.
+
+    It is signed with COATCHECK_JWT_SECRET, or with the secret of `coatcheck up`.
+    """
     if not is_user_id(user):
-        raise Misconfigured(f"{user!r} cannot be a user's id\nAllowed: {USER_ID_ALLOWED}.")
+        raise Misconfigured(f"{user!r} is not a valid user ID\nAllowed: {USER_ID_ALLOWED}.")
     if not is_org_id(org):
-        raise Misconfigured(f"{org!r} cannot be an organisation\nAllowed: {ORG_ID_ALLOWED}.")
+        raise Misconfigured(f"{org!r} is not a valid organisation ID\nAllowed: {ORG_ID_ALLOWED}.")
     settings = settings_for(data)
     if not settings.jwt_secret:
         raise Misconfigured(_no_secret(data))
@@ -64,12 +69,12 @@ def token(
 
 
 def _no_secret(data: Path | None) -> str:
-    """Why there is nothing to sign a token with, and what to do about it."""
+    """Why there is no signing secret, and what to do about it."""
     all_three = "COATCHECK_JWT_SECRET, COATCHECK_JWT_ISSUER and COATCHECK_JWT_AUDIENCE"
     if data is not None:
-        why = f"{data} has no {JWT_SECRET}: no `coatcheck up` has run on it"
-        hint = f"`coatcheck up --data {data}` makes one. Or set {all_three}."
+        why = f"{data} has no {JWT_SECRET}: `coatcheck up` has not run on it"
+        hint = f"Run `coatcheck up --data {data}` to create one, or set {all_three}."
     else:
-        why = "no data folder of `coatcheck up` is here"
-        hint = f"Name it with --data, or set {all_three}."
-    return f"there is nothing to sign a token with: {why}\n{hint}"
+        why = "this folder has no data of `coatcheck up`"
+        hint = f"Name its data folder with --data, or set {all_three}."
+    return f"no signing secret: {why}\n{hint}"

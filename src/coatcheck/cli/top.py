@@ -1,4 +1,4 @@
-"""``coatcheck top``: a live screen of lanes, queues, workers and rates."""
+"""``coatcheck top``: a live view of lanes, queues, workers and rates."""
 
 from __future__ import annotations
 
@@ -28,16 +28,19 @@ _QUIT: Final = frozenset(b"qQ\x1b\x03\x04")
 def top(
     at: Server,
     minutes: Annotated[
-        int, typer.Option(min=5, max=43_200, help="How far back the curves reach.")
+        int, typer.Option(min=5, max=43_200, help="How far back the charts go.")
     ] = 30,
-    every: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks.")] = 2.0,
+    every: Annotated[float, typer.Option(min=0.5, help="Seconds between refreshes.")] = 2.0,
     all_orgs: Annotated[
-        bool, typer.Option("--all", help="All organisations and their workers: for operators.")
+        bool, typer.Option("--all", help="Show all organisations and their workers. For operators.")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show lanes, queues, workers, rates and latencies, live: q ends it. In a pipe: once."""
+    """Show a live view of queues, workers, rates and latencies.
+
+    Press q to quit. In a pipe it prints once.
+    """
     if as_json or once or not (out.is_terminal and sys.stdin.isatty()):
         with at.client() as client:
             overview = client.overview(minutes, all_orgs=all_orgs)
@@ -46,7 +49,7 @@ def top(
         else:
             out.print(screen(overview), soft_wrap=False)
         return
-    with contextlib.suppress(KeyboardInterrupt):  # that is how one stops looking, too
+    with contextlib.suppress(KeyboardInterrupt):  # another normal way to quit
         asyncio.run(_live(at, minutes, every, all_orgs))
 
 
@@ -55,7 +58,7 @@ async def _live(at: Server, minutes: int, every: float, all_orgs: bool) -> None:
         overview = await client.overview(minutes, all_orgs=all_orgs)
         with Live(console=out, screen=True, auto_refresh=False) as live, _keys() as quit_wanted:
             while True:
-                live.update(screen(overview, hint="q ends it", rows=out.size.height), refresh=True)
+                live.update(screen(overview, hint="q to quit", rows=out.size.height), refresh=True)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(quit_wanted.wait(), every)
                     return
@@ -64,7 +67,7 @@ async def _live(at: Server, minutes: int, every: float, all_orgs: bool) -> None:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[asyncio.Event]:
-    """Set once a key that ends it was pressed; the terminal gives keys without their Enter."""
+    """An event set when a quit key is pressed; the terminal reports keys without Enter."""
     pressed = asyncio.Event()
     loop = asyncio.get_running_loop()
     terminal = sys.stdin.fileno()

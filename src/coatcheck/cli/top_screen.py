@@ -1,4 +1,4 @@
-"""What ``coatcheck top`` shows of an overview, as text that rich can draw."""
+"""Renders an overview for ``coatcheck top``."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 _CURVE_CHARACTERS: Final = 60
 _CURVE_CHARACTERS_MIN: Final = 10
 _RATE_SECONDS: Final = 60.0
-"""Rates are those of a minute, and of what has begun after it."""
+"""Rates cover the last full minute and the one that has just started."""
 _UNITS: Final = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _FLOWS_SHOWN: Final = 10
 _FAILURES_SHOWN: Final = 8
 _ROWS_FOR_ALL: Final = 30
-"""A terminal with fewer has no row to spare for what never happens."""
+"""A terminal with fewer rows omits the rare events that did not happen."""
 _RATES: Final = ("submitted", "started", "completed", "failed")
 _RARE: Final = ("cancelled", "retried", "rescued")
 
 
 def screen(overview: Overview, *, hint: str = "", rows: int | None = None) -> Group:
-    """Everything, from the rates down to the workers; in ``rows`` rows, if there are no more."""
+    """The whole screen, from rates down to workers, within ``rows`` rows if given."""
     is_short = rows is not None and rows < _ROWS_FOR_ALL
     rates, lanes = _rates(overview, is_short), _lanes(overview)
     parts: list[RenderableType] = [_heading(overview, hint), Text(), rates, Text(), lanes]
@@ -49,8 +49,8 @@ def screen(overview: Overview, *, hint: str = "", rows: int | None = None) -> Gr
 
 
 def shares(wanted: Sequence[int], left: int | None) -> list[int]:
-    """How many lines each of several tables gets of the rows that are left, with a gap and a
-    heading above each. One that would have none is left out."""
+    """Divide the remaining rows among tables, each with a gap and a heading. A table that gets no
+    row is omitted."""
     if left is None:
         return list(wanted)
     given = [0] * len(wanted)
@@ -67,24 +67,24 @@ def shares(wanted: Sequence[int], left: int | None) -> list[int]:
 def _heading(overview: Overview, hint: str) -> Text:
     whose = "all organisations" if overview.org_id == "*" else overview.org_id
     alive = overview.workers_alive
-    told = Text.assemble(
+    heading = Text.assemble(
         ("coatcheck  ", "bold"),
         plain(whose),
         f"  {overview.generated_at.astimezone():%H:%M:%S}",
-        f"  {alive} {'worker' if alive == 1 else 'workers'} alive",
+        f"  {alive} {'worker' if alive == 1 else 'workers'} online",
     )
-    return told.append(f"   {hint}" if hint else "", style="dim")
+    return heading.append(f"   {hint}" if hint else "", style="dim")
 
 
 def _rates(overview: Overview, is_short: bool) -> Table:
     recent, seconds = latest_points(overview)
     shown = _table(
-        f"in the last {_span_of(max(_RATE_SECONDS, overview.bucket_seconds))}",
-        "a second",
-        f"a bar each {_span_of(overview.bucket_seconds)}",
+        f"last {_span_of(max(_RATE_SECONDS, overview.bucket_seconds))}",
+        "per second",
+        f"one bar per {_span_of(overview.bucket_seconds)}",
         right=(1,),
     )
-    shown.columns[2].no_wrap = False  # it is the one that gives way
+    shown.columns[2].no_wrap = False  # this column shrinks first
     for name in (*_RATES, *_RARE):
         numbers = [getattr(point, name) for point in overview.series]
         if is_short and name in _RARE and not any(numbers):
@@ -105,9 +105,9 @@ def _rates(overview: Overview, is_short: bool) -> Table:
 
 
 def latest_points(overview: Overview) -> tuple[Sequence[OverviewPoint], float]:
-    """The points of the last minute or so, and how many seconds that is.
+    """The points of the last minute or so, and how many seconds they cover.
 
-    The newest is still being counted: it lasts since it began.
+    The newest point is still being counted: it covers the time since it started.
     """
     if not overview.series:
         return (), _RATE_SECONDS
@@ -123,7 +123,7 @@ def _rate(per_second: float) -> str:
 
 
 class Curve:
-    """Numbers as a curve, as wide as there is room: the latest are those that are shown."""
+    """A sparkline as wide as there is room; it shows the latest numbers."""
 
     def __init__(self, numbers: Sequence[float]) -> None:
         self._numbers = numbers[-_CURVE_CHARACTERS:]
@@ -137,7 +137,7 @@ class Curve:
 
 
 def sparkline(numbers: Sequence[float]) -> str:
-    """Numbers as a curve of a character each, the latest on the right."""
+    """Numbers as one bar character each, the latest on the right."""
     top = max(numbers, default=0)
     if not top:
         return _BARS[0] * len(numbers)
@@ -148,7 +148,7 @@ def sparkline(numbers: Sequence[float]) -> str:
 
 def _lanes(overview: Overview) -> Table:
     shown = _table(
-        *("lane", "queued", "oldest", "staged", "retrying", "held"), right=(1, 2, 3, 4, 5)
+        *("lane", "queued", "oldest", "staged", "retrying", "running"), right=(1, 2, 3, 4, 5)
     )
     for lane in overview.lanes:
         oldest = lane.oldest_queued_seconds
@@ -167,11 +167,11 @@ def _lanes(overview: Overview) -> Table:
 
 def _flows(overview: Overview, count: int) -> RenderableType:
     if not overview.flows:
-        # Which they are is told to admins only.
+        # Only admins see the names of queues.
         waits = any(lane.queued for lane in overview.lanes)
-        told = "shown to keys with the scope admin" if waits else "no flow waits"
-        return Group(Text("longest queues", style="dim"), Text(told))
-    shown = _table("longest queues", "lane", "queued", "held", right=(2, 3))
+        text = "shown only to keys with the scope admin" if waits else "no jobs are queued"
+        return Group(Text("longest queues", style="dim"), Text(text))
+    shown = _table("longest queues", "lane", "queued", "running", right=(2, 3))
     for flow in overview.flows[:count]:
         label = flow.label or flow.flow
         if overview.org_id == "*":
@@ -186,14 +186,14 @@ def _counted(number: int, is_exact: bool) -> str:
 
 
 def _failures(overview: Overview, count: int) -> Table:
-    shown = _table("failed with", "jobs", right=(1,))
+    shown = _table("error code", "jobs", right=(1,))
     for failure in overview.failures[:count]:
         shown.add_row(*_cells(failure.code, f"{failure.count:,}"))
     return shown
 
 
 def _workers(overview: Overview, count: int) -> Table:
-    shown = _table("worker", "version", "held", "up for", "seen", right=(2, 3, 4))
+    shown = _table("worker", "version", "jobs", "uptime", "last seen", right=(2, 3, 4))
     now = datetime.now(UTC)
     for worker in overview.workers[:count]:
         started, seen = worker.started_at, worker.last_seen_at
@@ -211,7 +211,7 @@ def _workers(overview: Overview, count: int) -> Table:
 
 
 def _span_of(seconds: float) -> str:
-    """A whole span in words: ``minute``, ``5 minutes``."""
+    """A duration in words: ``minute``, ``5 minutes``."""
     for size, name in _UNITS:
         if seconds >= size and not seconds % size:
             number = round(seconds / size)

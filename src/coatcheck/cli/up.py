@@ -1,4 +1,4 @@
-"""``coatcheck up``: all of it in one command, in the foreground, on an embedded PostgreSQL."""
+"""``coatcheck up``: runs server, worker and an embedded PostgreSQL in the foreground."""
 
 from __future__ import annotations
 
@@ -48,22 +48,21 @@ OF_THE_CONTROL_PLANE: Final = frozenset(
         *("JWT_SECRET", "JWT_ISSUER", "JWT_AUDIENCE", "JWT_ISSUERS"),
     )
 )
-"""What a worker has no use for: code of users runs in it."""
+"""Secrets that a worker must not have, because it runs user code."""
 
 _WEBHOOK_LOOPBACK: Final = "COATCHECK_WEBHOOK_LOOPBACK"
 _PUBLIC_URL: Final = "COATCHECK_PUBLIC_URL"
 _OPERATOR_ORG: Final = "COATCHECK_OPERATOR_ORG"
 _LOOPBACK_WARNING: Final = (
-    "webhooks may be sent to this machine itself (127.0.0.1, ::1, localhost), for development. "
-    f"{_WEBHOOK_LOOPBACK}=off forbids it"
+    "webhooks may be sent to this machine (127.0.0.1, ::1, localhost), for development; "
+    f"set {_WEBHOOK_LOOPBACK}=off to forbid it"
 )
 _PORT_PATIENCE_SECONDS: Final = 3.0
 _PORT_LOOK_SECONDS: Final = 0.1
 _READY_LOOK_SECONDS: Final = 0.1
 _STOP_MARGIN_SECONDS: Final = 10.0
-_TELLING_SECONDS_MAX: Final = 2.0
-"""How long a stop waits until the database knows of a worker's death; the next start finds it, too,
-where it can look."""
+_DEATH_REPORT_SECONDS_MAX: Final = 2.0
+"""How long a stop waits to record a worker's death; otherwise the next start may detect it."""
 _EXIT_FORCED: Final = 130
 
 
@@ -73,15 +72,17 @@ def up(
         list[str] | None,
         typer.Argument(
             metavar="MODULE:SERVICE",
-            help="The services to work for; a small built-in demo if none is named.",
+            help="Your services. Default: a small built-in demo.",
         ),
     ] = None,
     data: data_dir.DataOption = None,
-    port: Annotated[int | None, typer.Option(help="Instead of COATCHECK_PORT.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="The port to listen on, instead of COATCHECK_PORT.")
+    ] = None,
 ) -> None:
-    """Start PostgreSQL, the control plane and a worker, and keep them running until Ctrl-C.
+    """Start PostgreSQL, the API server and a worker, and run them until Ctrl-C.
 
-    Everything is kept in the data folder; starting again on it goes on where it stopped.
+    All data is kept in the data folder. Start again on the same folder to continue.
     """
     environment = overridden({"COATCHECK_PORT": port})
     check_environment(environment, except_for="COATCHECK_DATABASE_URL")
@@ -93,7 +94,7 @@ def up(
     environment.setdefault(_OPERATOR_ORG, DEFAULT_ORG)
     is_lenient = let_webhooks_in(environment)
     settings = Settings.from_environment(environment)
-    environment.pop("COATCHECK_DEV_KEY", None)  # only ours to know
+    environment.pop("COATCHECK_DEV_KEY", None)  # child processes must not see it
     prepare(settings)
     chosen_products(settings.products)  # before anything is started
     _check_port(settings)
@@ -105,9 +106,9 @@ def up(
 
 
 def let_webhooks_in(environment: dict[str, str]) -> bool:
-    """Let webhooks be sent to this machine itself, unless the setting for just that is set.
+    """Allow webhooks to this machine unless the setting for it is set.
 
-    Whether it was done.
+    Returns whether it changed the setting.
     """
     if environment.get(_WEBHOOK_LOOPBACK, "").strip():
         return False
@@ -116,9 +117,9 @@ def let_webhooks_in(environment: dict[str, str]) -> bool:
 
 
 def _check_port(settings: Settings) -> None:
-    """Find out that the port is taken before anything is started.
+    """Check that the port is free before anything starts.
 
-    With a little patience: the server of an ``up`` that was just killed is on its way out.
+    Retries for a few seconds: the server of an ``up`` that was just killed may still be stopping.
     """
     deadline = time.monotonic() + _PORT_PATIENCE_SECONDS
     while True:
@@ -133,7 +134,7 @@ def _check_port(settings: Settings) -> None:
 
 
 class _Stack:
-    """What ``up`` runs, from the first start to the last stop."""
+    """The processes that ``up`` runs, from start to stop."""
 
     def __init__(
         self,
@@ -151,33 +152,33 @@ class _Stack:
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._postgres = KeptPostgres(folder)
-        self._serve = self._child("control plane", ["serve"])
+        self._serve = self._child("API server", ["serve"])
         self._worker = self._child(
             "worker",
             ["worker", *(services or [DEMO_SERVICE])],
             without=OF_THE_CONTROL_PLANE,
             on_reaped=self._worker_died,
         )
-        self._telling: set[asyncio.Task[None]] = set()
+        self._death_reports: set[asyncio.Task[None]] = set()
         self._dev_key: DevKey | None = None
         self._has_started = False
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._told_to_stop)
+            loop.add_signal_handler(number, self._request_stop)
         try:
             await self._start()
             await self._first_of(self._stop.wait(), self._given_up())
         finally:
             await self._shut_down()
         if self._anyone_gave_up():
-            raise Misconfigured("a process could not start as it was told; it said why above")
+            raise Misconfigured("a process could not start; its error is above")
         if self._force.is_set():
             raise typer.Exit(_EXIT_FORCED)
 
     async def _start(self) -> None:
-        say(f"data folder {self._folder} ({self._why})")
+        say(f"data folder: {self._folder} ({self._why})")
         await self._postgres.start()
         self._has_started = True
         await self._migrate()
@@ -211,7 +212,7 @@ class _Stack:
     async def _bootstrap(self) -> None:
         pepper, is_another = keep_pepper(self._folder, self._settings.key_pepper)
         if is_another:
-            say("COATCHECK_KEY_PEPPER is not what it was: keys made before are no longer valid")
+            say("COATCHECK_KEY_PEPPER has changed: API keys created before are no longer valid")
         self._environment["COATCHECK_KEY_PEPPER"] = pepper
         self._environment["COATCHECK_SECRET_KEYS"] = keep_secret_keys(
             self._folder, self._settings.secret_keys
@@ -219,7 +220,7 @@ class _Stack:
         self._environment |= keep_secret(self._folder, self._environment)
         if not self._settings.public_url:
             self._environment[_PUBLIC_URL] = self._url
-        # So that commands in this folder, or with --data, talk to this server.
+        # Commands in this folder, or with --data, use this server.
         secret_files.write(self._folder / secret_files.ADDRESS, self._url)
         preset = self._settings.dev_key
         self._dev_key = await bootstrap(
@@ -230,54 +231,54 @@ class _Stack:
         stopping = asyncio.create_task(self._stop_in_order())
         await self._first_of(asyncio.shield(stopping), self._force.wait())
         if not stopping.done():
-            say("ending at once")
+            say("killing all processes")
             self._worker.kill()
             self._serve.kill()
         await stopping
-        self._say_of_a_stop("stopped")
+        self._say_stopping("stopped")
 
     async def _stop_in_order(self) -> None:
         seconds = self._settings.drain_seconds + _STOP_MARGIN_SECONDS
-        async with contextlib.AsyncExitStack() as stops:  # the last first, whatever fails
+        async with contextlib.AsyncExitStack() as stops:  # in reverse order, even if one fails
             stops.push_async_callback(self._stop_postgres)
-            stops.push_async_callback(self._stop_telling)
+            stops.push_async_callback(self._finish_death_reports)
             stops.push_async_callback(self._stop_child, self._serve, seconds)
             stops.push_async_callback(self._stop_child, self._worker, seconds)
 
     async def _stop_child(self, child: Child, seconds: float) -> None:
-        self._say_of_a_stop(f"stopping the {child.name}")
+        self._say_stopping(f"stopping the {child.name}")
         await child.stop(seconds)
 
-    async def _stop_telling(self) -> None:
-        telling = list(self._telling)
-        if telling and not self._force.is_set():
-            await asyncio.wait(telling, timeout=_TELLING_SECONDS_MAX)
-        for task in telling:
+    async def _finish_death_reports(self) -> None:
+        reports = list(self._death_reports)
+        if reports and not self._force.is_set():
+            await asyncio.wait(reports, timeout=_DEATH_REPORT_SECONDS_MAX)
+        for task in reports:
             task.cancel()
-        await asyncio.gather(*telling, return_exceptions=True)
+        await asyncio.gather(*reports, return_exceptions=True)
 
     async def _stop_postgres(self) -> None:
-        self._say_of_a_stop("stopping PostgreSQL")
+        self._say_stopping("stopping PostgreSQL")
         await self._postgres.stop("immediate" if self._force.is_set() else "fast")
 
-    def _say_of_a_stop(self, text: str) -> None:
-        """Not if nothing was started: it would read as if another's server were stopped."""
+    def _say_stopping(self, text: str) -> None:
+        """Says nothing if nothing was started: it would read as if another server were stopped."""
         if self._has_started:
             say(text)
 
-    def _told_to_stop(self) -> None:
+    def _request_stop(self) -> None:
         if self._stop.is_set():
             self._force.set()
         self._stop.set()
 
     def _worker_died(self, process: UUID) -> None:
-        """Have the jobs of a reaped worker start again, as soon as the database can be told. The
-        start of another worker does not wait for that."""
-        task = asyncio.create_task(self._tell_of_death(process), name="tell of a dead worker")
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        """Record the death of a reaped worker, so that its jobs start again at once. The restart of
+        the worker does not wait for it."""
+        task = asyncio.create_task(self._report_death(process), name="report a dead worker")
+        self._death_reports.add(task)
+        task.add_done_callback(self._death_reports.discard)
 
-    async def _tell_of_death(self, process: UUID) -> None:
+    async def _report_death(self, process: UUID) -> None:
         line = Line(self._postgres.dsn, name="up")
         try:
             failures = 0
@@ -301,7 +302,7 @@ class _Stack:
         on_reaped: Callable[[UUID], None] = lambda _: None,
     ) -> Child:
         def environment() -> dict[str, str]:
-            # Asked anew at every start: an adopted server may have its socket elsewhere.
+            # Read at every start: an adopted PostgreSQL may have its socket in another folder.
             whole = self._environment | {"COATCHECK_DATABASE_URL": self._postgres.dsn}
             return {name: value for name, value in whole.items() if name not in without}
 
@@ -311,7 +312,7 @@ class _Stack:
         (self._folder / "blobs").mkdir(mode=0o700, exist_ok=True)
 
     async def _ready(self, line: Line, boot_before: int) -> None:
-        """Return when the server answers and the worker has said what it serves."""
+        """Return when the server is ready and the worker has registered."""
         await self._answering()
         while True:
             with contextlib.suppress(DatabaseUnavailable):
@@ -354,12 +355,12 @@ class _Stack:
     def _introduce(self) -> None:
         assert self._dev_key is not None
         command, data = own_command(), shlex.quote(str(self._folder))
-        working_for = ", ".join(self._services) or "the built-in demo (you named no service)"
+        services = ", ".join(self._services) or "built-in demo (no service given)"
         rows = [
             ("API", f"{self._url}  (/docs /openapi.json /healthz /readyz /metrics)"),
             ("dashboard", f"{self._url}/ui/  (sign in with the API key)"),
             ("API key", _shown_key(self._dev_key)),
-            ("services", working_for),
+            ("services", services),
             *self._shown_models(),
             *self._shown_speech(),
             ("data", str(self._folder)),
@@ -389,28 +390,28 @@ class _Stack:
         out.print("\nCtrl-C stops everything.\n")
 
     def _found_by(self) -> list[str]:
-        """What lets commands and clients find it, where they would look elsewhere."""
+        """What to set so that clients find this server, if it is not at the default address."""
         from coatcheck.client.configuration import DEFAULT_URL, URL_VARIABLE
 
         return [] if self._url == DEFAULT_URL else [f"export {URL_VARIABLE}={self._url}"]
 
     def _shown_speech(self) -> list[tuple[str, str]]:
-        """What speaks, and how one becomes a user who may listen."""
+        """The speech target, and how to get a user token for it."""
         target = self._settings.speech_target
         if target is None or target.target is None:
             return []
         where = target.target.get("url") or target.target["adapter"]
-        return [("speech", f"by {where}  (as a user: {own_command()} token --user NAME)")]
+        return [("speech", f"{where}  (user token: {own_command()} token --user NAME)")]
 
     def _shown_models(self) -> list[tuple[str, str]]:
-        """Where chats go, and what clients of language models are told as their address."""
+        """The LLM targets, and the addresses that LLM clients use."""
         urls = ", ".join(target.url for target in self._settings.llm_targets)
-        clients = f"for clients of Ollama {self._url}, of OpenAI {self._url}/v1"
-        return [("models", f"of {urls}  ({clients})")] if urls else []
+        clients = f"Ollama clients: {self._url}, OpenAI clients: {self._url}/v1"
+        return [("models", f"{urls}  ({clients})")] if urls else []
 
 
 def _shown_blobs(url: str) -> str:
-    """Where blobs are, without what a URL may hold besides."""
+    """The location of the blobs, without credentials that a URL may contain."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         return unquote(parts.path)
@@ -418,11 +419,11 @@ def _shown_blobs(url: str) -> str:
 
 
 def _shown_key(key: DevKey) -> str:
-    """The key itself at the first start only, and only to a person at a terminal: what is written
-    to a file, a pipe or a service's journal is kept, and read by others."""
+    """The key itself only at the first start and only on a terminal: a file, a pipe or a journal
+    keeps it for others to read."""
     if key.is_revoked:
-        return f"revoked; delete {key.path} and start again to get a new one"
-    # Not what Rich takes for a terminal: variables such as FORCE_COLOR make it one of a file.
+        return f"revoked; to get a new one, delete {key.path} and start again"
+    # Not Rich's idea of a terminal: FORCE_COLOR makes it treat a file as one.
     if key.is_new and sys.stdout.isatty():
-        return f"{key.text}  (shown this once; kept in {key.path})"
-    return f"in {key.path}  (to see it: cat {shlex.quote(str(key.path))})"
+        return f"{key.text}  (shown only once; stored in {key.path})"
+    return f"in {key.path}  (to show it: cat {shlex.quote(str(key.path))})"

@@ -1,4 +1,4 @@
-"""``coatcheck usage``: what an organisation has used."""
+"""``coatcheck usage``: shows an organisation's usage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter("a day such as 2026-01-31") from None
+        raise typer.BadParameter("expected a day such as 2026-01-31") from None
 
 
 @on_server
@@ -42,17 +42,17 @@ def usage(
         date | None, typer.Option("--to", parser=day, metavar="DAY", help="The last day (UTC).")
     ] = None,
     by_hour: Annotated[
-        bool, typer.Option("--by-hour", help="Sum up hours: of the last 2 days by default.")
+        bool, typer.Option("--by-hour", help="Sum by hour. Default: the last 2 days.")
     ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what an organisation has used, by day and endpoint: in the last 30 days by default.
+    """Show usage by day and endpoint, of the last 30 days by default.
 
-    With --by-hour, by hour and endpoint: in the last 2 days by default.
+    With --by-hour, by hour and endpoint, of the last 2 days by default.
     """
     if as_csv and as_json:
-        raise Misconfigured("give --csv or --json, not both")
+        raise Misconfigured("--csv and --json cannot be combined")
     with at.client() as client:
         days = client.usage(first, last, granularity="hour" if by_hour else "day")
     with until_nobody_reads():
@@ -66,7 +66,7 @@ def usage(
 
 
 def _shown(each: UsageDay) -> dict[str, object]:
-    """What the server says of it: an hour only where there is one."""
+    """The fields that the server sent: an hour only if there is one."""
     shown: dict[str, object] = msgspec.to_builtins(each)
     return {name: value for name, value in shown.items() if value is not None}
 
@@ -83,17 +83,17 @@ def _write_csv(days: tuple[UsageDay, ...], *, by_hour: bool) -> None:
 
 
 def table(days: tuple[UsageDay, ...]) -> Table:
-    """The days or hours as a table, with a line for their sum."""
+    """The days or hours as a table, with totals."""
     shown = Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_footer=bool(days)
     )
-    shown.add_column("day", no_wrap=True, footer="in all")
+    shown.add_column("day", no_wrap=True, footer="total")
     shown.add_column("endpoint", overflow="fold")
     for name in _NUMBERS:
         total = sum(getattr(each, name) for each in days)
         shown.add_column(name, justify="right", no_wrap=True, footer=f"{total:,}")
     ran = sum(each.run_seconds for each in days)
-    shown.add_column("ran for", justify="right", no_wrap=True, footer=span(ran))
+    shown.add_column("run time", justify="right", no_wrap=True, footer=span(ran))
     for each in days:
         numbers = (f"{getattr(each, name):,}" for name in _NUMBERS)
         when = f"{each.day}" if each.hour is None else f"{each.hour:%Y-%m-%d %H:00}"

@@ -1,4 +1,4 @@
-"""Webhook endpoints and deliveries as text."""
+"""Formats webhook endpoints and deliveries as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from coatcheck.client import WebhookDelivery, WebhookEndpoint
 
 def endpoint_line(endpoint: WebhookEndpoint) -> str:
     """An endpoint on one line."""
-    where = "(fetched from)" if endpoint.pulled else endpoint.url or ""
+    where = "(polled)" if endpoint.pulled else endpoint.url or ""
     parts = [endpoint.id, f"{endpoint.status:<8}", where, ",".join(endpoint.events)]
     if endpoint.description:
         parts.append(f"({endpoint.description})")
@@ -15,7 +15,7 @@ def endpoint_line(endpoint: WebhookEndpoint) -> str:
 
 
 def delivery_line(delivery: WebhookDelivery) -> str:
-    """A delivery on one line: when, what of what, to whom, and what came of it."""
+    """A delivery on one line: time, event, job, URL and outcome."""
     made = (
         "" if delivery.created_at is None else f"{delivery.created_at.astimezone():%m-%d %H:%M:%S}"
     )
@@ -24,33 +24,33 @@ def delivery_line(delivery: WebhookDelivery) -> str:
         made,
         delivery.event,
         delivery.job_id or "-",
-        delivery.url or "(fetched)",
+        delivery.url or "(polled)",
         outcome(delivery),
     ]
     return _printable("  ".join(parts))
 
 
 def outcome(delivery: WebhookDelivery) -> str:
-    """What came of a delivery so far."""
-    said = delivery.status
+    """The outcome of a delivery so far."""
+    text = delivery.status
     if delivery.paused:
-        said = "paused"
+        text = "paused"
     if delivery.tries > 1:
-        said += f" after {delivery.tries} tries"
+        text += f" after {delivery.tries} attempts"
     elif delivery.status == "pending" and delivery.tries == 1:
-        said += " after 1 try"
+        text += " after 1 attempt"
     why = delivery.last_error
     if why is None and delivery.last_status_code is not None:
-        why = f"answered {delivery.last_status_code}"
+        why = f"HTTP {delivery.last_status_code}"
     if delivery.status == "pending" and not delivery.tries:
-        return f"{said}; before that: {why}" if why else said  # it is sent again
+        return f"{text}; last attempt: {why}" if why else text  # it is being resent
     if why:
-        said += f": {why}"
+        text += f": {why}"
     if delivery.status == "pending" and delivery.next_try_at is not None:
-        said += f"; again at {delivery.next_try_at.astimezone():%m-%d %H:%M:%S}"
-    return said
+        text += f"; next attempt at {delivery.next_try_at.astimezone():%m-%d %H:%M:%S}"
+    return text
 
 
 def _printable(text: str) -> str:
-    """What others have named is shown on its line, whatever is in it."""
+    """The text on one line, without control characters."""
     return "".join(c if c.isprintable() else " " for c in text).rstrip()

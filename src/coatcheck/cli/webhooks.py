@@ -1,4 +1,4 @@
-"""``coatcheck webhooks``: who is told of an organisation's jobs, and what was sent."""
+"""``coatcheck webhooks``: webhook endpoints and deliveries of an organisation."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ _LOOK_SECONDS: Final = 0.2
 app: Final = typer.Typer(
     name="webhooks",
     no_args_is_help=True,
-    help="Register who is told of jobs; see what was sent, and send it again.",
+    help="Manage webhook endpoints; list and resend deliveries.",
 )
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The endpoint.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The endpoint ID.")]
 OptionalIdArgument = Annotated[
     str | None,
-    typer.Argument(metavar="ID", help="The endpoint; if left out, URLs that are named with a job."),
+    typer.Argument(
+        metavar="ID", help="The endpoint ID. Default: the secret for URLs given with jobs."
+    ),
 ]
 EndpointOption = Annotated[
-    str | None, typer.Option("--endpoint", metavar="ID", help="To this endpoint only.")
+    str | None, typer.Option("--endpoint", metavar="ID", help="Only deliveries to this endpoint.")
 ]
 
 
 @app.command(name="list")
 @on_server
 def list_all(at: Server, as_json: JsonOption = False) -> None:
-    """List the endpoints, a line each."""
+    """List the endpoints."""
     with at.client() as client:
         for endpoint in client.webhooks.list():
             typer.echo(encode(endpoint) if as_json else endpoint_line(endpoint))
@@ -50,19 +52,19 @@ def list_all(at: Server, as_json: JsonOption = False) -> None:
 @on_server
 def create(
     at: Server,
-    receiver: Annotated[str, typer.Argument(metavar="URL", help="Where it is posted to.")],
+    receiver: Annotated[str, typer.Argument(metavar="URL", help="The URL to post to.")],
     events: EventsOption = None,
-    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    description: Annotated[str | None, typer.Option(help="A description of the endpoint.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Register an endpoint, and print its id and its secret."""
+    """Create an endpoint, and print its ID and signing secret."""
     with at.client() as client:
         made = client.webhooks.create(receiver, events=event_names(events), description=description)
     if as_json:
         typer.echo(encode(made))
         return
     typer.echo(endpoint_line(made))
-    err.print("The secret that signs what it is told:", style="dim")
+    err.print("Signing secret:", style="dim")
     typer.echo(made.secret)
 
 
@@ -73,7 +75,7 @@ def pause(
     endpoint_id: IdArgument,
     as_json: JsonOption = False,
 ) -> None:
-    """Send nothing to an endpoint for now; what there is to tell is kept."""
+    """Pause an endpoint. Deliveries are kept until it is resumed."""
     with at.client() as client:
         endpoint = client.webhooks.pause(endpoint_id)
     typer.echo(encode(endpoint) if as_json else endpoint_line(endpoint))
@@ -86,7 +88,7 @@ def resume(
     endpoint_id: IdArgument,
     as_json: JsonOption = False,
 ) -> None:
-    """Send to an endpoint again, also what was kept."""
+    """Resume an endpoint and send the deliveries kept for it."""
     with at.client() as client:
         endpoint = client.webhooks.resume(endpoint_id)
     typer.echo(encode(endpoint) if as_json else endpoint_line(endpoint))
@@ -99,7 +101,7 @@ def secret(
     endpoint_id: OptionalIdArgument = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the secret that signs."""
+    """Print the signing secret."""
     with at.client() as client:
         found = client.webhooks.secret(endpoint_id)
     typer.echo(encode(found) if as_json else found.secret)
@@ -112,7 +114,7 @@ def rotate(
     endpoint_id: OptionalIdArgument = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replace the secret that signs, and print the new one. For a day both sign."""
+    """Replace the signing secret and print the new one. Both sign for a day."""
     with at.client() as client:
         rotated = client.webhooks.rotate(endpoint_id)
     if as_json:
@@ -121,17 +123,17 @@ def rotate(
     typer.echo(rotated.secret)
     if rotated.previous_expires_at is not None:
         until = rotated.previous_expires_at.astimezone()
-        err.print(f"The one before signs along until {until:%Y-%m-%d %H:%M:%S}.", style="dim")
+        err.print(f"The previous secret stays valid until {until:%Y-%m-%d %H:%M:%S}.", style="dim")
 
 
 @app.command()
 @on_server
 def delete(at: Server, endpoint_id: IdArgument, as_json: JsonOption = False) -> None:
-    """Take an endpoint away; what waits for it is not sent."""
+    """Delete an endpoint. Its pending deliveries are not sent."""
     with at.client() as client:
         client.webhooks.delete(endpoint_id)
     done = {"id": endpoint_id, "deleted": True}
-    typer.echo(encode(done) if as_json else f"{endpoint_id} is deleted")
+    typer.echo(encode(done) if as_json else f"Deleted {endpoint_id}.")
 
 
 @app.command()
@@ -140,17 +142,19 @@ def deliveries(
     at: Server,
     endpoint: EndpointOption = None,
     job: Annotated[
-        str | None, typer.Option(metavar="ID", help="Of this job, task or batch only.")
+        str | None,
+        typer.Option(metavar="ID", help="Only deliveries about this job, task or batch."),
     ] = None,
     status: Annotated[
-        str | None, typer.Option(help="pending, delivered, exhausted or disabled.")
+        str | None,
+        typer.Option(help="Only deliveries that are pending, delivered, exhausted or disabled."),
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of deliveries.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what was sent and what is to be, newest first, a line each."""
+    """List deliveries, sent and pending, newest first."""
     with at.client() as client, until_nobody_reads():
         found = client.webhooks.deliveries(
             endpoint, job_id=job, status=status, since=since, until=until
@@ -164,7 +168,7 @@ def deliveries(
 def replay(
     at: Server,
     message: Annotated[
-        str | None, typer.Argument(metavar="MESSAGE", help="The delivery, by its webhook-id.")
+        str | None, typer.Argument(metavar="MESSAGE", help="The webhook-id of the delivery.")
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
@@ -172,17 +176,17 @@ def replay(
     status: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of this status; may be given again. By default what failed: exhausted, disabled, "
-            "and pending after a failed try."
+            help="Only deliveries with this status. Repeatable. Default: failed ones (exhausted, "
+            "disabled, and pending after a failed attempt)."
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send one delivery again, or with --since all of a span of time."""
+    """Resend one delivery, or with --since all failed deliveries of a period."""
     if (message is None) == (since is None):
-        raise Misconfigured("name one MESSAGE, or a span of time with --since")
+        raise Misconfigured("give either MESSAGE or --since")
     if since is None and (until, endpoint, status) != (None, None, None):
-        raise Misconfigured("--until, --endpoint and --status go with --since")
+        raise Misconfigured("--until, --endpoint and --status need --since")
     with at.client() as client:
         if since is None:
             assert message is not None
@@ -190,12 +194,12 @@ def replay(
             typer.echo(encode(sent) if as_json else delivery_line(sent))
             return
         count = client.webhooks.replay_since(since, until, endpoint=endpoint, statuses=status)
-    said = "1 delivery is sent again" if count == 1 else f"{count} deliveries are sent again"
-    typer.echo(encode({"replayed": count}) if as_json else said)
+    text = f"Resending {count:,} {'delivery' if count == 1 else 'deliveries'}."
+    typer.echo(encode({"replayed": count}) if as_json else text)
     if not count and not as_json:
         err.print(
-            "No delivery of that time has failed. What was for a deleted endpoint, such as that of "
-            "a listen that has ended, cannot be sent again.",
+            "No failed deliveries in this period. Deliveries to a deleted endpoint, such as that "
+            "of an ended `coatcheck listen`, cannot be resent.",
             style="dim",
         )
 
@@ -207,16 +211,16 @@ def test(
     endpoint_id: IdArgument,
     as_json: JsonOption = False,
 ) -> None:
-    """Send an endpoint a webhook.test, and show what came of it. Exit 1 if it was not taken."""
+    """Send a webhook.test to an endpoint and show the outcome. Exit code 1 if it fails."""
     with at.client() as client:
-        sent = _once_tried(client, client.webhooks.test(endpoint_id))
+        sent = _after_first_attempt(client, client.webhooks.test(endpoint_id))
     typer.echo(encode(sent) if as_json else outcome(sent))
     if sent.status != "delivered":
         raise typer.Exit(EXIT_FAILED)
 
 
-def _once_tried(client: Client, sent: WebhookDelivery) -> WebhookDelivery:
-    """The delivery after its first try; as it is, if that does not come."""
+def _after_first_attempt(client: Client, sent: WebhookDelivery) -> WebhookDelivery:
+    """The delivery after its first attempt, or unchanged if none happens in time."""
     deadline = time.monotonic() + _TEST_SECONDS_MAX
     while not (sent.tries or sent.ended_at or sent.paused) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""``coatcheck worker``: the data plane's process."""
+"""``coatcheck worker``: a process that claims and runs jobs."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ def worker(
         list[str] | None,
         typer.Argument(
             metavar="MODULE:SERVICE",
-            help="Services of yours; with none, only what comes with Coatcheck.",
+            help="Your services. Default: only what comes with Coatcheck.",
         ),
     ] = None,
     supervised: Annotated[UUID | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run jobs from the database named by COATCHECK_DATABASE_URL.
+    """Run a worker, which claims and runs jobs.
 
-    Beside those of your services, it makes the calls of services that were
-    registered over HTTP with an upstream and fetches the pages of the service
-    `scrape`, COATCHECK_CALLS_CONCURRENCY in each lane at a time. It takes in the
-    lists and writes the exports of batches, analyses the archives of the graphs
-    API, COATCHECK_GRAPHS_CONCURRENCY at a time, and sends chats to the targets of
-    COATCHECK_LLM_URL or COATCHECK_LLM_TARGETS. COATCHECK_PRODUCTS says which of
-    these it does.
+    It uses the database in COATCHECK_DATABASE_URL. Besides your services it calls the
+    upstreams of services registered over HTTP and fetches pages for the service
+    `scrape`, at most COATCHECK_CALLS_CONCURRENCY per lane at once. It reads the task
+    lists and writes the exports of batches, analyses code for the graphs API, at most
+    COATCHECK_GRAPHS_CONCURRENCY at once, and sends chats to the targets of
+    COATCHECK_LLM_URL or COATCHECK_LLM_TARGETS. COATCHECK_PRODUCTS selects what it
+    does of this.
 
-    SIGTERM or Ctrl-C: claims no more, gives running jobs COATCHECK_DRAIN_SECONDS
-    to end, puts the rest back without spending an attempt, stops. A second
-    signal ends it at once.
+    On SIGTERM or Ctrl-C it claims no more jobs, waits COATCHECK_DRAIN_SECONDS for
+    running jobs, returns the rest to the queue without counting an attempt, and
+    exits. A second signal exits at once.
     """
     settings = Settings.from_environment()
     prepare(settings)
     products = Products.load(settings.products)
     loaded = _load(services or [])
     if not loaded:
-        _log.info("no service was named: running what comes with Coatcheck")
+        _log.info("no service given; running only what comes with Coatcheck")
     if supervised is not None:
         end_with_supervisor(supervised, settings.drain_seconds)
     with tracing_as("worker"):
@@ -72,9 +72,9 @@ def _load(targets: list[str]) -> list[Service]:
     except SettingsInvalid:
         raise
     except Exception as error:
-        # The module is the user's: it may fail to load in any way there is.
+        # The module is user code: importing it may raise anything.
         raise Misconfigured(
-            f"loading {' '.join(targets)} failed: {type(error).__name__}: {error}\n"
+            f"cannot load {' '.join(targets)}: {type(error).__name__}: {error}\n"
             "`coatcheck --debug worker ...` shows the traceback."
         ) from error
 

@@ -85,10 +85,10 @@ async def _checks(settings: Settings) -> Sequence[Finding]:
                 await upstream.look(target, "/api/tags")
         except httpx2.HTTPStatusError as error:
             found = f"{target.url} answers {error.response.status_code}"
-            hint = "Is its URL what comes before /api/chat, and its token the right one?"
+            hint = "Check its token, and its URL: the part before /api/chat."
             findings.append(Finding(subject, Verdict.WARN, found, hint))
         except httpx2.HTTPError:
-            hint = "It may be asleep: its jobs wait until it answers. Else look at its URL."
+            hint = "It may be asleep: its jobs wait until it answers. Otherwise check its URL."
             findings.append(Finding(subject, Verdict.WARN, f"{target.url} does not answer", hint))
         else:
             findings.append(Finding(subject, Verdict.OK, f"{target.url} answers"))
