@@ -99,7 +99,7 @@ async def test_a_worker_that_fell_silent_serves_nothing_and_says_since_when(
     await connection.execute("UPDATE workers SET last_seen_at = now() - interval '10 minutes'")
     told = await explained(engine, await put_job(connection))
     assert kinds(told) == [BlockerKind.NO_WORKER]
-    assert "The last one was heard of at" in told.summary
+    assert "The last one was seen at" in told.summary
 
 
 async def test_a_full_limit_is_named_with_its_numbers_and_its_holders(
@@ -178,7 +178,7 @@ async def test_slots_that_are_kept_for_others_are_no_reason_to_wait_for_who_hold
     mine = await put_job(connection, State.PROCESSING)
     (blocker,) = (await explained(engine, await put_job(connection, flow="next"))).blockers
     assert blocker.kind is BlockerKind.LANE_FULL
-    assert "kept for organisations that hold none" in blocker.message
+    assert "reserved for organisations that hold none" in blocker.message
     assert (blocker.key, blocker.limit, blocker.held) == ("standard", None, 1)
     assert [each.uuid for each in blocker.holders] == [mine.uuid]
     assert not blocker.is_shared
@@ -194,7 +194,7 @@ async def test_a_job_behind_others_says_its_place_and_when_it_may_start_and_end(
     told = await explained(engine, await put_job(connection))
     assert kinds(told) == [BlockerKind.QUEUED_BEHIND]
     assert told.position == 120
-    assert "119 jobs stand before it" in told.summary
+    assert "119 jobs are ahead of it" in told.summary
     assert told.eta is not None
     # Of this minute some seconds have passed, and 120 were started in them.
     assert 1 <= told.eta.start_p50 <= 61
@@ -244,7 +244,7 @@ async def test_a_job_that_runs_elsewhere_says_so(engine: Engine, connection: Con
     silent = await put_parked(connection, faults=3)
     told = await explained(engine, silent)
     assert kinds(told) == [BlockerKind.TARGET_UNREACHABLE]
-    assert "the last 3 looks said nothing" in told.summary
+    assert "the last 3 checks failed" in told.summary
 
 
 async def test_a_job_that_moves_on_while_it_is_looked_at_is_explained_as_it_is_then(

@@ -197,7 +197,7 @@ async def test_a_batch_says_what_its_next_task_waits_for(house: House) -> None:
     url = f"/v1/jobs/{made.json()['id']}"
     told = (await house.http.get(f"{url}/explain")).json()
     assert (told["job_id"], told["state"]) == (made.json()["id"], "running")
-    assert told["summary"].startswith("0 of 3 tasks ended; 0 running. Jobs of the endpoint")
+    assert told["summary"].startswith("0 of 3 tasks ended; 0 running. The endpoint")
     assert told["blockers"][0]["kind"] == "paused"
     task = (await house.http.get(f"{url}/tasks")).json()["items"][-1]
     of_task = (await house.http.get(f"{url}/tasks/{task['id']}/explain")).json()

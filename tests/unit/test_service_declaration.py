@@ -167,7 +167,7 @@ def test_a_service_name_that_cannot_be_part_of_a_path_is_refused(name: str) -> N
     "path", ["", "analyze", "/a b", "/a?b", "/a#b", "//a", "/a/", "/{}", "/{1}", "/a/{b", "/é"]
 )
 def test_a_bad_path_is_refused(path: str) -> None:
-    with pytest.raises(ValueError, match="is no path"):
+    with pytest.raises(ValueError, match="is not a valid path"):
         Service("docs").post(path)
 
 

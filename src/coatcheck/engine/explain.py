@@ -175,7 +175,7 @@ class Explainer:
                 return [
                     Blocker(
                         BlockerKind.SCHEDULED,
-                        f"It is due at {clock(view.run_at, view.read_at)}.",
+                        f"It is scheduled for {clock(view.run_at, view.read_at)}.",
                         since=view.created_at,
                         until=view.run_at,
                     )
@@ -188,18 +188,19 @@ class Explainer:
                 return [await self._held(scene)]
 
     async def _postponed(self, view: JobView) -> Blocker:
-        again = f"It is tried again at {clock(view.run_at, view.read_at)}."
+        again = f"The next attempt is at {clock(view.run_at, view.read_at)}."
         if view.error_code == _UNREACHABLE:
             return Blocker(
                 BlockerKind.TARGET_UNREACHABLE,
-                f"Its target could not be reached: {_error(view)}. {again} No attempt is spent.",
+                f"Its target could not be reached: {_error(view)}. {again} "
+                "This does not count as an attempt.",
                 since=view.updated_at,
                 until=view.run_at,
             )
         if self._of(view).spends_no_attempt(view):
             return Blocker(
                 BlockerKind.BACKOFF,
-                f"{_error(view)}. {again} No attempt is spent.",
+                f"{_error(view)}. {again} This does not count as an attempt.",
                 since=view.updated_at,
                 until=view.run_at,
             )
@@ -237,24 +238,24 @@ class Explainer:
         scope, name = limit.scope or "", limit.name or ""
         most, held = int(limit.of or 0), int(limit.number or 0)
         what = {
-            "org": "the organisation",
-            "flow": f"the flow {name!r}",
-            "endpoint": f"the endpoint {name}",
-            "run": "its batch",
+            "org": "The organisation",
+            "flow": f"The flow {name!r}",
+            "endpoint": f"The endpoint {name}",
+            "run": "Its batch",
         }[scope]
         if most == 0:
             return Blocker(
                 BlockerKind.PAUSED,
-                f"Jobs of {what} are paused: none may run.",
+                f"{what} is paused.",
                 key=_key(scope, name),
                 limit=0,
                 held=held,
                 is_shared=limit.is_shared,
             )
-        message = f"{counted(most, 'job', 'jobs')} of {what} may run at once, and as many do."
+        message = f"{what} is at its concurrency limit of {counted(most, 'job', 'jobs')}."
         if limit.is_shared:
             # How many run for everybody is for operators to know, who see the number beside it.
-            message = f"As many jobs of {what} run as may at once, whoever's they are."
+            message = f"{what} is at its concurrency limit."
         return Blocker(
             BlockerKind.CONCURRENCY_LIMIT,
             message,
@@ -268,7 +269,7 @@ class Explainer:
     async def _lane_full(self, view: JobView, serving: Circumstance) -> Blocker:
         return Blocker(
             BlockerKind.LANE_FULL,
-            f"Every slot of the lane {view.lane.value} is taken, by whoever's jobs.",
+            f"All slots of the lane {view.lane.value} are in use.",
             key=view.lane.value,
             limit=serving.number,
             held=int(serving.of or 0),
@@ -282,7 +283,7 @@ class Explainer:
         return Blocker(
             BlockerKind.LANE_FULL,
             f"Its organisation holds {counted(held, 'slot', 'slots')} of the lane {lane}, and "
-            "those that are free are kept for organisations that hold none.",
+            "the free slots are reserved for organisations that hold none.",
             key=lane,
             held=held,
             holders=await self.holders(view.org, "lane", lane),
@@ -306,8 +307,8 @@ class Explainer:
         if remote is not None and not remote.is_fit:
             return Blocker(
                 BlockerKind.TARGET_UNREACHABLE,
-                "Where it runs cannot be asked just now; the last "
-                f"{counted(int(remote.number or 0), 'look', 'looks')} said nothing.{asked}",
+                "The remote that runs it does not answer; the last "
+                f"{counted(int(remote.number or 0), 'check', 'checks')} failed.{asked}",
                 key=view.execution_id,
                 since=remote.since,
                 until=remote.until,
@@ -315,7 +316,7 @@ class Explainer:
         if remote is not None or (holder is None and view.execution_id is not None):
             return Blocker(
                 BlockerKind.RUNNING_ELSEWHERE,
-                f"It runs elsewhere{lasting(since, view)}.{asked}",
+                f"It runs on a remote{lasting(since, view)}.{asked}",
                 key=view.execution_id,
                 since=since,
                 until=None if remote is None else remote.until,
@@ -363,7 +364,7 @@ def _no_reason(view: JobView) -> str:
     waited = (view.read_at - max(view.run_at, view.created_at)).total_seconds()
     if waited < _AT_ONCE_SECONDS:
         return "It is about to start."
-    return "It is first in its line, which takes turns with those of others."
+    return "It is first in its queue, which takes turns with other queues."
 
 
 def _is_full(each: Circumstance) -> bool:
@@ -376,10 +377,10 @@ def _key(scope: str, name: str) -> str:
 
 def _rate(rate: Circumstance) -> Blocker:
     of_all = not rate.name
-    what = "its batch" if of_all else "its key"
+    what = "Its batch" if of_all else "Its key"
     return Blocker(
         BlockerKind.RATE_LIMIT,
-        f"{rate.number:g} jobs of {what} are started in a second, and no more.",
+        f"{what} is at its rate limit of {rate.number:g} jobs started per second.",
         key="run" if of_all else f"key:{(rate.name or '').partition('/')[2]}",
         limit=rate.number,
         until=rate.until,
@@ -390,8 +391,8 @@ def _threads(view: JobView, threads: Circumstance) -> Blocker:
     held = int(threads.number or 0)
     return Blocker(
         BlockerKind.THREADS_HELD,
-        f"Every worker for {view.endpoint} has its threads held by handlers that did not stop when "
-        "their time was up. Its jobs start again when some of these end, or a worker is restarted.",
+        f"All threads of the workers for {view.endpoint} are blocked by handlers that did not stop "
+        "at their timeout. Jobs start again when one of these ends or a worker restarts.",
         key=view.endpoint,
         held=held,
         is_shared=True,
@@ -404,7 +405,7 @@ def _no_worker(view: JobView, found: Sequence[Circumstance]) -> Blocker:
     ending = (
         "None is registered."
         if last is None
-        else f"The last one was heard of at {clock(last, view.read_at)}."
+        else f"The last one was seen at {clock(last, view.read_at)}."
     )
     return Blocker(
         BlockerKind.NO_WORKER,
@@ -416,11 +417,11 @@ def _no_worker(view: JobView, found: Sequence[Circumstance]) -> Blocker:
 
 def _behind(view: JobView, before: Ahead) -> Blocker:
     number = f"{before.jobs:,}" if is_exact(before) else f"more than {before.jobs:,}"
-    jobs = "job stands" if before.jobs == 1 else "jobs stand"
-    turns = f"; {before.flows} lines take turns" if before.flows > 1 else ""
+    jobs = "job is" if before.jobs == 1 else "jobs are"
+    turns = f"; {before.flows} queues take turns" if before.flows > 1 else ""
     return Blocker(
         BlockerKind.QUEUED_BEHIND,
-        f"{number} {jobs} before it in its line{turns}.",
+        f"{number} {jobs} ahead of it in its queue{turns}.",
         since=max(view.run_at, view.created_at),
     )
 
@@ -429,14 +430,14 @@ def _silent(view: JobView, holder: Circumstance | None, asked: str) -> Blocker:
     if holder is None or holder.since is None:
         return Blocker(
             BlockerKind.HEARTBEAT_LOST,
-            f"Its worker is gone; another is given it in a moment.{asked}",
+            f"Its worker has died; another takes over in a moment.{asked}",
             since=view.dispatched_at,
         )
     until = holder.since + timedelta(seconds=holder.number or 0.0)
     return Blocker(
         BlockerKind.HEARTBEAT_LOST,
-        f"Its worker was last heard of at {clock(holder.since, view.read_at)}; if it stays silent, "
-        f"another is given the job at {clock(until, view.read_at)}.{asked}",
+        f"Its worker was last seen at {clock(holder.since, view.read_at)}; if it stays silent, "
+        f"another takes over at {clock(until, view.read_at)}.{asked}",
         since=holder.since,
         until=until,
     )

@@ -44,5 +44,5 @@ def sentence_of(
     if eta is None:
         return reason
     usual, slow = seconds_in_words(eta.end_p50), seconds_in_words(eta.end_p90)
-    span = usual if usual == slow else f"{usual}, at most {slow} in nine of ten cases"
-    return f"{reason} Its end is expected in about {span}."
+    tail = "" if usual == slow else f"; 90 % finish within {slow}"
+    return f"{reason} It should end in about {usual}{tail}."

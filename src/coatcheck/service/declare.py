@@ -341,8 +341,8 @@ def _check_importable(function: Callable[..., Any]) -> None:
 def _check_path(path: str) -> None:
     if not is_path(path):
         raise ValueError(
-            f"{path!r} is no path: it begins with '/', and each part of it is made of letters,"
-            " digits, '.', '_', '~' and '-', or is a {parameter}"
+            f"{path!r} is not a valid path: paths start with '/', and each segment consists of"
+            " letters, digits, '.', '_', '~' and '-', or is a {parameter}"
         )
     names = path_parameters(path)
     if len(set(names)) < len(names):

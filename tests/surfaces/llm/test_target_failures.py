@@ -119,7 +119,7 @@ async def test_a_drop_is_told_by_the_job_its_explanation_and_its_timeline(
         (blocker,) = explanation.blockers
         assert blocker.kind is BlockerKind.BACKOFF
         assert "(1 of 5)" in blocker.message
-        assert blocker.message.endswith("No attempt is spent.")
+        assert blocker.message.endswith("This does not count as an attempt.")
         job = await chats.engine.extension(Console).get("default", view.uuid)
         attempts, _ = await chats.engine.extension(Console).attempts("default", view.uuid)
         kinds = [item.kind for item in timeline(job, attempts, None)]

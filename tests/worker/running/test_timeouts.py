@@ -268,7 +268,7 @@ async def test_plain_functions_that_do_not_stop_keep_their_own_jobs_waiting_and_
         return None if first is None or first.kind != "threads_held" else told.summary
 
     said = await eventually_async(explained, "it is said why the job waits")
-    assert said.startswith("Every worker for lab.post__hang has its threads held by handlers")
+    assert said.startswith("All threads of the workers for lab.post__hang are blocked by handlers")
 
     gate.set()
     ended = await workshop.end_of(waiting)

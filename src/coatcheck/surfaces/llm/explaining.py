@@ -43,7 +43,7 @@ class ChatExplainer(JobExplainer):
             Blocker(
                 BlockerKind.TARGET_UNREACHABLE,
                 f"No target has been reached since {clock(min(since), view.read_at)}. "
-                "No attempt is spent.",
+                "This does not count as an attempt.",
                 since=min(since),
                 until=min(tries, default=None),
             )
@@ -57,7 +57,7 @@ class ChatExplainer(JobExplainer):
         return [
             Blocker(
                 BlockerKind.LANE_FULL,
-                "Every place at the targets is taken, by whoever's chats.",
+                "All targets are at their concurrency limit.",
                 key="targets",
                 limit=self._places,
                 held=held,
