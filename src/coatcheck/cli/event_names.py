@@ -10,8 +10,8 @@ EventsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--events",
-        help="Events to send, such as job.failed. Comma-separated or repeated. Default: all "
-        "events that end a job.",
+        help="Events to send, such as job.failed. Comma-separated or repeated. Default: "
+        "the end of every job and batch.",
     ),
 ]
 
