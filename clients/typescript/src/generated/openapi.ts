@@ -92,7 +92,7 @@ export interface components {
         };
         /**
          * BadLinePage
-         * @description Lines that are no tasks. The first thousand of each list are kept.
+         * @description Invalid lines. The first thousand of each list are kept.
          */
         BadLinePage: {
             items: components["schemas"]["BadLineItem"][];
@@ -717,7 +717,7 @@ export interface components {
         };
         /**
          * EndpointSecretView
-         * @description The secret that signs. After a rotation ``previous`` signs along until it expires.
+         * @description The signing secret. After a rotation ``previous`` stays valid until it expires.
          *
          *         ``generation`` counts the secrets: name it with a rotation, and the rotation is made once.
          */
@@ -1927,7 +1927,7 @@ export interface components {
         Scope: "admin" | "read" | "submit";
         /**
          * SecretView
-         * @description The signing secret. After a rotation ``previous`` signs along until it expires.
+         * @description The signing secret. After a rotation ``previous`` stays valid until it expires.
          */
         SecretView: {
             /** @default null */

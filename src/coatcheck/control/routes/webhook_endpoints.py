@@ -90,7 +90,7 @@ class WebhookEndpoints(Struct, frozen=True):
 
 
 class EndpointSecretView(Struct, frozen=True):
-    """The secret that signs. After a rotation ``previous`` signs along until it expires.
+    """The signing secret. After a rotation ``previous`` stays valid until it expires.
 
     ``generation`` counts the secrets: name it with a rotation, and the rotation is made once.
     """
@@ -312,7 +312,7 @@ def operations(webhooks: Webhooks, receivers: Guard) -> list[Operation]:
             path=f"{one}/secret/rotate",
             name="rotate_webhook_endpoint_secret",
             summary="Replace that secret.",
-            description="For 24 hours the one before signs along: every message then has two "
+            description="The previous secret stays valid for 24 hours: every message then has two "
             "signatures, and a receiver may know either secret. A rotation that names the "
             "`generation` it replaces can be sent again: it is made once.",
             handler=handlers.rotate,

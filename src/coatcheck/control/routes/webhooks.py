@@ -24,7 +24,7 @@ from coatcheck.store.webhooks import Secret
 
 
 class SecretView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The signing secret. After a rotation ``previous`` signs along until it expires."""
+    """The signing secret. After a rotation ``previous`` stays valid until it expires."""
 
     secret: str
     previous: str | None = None
@@ -83,7 +83,7 @@ def operations(webhooks: Webhooks, receivers: Guard, line: Line) -> list[Operati
             path=f"{PATH}/secret/rotate",
             name="rotate_webhook_secret",
             summary="Replace that secret.",
-            description="For 24 hours the one before signs along: every message then has two "
+            description="The previous secret stays valid for 24 hours: every message then has two "
             "signatures, and a receiver may know either secret. Rotated again within that time, "
             "the first of the three no longer signs.",
             handler=secrets.rotate,

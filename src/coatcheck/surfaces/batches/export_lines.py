@@ -119,7 +119,7 @@ def error_lines(rows: Sequence[Any], status: TaskStatus) -> bytes:
 
 
 def bad_line_lines(rows: Sequence[ListedLine], run: UUID) -> bytes:
-    """Lines that are no tasks. ``part`` counts the lists of the run from 1."""
+    """Invalid lines. ``part`` counts the lists of the run from 1."""
     run_id = to_text(run).encode()
     return b"".join(
         b'{"run_id":"%b","part":%d,"line":%d,"error":{"code":%b,"message":%b}}\n'

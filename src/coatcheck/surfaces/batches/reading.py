@@ -146,7 +146,7 @@ def operations(scene: Scene, answers: Answers) -> list[Operation]:
             methods=("GET",),
             path=f"{JOB}/bad-lines",
             name="batch_bad_lines",
-            summary="Lines that are no tasks, and why.",
+            summary="Invalid lines, and why.",
             handler=reading.bad_lines,
             access=Scope.READ,
             tag="batches",

@@ -222,7 +222,7 @@ class BadLineItem(msgspec.Struct, frozen=True):
 
 
 class BadLinePage(msgspec.Struct, frozen=True):
-    """Lines that are no tasks. The first thousand of each list are kept."""
+    """Invalid lines. The first thousand of each list are kept."""
 
     items: list[BadLineItem]
     next: str | None
