@@ -45,8 +45,8 @@ async def test_an_endpoint_is_registered_tried_paused_rotated_and_deleted(
     made = (await house.http.get(endpoint)).json()
     assert (made["events"], made["description"]) == (["job.failed"], "The till")
 
-    await page.get_by_role("button", name="Send a test").click()
-    await expect(page.get_by_text("A test is on its way.")).to_be_visible()
+    await page.get_by_role("button", name="Send test event").click()
+    await expect(page.get_by_text("Test event queued.")).to_be_visible()
     await expect(page.get_by_role("cell", name="webhook.test")).to_be_visible()
     assert await violations(page) == []
     await page.get_by_role("button", name="Pause").click()
@@ -56,18 +56,18 @@ async def test_an_endpoint_is_registered_tried_paused_rotated_and_deleted(
 
     secret = (await house.http.get(f"{endpoint}/secret")).json()["secret"]
     assert secret not in await page.content()
-    await page.get_by_role("button", name="Show it").click()
+    await page.get_by_role("button", name="Show secret").click()
     await expect(page.locator("#secret")).to_contain_text(secret)
     await scripts_have_run(page)
     await page.get_by_role("button", name="Rotate").click()
-    await page.get_by_role("button", name="Rotate it").click()
-    await expect(page.get_by_text("There is a new secret.")).to_be_visible()
+    await page.get_by_role("button", name="Rotate secret").click()
+    await expect(page.get_by_text("Secret rotated.")).to_be_visible()
     assert (await house.http.get(f"{endpoint}/secret")).json()["previous"] == secret
 
     await scripts_have_run(page)
     await page.get_by_role("button", name="Delete").click()
-    await page.get_by_role("button", name="Delete it").click()
-    await expect(page.get_by_text("The endpoint is deleted.")).to_be_visible()
+    await page.get_by_role("button", name="Delete endpoint").click()
+    await expect(page.get_by_text("Endpoint deleted.")).to_be_visible()
     assert (await house.http.get(endpoint)).status_code == 404
 
 
@@ -88,17 +88,17 @@ async def test_an_operator_looks_at_another_organisation(
     for page in pages:
         assert (await visitor.get(f"/ui/{page}")).status_code == 200
     # Their paths name no organisation, so they are nobody's but their own.
-    assert "shown to their own organisation" in (await visitor.get("/ui/batches")).text
+    assert "Batches of other organisations are not shown" in (await visitor.get("/ui/batches")).text
 
 
 async def test_a_key_is_made_shown_once_and_revoked(house: House, open_page: OpenPage) -> None:
     page = await open_page("/ui/keys")
-    await page.get_by_text("Make a key").click()
+    await page.get_by_text("Create a key").click()
     assert await violations(page) == []
     await page.get_by_label("Name").fill("for the till")
     await page.get_by_label("Expires").select_option("30")
     await page.get_by_label("submit").uncheck()
-    assert await page.get_by_role("button", name="Make the key").evaluate(CLICK_TWICE) == 1
+    assert await page.get_by_role("button", name="Create key").evaluate(CLICK_TWICE) == 1
     key = await page.locator("#new-key").inner_text()
     me = (await house.http.get("/api/v1/me", headers=bearer(key))).json()
     assert me["scopes"] == ["read"]
@@ -108,8 +108,8 @@ async def test_a_key_is_made_shown_once_and_revoked(house: House, open_page: Ope
     assert key not in await page.content()
     await scripts_have_run(page)
     await page.get_by_role("row").filter(has_text=me["key_id"]).get_by_role("button").click()
-    await page.get_by_role("button", name="Revoke it").click()
-    await expect(page.get_by_text("The key is revoked.")).to_be_visible()
+    await page.get_by_role("button", name="Revoke key").click()
+    await expect(page.get_by_text("Key revoked.")).to_be_visible()
     shown = (await house.http.get(f"{ORG}/api-keys/{me['key_id']}")).json()
     assert shown["revoked_at"] is not None
 
@@ -149,7 +149,7 @@ async def test_the_endpoints_of_a_service_are_shown_page_by_page(
     await expect(page.get_by_role("cell", name="GET /p")).to_have_count(100)
     await page.get_by_role("link", name="Next").click()
     await expect(page.get_by_role("cell", name="GET /p")).to_have_count(40)
-    await page.get_by_role("link", name="From the first").click()
+    await page.get_by_role("link", name="First page").click()
     await expect(page.get_by_role("cell", name="2 latest")).to_have_count(70)
 
 
@@ -158,7 +158,7 @@ async def test_usage_is_downloaded_for_the_days_that_are_shown(
 ) -> None:
     await ended(house, "/greet")
     page = await open_page("/ui/usage?from=2026-01-01&to=2026-01-31")
-    await expect(page.get_by_text("No job has ended in that time")).to_be_visible()
+    await expect(page.get_by_text("No jobs finished in this period")).to_be_visible()
     await page.goto("/ui/usage")
     async with page.expect_download() as downloading:
         await page.get_by_role("link", name="CSV").click()
@@ -166,7 +166,7 @@ async def test_usage_is_downloaded_for_the_days_that_are_shown(
     assert download.suggested_filename == "usage-default.csv"
     table = (await download.path()).read_text()
     assert "errands.post__greet" in table
-    await page.get_by_label("By", exact=True).select_option("hour")
+    await page.get_by_label("Group by").select_option("hour")
     await page.get_by_role("button", name="Show").click()
     await expect(page.get_by_role("heading", name="By hour")).to_be_visible()
     async with page.expect_download() as downloading:

@@ -23,11 +23,11 @@ async def test_the_progress_of_a_batch_is_shown_as_it_goes_on(
     made = await batch(house, tasks)
     page = await open_page(f"/ui/batches/{made['id']}")
     await page.evaluate("window.sameDocument = true")
-    await expect(page.locator("#batch-progress")).to_contain_text("2 of 3 tasks have ended")
+    await expect(page.locator("#batch-progress")).to_contain_text("2 of 3 tasks finished")
     await expect(page.locator("#batch-main .heading .badge")).to_have_text("running")
     gates.opened["batch page"].set()
     await expect(page.locator("#batch-main .heading .badge")).to_have_text("completed")
-    await expect(page.locator("#batch-progress")).to_contain_text("3 of 3 tasks have ended")
+    await expect(page.locator("#batch-progress")).to_contain_text("3 of 3 tasks finished")
     await expect(page.get_by_role("button", name="Rerun all")).to_be_visible()
     assert await page.evaluate("window.sameDocument")
 
@@ -49,16 +49,16 @@ async def test_failed_tasks_are_counted_by_code_found_by_status_and_run_again(
 
     await page.goto(f"/ui/batches/{made['id']}")
     await page.get_by_role("button", name="Rerun failed").click()
-    await page.get_by_role("button", name="Run them again").click()
-    await expect(page.get_by_text("A new run has begun.")).to_be_visible()
+    await page.get_by_role("button", name="Rerun tasks").click()
+    await expect(page.get_by_text("New run started.")).to_be_visible()
     after = await end_of_batch(house, made["id"])
     assert [run["counts"]["total"] for run in after["runs"]] == [3, 2]
 
     await page.goto(f"/ui/batches/{made['id']}")
     await page.locator("#runs").get_by_role("link", name="all", exact=True).click()
-    await expect(page.get_by_text("These are the latest results of all runs")).to_be_visible()
+    await expect(page.get_by_text("The latest result of each task across all runs")).to_be_visible()
     await expect(page.locator("#tasks tbody tr")).to_have_count(3)
-    await expect(page.locator("#batch-progress")).to_contain_text("3 of 3 tasks have ended")
+    await expect(page.locator("#batch-progress")).to_contain_text("3 of 3 tasks finished")
     assert await violations(page) == []
 
 
@@ -89,8 +89,8 @@ async def test_a_batch_is_cancelled_and_listed_as_such(house: House, open_page: 
     await page.get_by_role("button", name="Cancel").click()
     # The answer counts, although the page has been made anew below the question.
     await expect(page.locator("#batch-main[data-asked]")).to_have_count(0)
-    await page.get_by_role("button", name="Cancel the batch").click()
-    await expect(page.get_by_text("Nothing more is started")).to_be_visible()
+    await page.get_by_role("button", name="Cancel batch").click()
+    await expect(page.get_by_text("Cancellation requested.")).to_be_visible()
     gates.opened["never"].set()
     assert (await end_of_batch(house, made["id"]))["status"] == "cancelled"
     await page.goto("/ui/batches")

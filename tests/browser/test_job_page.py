@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import httpx2
 import pytest
@@ -82,8 +83,8 @@ async def test_a_job_that_waits_says_what_for_and_who_is_before_it(
     gates.opened["second in line"].set()
     page = await open_page(f"/ui/jobs/{second}")
     waits = page.locator("#explanation")
-    await expect(waits).to_contain_text("What it is waiting for")
-    await expect(waits).to_contain_text("1 of 1 are taken")
+    await expect(waits).to_contain_text("Why this job is waiting")
+    await expect(waits).to_contain_text("1 of 1 in use")
     await expect(waits.get_by_role("link", name=first)).to_be_visible()
     assert await violations(page) == []
     gates.opened["first in line"].set()
@@ -159,7 +160,7 @@ async def test_a_failed_job_says_why_and_is_retried_as_a_new_one(
     await expect(page.locator("#job-timeline")).to_contain_text("dragon")
     assert await violations(page) == []
     await page.get_by_role("button", name="Retry").click()
-    await page.get_by_role("button", name="Retry the job").click()
+    await page.get_by_role("button", name="Retry job").click()
     await page.wait_for_url(lambda url: job["id"] not in url)
     await expect(page.get_by_role("link", name=job["id"])).to_be_visible()
     new = page.url.rpartition("/")[2]
@@ -175,10 +176,12 @@ async def test_without_scripts_a_question_is_asked_on_a_page_of_its_own(
     page = await open_page(f"/ui/jobs/{job_id}", java_script_enabled=False)
     await page.get_by_role("button", name="Cancel").click()
     await expect(page.get_by_role("heading", name="Cancel this job?")).to_be_visible()
-    keep = page.get_by_role("link", name="Keep as it is")
+    keep = page.get_by_role("link", name="Go back")
     await expect(keep).to_have_attribute("href", f"/ui/jobs/{job_id}")
-    await page.get_by_role("button", name="Yes").click()
-    await expect(page.locator(".notice")).to_contain_text("The job is")
+    await page.get_by_role("button", name="Confirm").click()
+    await expect(page.locator(".notice")).to_have_text(
+        re.compile("Job cancelled|Cancellation requested")
+    )
     assert (await end_of(house, job_id))["state"] == "cancelled"
 
 
@@ -217,9 +220,9 @@ async def test_what_a_webhook_was_told_is_replayed(house: House, open_page: Open
     told = {"X-Webhook-Url": "http://127.0.0.1:9/nobody"}
     job = await end_of(house, await hand_in(house, "/greet", headers=told))
     page = await open_page(f"/ui/jobs/{job['id']}")
-    await page.locator("#deliveries").get_by_role("button", name="Replay").click()
-    await page.get_by_role("button", name="Send it again").click()
-    await expect(page.get_by_text("It is sent again.")).to_be_visible()
+    await page.locator("#deliveries").get_by_role("button", name="Resend").click()
+    await page.get_by_role("button", name="Resend delivery").click()
+    await expect(page.get_by_text("Delivery queued again.")).to_be_visible()
     assert page.url.endswith(f"/ui/jobs/{job['id']}")
 
 

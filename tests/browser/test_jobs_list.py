@@ -46,7 +46,7 @@ async def test_jobs_are_found_by_state_by_error_and_by_name_and_the_url_says_whi
     await expect(page.get_by_role("link", name=good["id"])).to_be_visible()
 
     await page.goto("/ui/jobs?error_code=nobody_has_this")
-    await expect(page.get_by_text("No job is like that")).to_be_visible()
+    await expect(page.get_by_text("No jobs match")).to_be_visible()
 
 
 async def test_states_change_while_one_looks_and_a_list_that_cannot_says_so(
@@ -67,7 +67,7 @@ async def test_states_change_while_one_looks_and_a_list_that_cannot_says_so(
     for part in ("ERR_FAILED", "htmx:"):
         complaints.expect(part)
     await page.route("**/ui/jobs", lambda route: route.abort())
-    old = page.get_by_text("The server does not answer")
+    old = page.get_by_text("The server is not responding")
     await expect(old).to_be_visible()
     await page.unroute("**/ui/jobs")
     await expect(old).to_have_count(0)
@@ -80,17 +80,17 @@ async def test_chosen_jobs_are_cancelled_after_a_question_and_then_retried(
     page = await open_page("/ui/jobs?state=live")
     await expect(page.get_by_role("button", name="Cancel", exact=True)).to_be_disabled()
     for job_id in jobs:
-        await page.get_by_label(f"Choose job {job_id}").check()
-    await expect(page.get_by_text("2 chosen")).to_be_visible()
+        await page.get_by_label(f"Select job {job_id}").check()
+    await expect(page.get_by_text("2 selected")).to_be_visible()
 
     await page.get_by_role("button", name="Cancel", exact=True).click()
-    await page.get_by_role("button", name="Keep as it is").click()
+    await page.get_by_role("button", name="Go back").click()
     for job_id in jobs:
         await eventually_state(house, job_id, "processing")
 
     await page.get_by_role("button", name="Cancel", exact=True).click()
     assert await violations(page) == []
-    await page.get_by_role("button", name="Cancel them").click()
+    await page.get_by_role("button", name="Cancel jobs").click()
     await expect(page.get_by_text("Cancelled 2 jobs.")).to_be_visible()
     for job_id in jobs:
         assert (await end_of(house, job_id))["state"] == "cancelled"
@@ -98,13 +98,13 @@ async def test_chosen_jobs_are_cancelled_after_a_question_and_then_retried(
     done = await ended(house, "/greet")
     await page.goto("/ui/jobs?state=ended&since=1h")
     for job_id in [*jobs, done["id"]]:
-        await page.get_by_label(f"Choose job {job_id}").check()
+        await page.get_by_label(f"Select job {job_id}").check()
     for number in range(2):
         gates.opened[f"bulk {number}"].set()
     await page.get_by_role("button", name="Retry", exact=True).click()
-    await page.get_by_role("button", name="Retry them").click()
+    await page.get_by_role("button", name="Retry jobs").click()
     # What had completed is not done again, and the page says so.
-    await expect(page.get_by_text("Retried 2 jobs. 1 job stayed as")).to_be_visible()
+    await expect(page.get_by_text("Retried 2 jobs. 1 job unchanged")).to_be_visible()
     for job_id in jobs:
         new = (await end_of(house, job_id))["retried_as"]
         assert (await end_of(house, new))["state"] == "completed"
@@ -125,7 +125,7 @@ async def test_all_that_match_a_filter_are_retried_and_no_others(
         "since": "1h",
     }
     asked = await visitor.post("/ui/jobs/retry", data=fields)
-    assert "Retry the chosen jobs?" in asked.text  # no script has asked, so a page does
+    assert "Retry the selected jobs?" in asked.text  # no script has asked, so a page does
     done = await visitor.post("/ui/jobs/retry", data=fields | {"confirmed": "yes"})
     assert (done.status_code, "error_code=to_be_retried" in done.headers["location"]) == (303, True)
     assert "Retried 3 jobs." in (await visitor.get(done.headers["location"])).text
@@ -144,7 +144,7 @@ async def test_a_page_of_the_list_has_an_end_and_is_come_back_to(
     page = await visitor.get(f"/ui/jobs?{filters}{newest['id']}")
     assert (oldest["id"] in page.text, "Newest" in page.text, "Older" in page.text) == (1, 1, 0)
     end = await visitor.get(f"/ui/jobs?{filters}{oldest['id']}")
-    assert "There are no older ones." in end.text
+    assert "There are no older jobs." in end.text
     assert "Newest" in end.text
     fields = {"csrf": token_in(page.text), "error_code": "the_oldest", "confirmed": "yes"}
     back = await visitor.post("/ui/jobs/cancel", data=fields | {"cursor": newest["id"]})

@@ -61,18 +61,18 @@ async def test_what_comes_by_a_stream_is_text(house: House, open_page: OpenPage)
     await expect(page.get_by_role("log")).to_contain_text(CORPUS[0])
     await assert_only_text(page)
     await page.get_by_role("button", name="Cancel").click()
-    await page.get_by_role("button", name="Cancel the job").click()
+    await page.get_by_role("button", name="Cancel job").click()
     await end_of(house, queued)
 
 
 async def test_a_search_and_filters_are_text(open_page: OpenPage) -> None:
     page = await open_page("/ui/jobs")
-    await page.get_by_text("By service, endpoint").click()
+    await page.get_by_text("More filters").click()
     await page.get_by_label("Service").fill(CORPUS[2])
     await page.get_by_label("Error code").fill(CORPUS[0])
     await page.keyboard.press("Enter")
     await expect(page.get_by_label("Service")).to_have_value(CORPUS[2])
-    await expect(page.get_by_text("No job is like that")).to_be_visible()
+    await expect(page.get_by_text("No jobs match")).to_be_visible()
     await assert_only_text(page)
 
 

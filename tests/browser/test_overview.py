@@ -19,8 +19,8 @@ async def test_it_shows_what_happens_without_being_loaded_again(
     house: House, open_page: OpenPage
 ) -> None:
     page = await open_page("/ui/")
-    handed_in = page.locator(".tile", has_text="Handed in").locator("dd")
-    before = await handed_in.inner_text()
+    submitted = page.locator(".tile", has_text="Submitted").locator("dd")
+    before = await submitted.inner_text()
     await page.evaluate("window.isStillThisPage = true")
     await page.locator("#figures-summary").click()
     await page.locator("#figures-summary").focus()
@@ -28,7 +28,7 @@ async def test_it_shows_what_happens_without_being_loaded_again(
     for _ in range(3):
         assert (await house.http.post(GREET, json={})).status_code == 202
 
-    await expect(handed_in).not_to_have_text(before, timeout=30_000)
+    await expect(submitted).not_to_have_text(before, timeout=30_000)
     assert await page.evaluate("window.isStillThisPage")
     assert await page.locator("#figures").evaluate("each => each.open")
     assert await page.evaluate("document.activeElement.id") == "figures-summary"
@@ -61,10 +61,10 @@ async def test_an_operator_sees_all_organisations_and_a_tenant_its_own(
     await page.get_by_role("link", name="All organisations").click()
     await expect(page.get_by_role("heading", name="Workers")).to_be_visible()
 
-    await page.get_by_title("Look at another organisation").click()
-    await page.get_by_title("Look at tenant").click()
+    await page.get_by_title("Switch organisation").click()
+    await page.get_by_title("View tenant").click()
     await expect(page.locator(".who .org")).to_have_text("tenant")
-    await expect(page.locator(".tile", has_text="Handed in").locator("dd")).to_contain_text("0")
+    await expect(page.locator(".tile", has_text="Submitted").locator("dd")).to_contain_text("0")
 
     theirs = await open_page("/ui/", key=await house.create_key("tenant"))
     await expect(theirs.get_by_role("heading", name="Overview")).to_be_visible()

@@ -40,7 +40,7 @@ async def test_a_wrong_key_is_said_to_be_wrong_beside_the_field(
     page = await open_page("/ui/sign-in", key=None)
     await page.get_by_label("API key or token").fill("cck_nobody_nothing")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("alert")).to_contain_text("no API key or token that counts")
+    await expect(page.get_by_role("alert")).to_contain_text("This API key or token is not valid")
     assert await violations(page) == []
 
 
@@ -51,7 +51,7 @@ async def test_pages_fit_a_phone_and_the_theme_can_be_switched_and_is_remembered
     assert not await is_wider_than_its_window(page)
     ground = "getComputedStyle(document.body).backgroundColor"
     light = await page.evaluate(ground)
-    await page.get_by_role("button", name="Light or dark").click()
+    await page.get_by_role("button", name="Switch theme").click()
     dark = await page.evaluate(ground)
     assert dark != light
     await page.reload()

@@ -44,7 +44,13 @@ def test_counts_in_tiles_are_short(number: float, text: str) -> None:
     assert shown.compact(number) == text
 
 
-def test_times_are_told_from_now() -> None:
+def test_a_noun_agrees_with_its_count() -> None:
+    assert shown.counted(1, "task") == "1 task"
+    assert shown.counted(0, "task") == "0 tasks"
+    assert shown.counted(12_345, "retry", "retries") == "12,345 retries"
+
+
+def test_times_are_relative_to_now() -> None:
     def ago(**passed: float) -> str:
         return thin(shown.ago(NOW - timedelta(**passed), NOW))
 

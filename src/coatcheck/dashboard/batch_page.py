@@ -31,8 +31,8 @@ def operations(site: Site) -> list[Operation]:
         site.live(f"{PATH}/live", "ui_batch_live", _follow),
         site.page(f"{PATH}/tasks/{{task_id}}", "ui_batch_task", _show_task),
         site.action(f"{PATH}/cancel", "ui_cancel_batch", _cancel, asks="Cancel this batch?"),
-        site.action(f"{PATH}/close", "ui_close_batch", _close, asks="Take no more tasks in?"),
-        site.action(f"{PATH}/rerun", "ui_rerun_batch", _rerun, asks="Run these tasks again?"),
+        site.action(f"{PATH}/close", "ui_close_batch", _close, asks="Close this batch?"),
+        site.action(f"{PATH}/rerun", "ui_rerun_batch", _rerun, asks="Rerun these tasks?"),
         site.action(f"{PATH}/exports", "ui_export_batch", _export),
     ]
 
@@ -89,12 +89,12 @@ async def _show_task(visit: Visit) -> Reply | StreamReply:
 
 async def _cancel(visit: Visit) -> Reply | StreamReply:
     await visit.api.post(f"{paths.to(API, id=visit.params['id'])}/cancel")
-    return _back(visit, "Nothing more is started; what runs is told to stop.")
+    return _back(visit, "Cancellation requested. Running tasks are asked to stop.")
 
 
 async def _close(visit: Visit) -> Reply | StreamReply:
     await visit.api.post(f"{paths.to(API, id=visit.params['id'])}/close")
-    return _back(visit, "The batch takes no more tasks.")
+    return _back(visit, "Batch closed. It accepts no more tasks.")
 
 
 async def _rerun(visit: Visit) -> Reply | StreamReply:
@@ -106,7 +106,7 @@ async def _rerun(visit: Visit) -> Reply | StreamReply:
     if run := visit.form.get("run"):
         body["run"] = run
     await visit.api.post(f"{paths.to(API, id=visit.params['id'])}/rerun", body or None)
-    return _back(visit, "A new run has begun.")
+    return _back(visit, "New run started.")
 
 
 async def _export(visit: Visit) -> Reply | StreamReply:
@@ -114,7 +114,7 @@ async def _export(visit: Visit) -> Reply | StreamReply:
     await visit.api.post(
         f"{paths.to(API, id=visit.params['id'])}/exports", {"run": run} if run else None
     )
-    return _back(visit, "The export is being written; its download is here as soon as it is done.")
+    return _back(visit, "Export started. The download appears here when it is ready.")
 
 
 def _back(visit: Visit, said: str) -> Reply:

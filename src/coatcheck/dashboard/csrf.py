@@ -28,10 +28,10 @@ class ForgedForm(CoatcheckError):
 def check(call: Call, form: Fields, seal: Seal, session_id: bytes, public_url: str) -> None:
     """Raises ForgedForm."""
     if not _is_from_here(call, public_url):
-        raise ForgedForm("The form was sent from another site, so nothing was done.")
+        raise ForgedForm("The form was sent from another site. Nothing was changed.")
     given = call.header(HEADER) or form.get(FIELD)
     if not seal.is_token(session_id, given):
-        raise ForgedForm("The page that sent the form is too old. Nothing was done; load it again.")
+        raise ForgedForm("This page has expired. Nothing was changed; reload it and try again.")
 
 
 def is_of_other_pages(call: Call, seal: Seal, session_id: bytes) -> bool:

@@ -38,7 +38,7 @@ def read_query(call: Call) -> Fields:
     try:
         return Fields(_parse(call.scope["query_string"]))
     except ValueError:
-        raise InvalidParameter("query", "is not a query of UTF-8 text") from None
+        raise InvalidParameter("query", "must be UTF-8 text") from None
 
 
 async def read_form(call: Call, bytes_max: int = FORM_BYTES_MAX) -> Fields:
@@ -46,11 +46,11 @@ async def read_form(call: Call, bytes_max: int = FORM_BYTES_MAX) -> Fields:
     media_type = (call.header(b"content-type") or "").partition(";")[0].strip().lower()
     body = await call.body(bytes_max)
     if body and media_type != _MEDIA_TYPE:
-        raise WrongMediaType(f"A form is sent as {_MEDIA_TYPE}.")
+        raise WrongMediaType(f"Send forms as {_MEDIA_TYPE}.")
     try:
         return Fields(_parse(body))
     except ValueError:
-        raise InvalidBody("The form is no text of UTF-8.") from None
+        raise InvalidBody("The form is not valid UTF-8 text.") from None
 
 
 def _parse(raw: bytes) -> list[tuple[str, str]]:

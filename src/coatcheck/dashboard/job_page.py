@@ -32,7 +32,7 @@ def operations(site: Site) -> list[Operation]:
         site.page(PATH, "ui_job", _show),
         site.live(f"{PATH}/live", "ui_job_live", _follow),
         site.action(f"{PATH}/cancel", "ui_cancel_job", _cancel, asks="Cancel this job?"),
-        site.action(f"{PATH}/retry", "ui_retry_job", _retry, asks="Run this job again?"),
+        site.action(f"{PATH}/retry", "ui_retry_job", _retry, asks="Retry this job?"),
     ]
 
 
@@ -74,7 +74,7 @@ async def _cancel(visit: Visit) -> Reply | StreamReply:
     job_id = visit.params["id"]
     base = paths.to(API, org=visit.org, id=job_id)
     job = await visit.api.post(f"{base}/cancel")
-    said = "The job is cancelled." if job["terminal"] else "The job is told to stop."
+    said = "Job cancelled." if job["terminal"] else "Cancellation requested."
     return visit.redirect(paths.to(PATH, id=job_id), Notice(said))
 
 
@@ -82,9 +82,7 @@ async def _retry(visit: Visit) -> Reply | StreamReply:
     """As a new job, whose page follows."""
     job_id = visit.params["id"]
     new = await visit.api.post(f"{paths.to(API, org=visit.org, id=job_id)}/retry")
-    return visit.redirect(
-        paths.to(PATH, id=new["id"]), Notice(f"This is the new job. It retries {job_id}.")
-    )
+    return visit.redirect(paths.to(PATH, id=new["id"]), Notice(f"This new job retries {job_id}."))
 
 
 # What a page is made of

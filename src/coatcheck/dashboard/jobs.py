@@ -13,6 +13,7 @@ from coatcheck.dashboard import paths
 from coatcheck.dashboard.durations import between
 from coatcheck.dashboard.fields import Fields
 from coatcheck.dashboard.notices import Notice
+from coatcheck.dashboard.shown import counted
 from coatcheck.dashboard.site import Handler, Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.lanes import Lane
@@ -44,10 +45,10 @@ def operations(site: Site) -> list[Operation]:
     return [
         site.page(PATH, "ui_jobs", _show),
         site.action(
-            f"{PATH}/cancel", "ui_cancel_jobs", _bulk("cancel"), asks="Cancel the chosen jobs?"
+            f"{PATH}/cancel", "ui_cancel_jobs", _bulk("cancel"), asks="Cancel the selected jobs?"
         ),
         site.action(
-            f"{PATH}/retry", "ui_retry_jobs", _bulk("retry"), asks="Retry the chosen jobs?"
+            f"{PATH}/retry", "ui_retry_jobs", _bulk("retry"), asks="Retry the selected jobs?"
         ),
     ]
 
@@ -95,7 +96,7 @@ def _bulk(action: str) -> Handler:
         back = paths.with_query(PATH, {name: form.get(name) for name in (*_NAMES, "cursor")})
         order = _order(action, form)
         if order is None:
-            return visit.redirect(back, Notice("No job was chosen.", "warning"))
+            return visit.redirect(back, Notice("No jobs selected.", "warning"))
         done = await visit.api.post(f"{paths.to(API, org=visit.org)}/bulk", order)
         return visit.redirect(back, _summary(action, done["items"], more=done["more"]))
 
@@ -115,21 +116,17 @@ def _order(action: str, form: Fields) -> dict[str, Any] | None:
 
 
 def _summary(action: str, items: Sequence[Mapping[str, Any]], *, more: bool) -> Notice:
-    """What came of it, in a sentence or two: people want to know what was not done, and why."""
+    """The result in a sentence or two: how many jobs changed, and why the others did not."""
     done = sum(item["ok"] for item in items)
-    told = [f"{_WORDS[action]} {_jobs(done)}."]
+    sentences = [f"{_WORDS[action]} {counted(done, 'job')}."]
     refused = Counter(item["code"] for item in items if not item["ok"])
     if refused:
         reasons = ", ".join(f"{code} ({count})" for code, count in refused.most_common(5))
-        told.append(f"{_jobs(sum(refused.values()))} stayed as they were: {reasons}.")
+        sentences.append(f"{counted(refused.total(), 'job')} unchanged: {reasons}.")
     if more:
-        told.append("There are more: do it again for the rest.")
+        sentences.append("More jobs match: repeat the action for the rest.")
     kind = "done" if not refused and not more else "warning" if done else "error"
-    return Notice(" ".join(told), kind)  # type: ignore[arg-type]  # one of the three
-
-
-def _jobs(count: int) -> str:
-    return f"{count:,} job" if count == 1 else f"{count:,} jobs"
+    return Notice(" ".join(sentences), kind)  # type: ignore[arg-type]  # one of the three
 
 
 def _created_after(since: str) -> str | None:

@@ -81,4 +81,4 @@ async def _create(visit: Visit) -> Reply | StreamReply:
 
 async def _revoke(visit: Visit) -> Reply | StreamReply:
     await visit.api.delete(paths.to(f"{_API}/{{id}}", org=visit.org, id=visit.params["id"]))
-    return visit.redirect(PATH, Notice("The key is revoked."))
+    return visit.redirect(PATH, Notice("Key revoked."))

@@ -32,6 +32,7 @@ def templates(asset: Callable[[str], str]) -> Environment:
         "clock": shown.clock,
         "compact": shown.compact,
         "count": shown.count,
+        "counted": shown.counted,
         "moment": shown.moment,
         "percent": shown.percent,
         "pretty": shown.pretty,

@@ -23,6 +23,11 @@ def count(number: float | None) -> str:
     return NOTHING if number is None else f"{number:,.0f}"
 
 
+def counted(number: float, one: str, several: str | None = None) -> str:
+    """A count with its noun: ``1 task``, ``12,345 tasks``."""
+    return f"{count(number)} {one if number == 1 else several or one + 's'}"
+
+
 def compact(number: float | None) -> str:
     """12345 as ``12.3k``: for tiles."""
     if number is None:

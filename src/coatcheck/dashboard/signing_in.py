@@ -30,7 +30,7 @@ _FORM_BYTES_MAX: Final = 8 * 1024
 """Of the form to sign in, which needs no credential: an API key or a token, and little besides."""
 _FIT: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
-_REFUSED: Final = "That is no API key or token that counts. It may be mistyped, expired or revoked."
+_REFUSED: Final = "This API key or token is not valid. It may be mistyped, expired or revoked."
 
 
 def operations(site: Site) -> list[Operation]:
@@ -60,10 +60,13 @@ class _Door:
         back = paths.own_page(form.get("next"))
         credential = form.get("credential").encode()
         if not visitor or not credential:
-            return self._form(call, back, "Paste an API key or a token.")
+            return self._form(call, back, "Enter an API key or token.")
         if len(credential) > CREDENTIAL_BYTES_MAX:
-            said = f"The token has {len(credential)} bytes; a browser's cookie has room for"
-            return self._form(call, back, f"{said} {CREDENTIAL_BYTES_MAX}. Use an API key.")
+            said = (
+                f"The token has {len(credential)} bytes. A browser cookie holds at most "
+                f"{CREDENTIAL_BYTES_MAX}. Use an API key."
+            )
+            return self._form(call, back, said)
         try:
             me = await self._site.api_for(credential, call).get("/api/v1/me")
         except ApiProblem as problem:
@@ -82,7 +85,7 @@ class _Door:
         org = visit.form.get("org")
         orgs = (await visit.api.get("/api/v1/operator/orgs"))["items"]
         if org not in {each["org_id"] for each in orgs}:
-            return visit.redirect("/ui/orgs", Notice("There is no such organisation.", "error"))
+            return visit.redirect("/ui/orgs", Notice("Organisation not found.", "error"))
         session = msgspec.structs.replace(visit.session, org=org)
         cookie = self._site.sessions.cookie(session, secure=self._site.is_secure(visit.call))
         return self._site.redirect(visit.call, paths.HOME, more=[cookie])

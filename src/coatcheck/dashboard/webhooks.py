@@ -10,6 +10,7 @@ from coatcheck.control.operations import Operation
 from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import paths
 from coatcheck.dashboard.notices import Notice
+from coatcheck.dashboard.shown import counted
 from coatcheck.dashboard.site import Handler, Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.webhooks import EVENTS, MANY_EVENTS, Status
@@ -29,24 +30,26 @@ def operations(site: Site) -> list[Operation]:
         site.page(PATH, "ui_webhooks", _show),
         site.action(PATH, "ui_create_webhook", _create),
         site.action(
-            f"{PATH}/replay", "ui_replay_webhooks", _replay_span, asks="Send these messages again?"
+            f"{PATH}/replay", "ui_replay_webhooks", _replay_span, asks="Resend these deliveries?"
         ),
         site.action(
             f"{PATH}/deliveries/{{id}}/replay",
             "ui_replay_delivery",
             _replay,
-            asks="Send this message again?",
+            asks="Resend this delivery?",
         ),
         site.page(ENDPOINT, "ui_webhook", _show_endpoint),
         site.action(ENDPOINT, "ui_change_webhook", _change),
-        site.action(f"{ENDPOINT}/pause", "ui_pause_webhook", _steer("pause", "It is paused.")),
-        site.action(f"{ENDPOINT}/resume", "ui_resume_webhook", _steer("resume", "It goes on.")),
-        site.action(f"{ENDPOINT}/test", "ui_test_webhook", _steer("test", "A test is on its way.")),
+        site.action(f"{ENDPOINT}/pause", "ui_pause_webhook", _steer("pause", "Endpoint paused.")),
+        site.action(
+            f"{ENDPOINT}/resume", "ui_resume_webhook", _steer("resume", "Endpoint resumed.")
+        ),
+        site.action(f"{ENDPOINT}/test", "ui_test_webhook", _steer("test", "Test event queued.")),
         site.action(
             f"{ENDPOINT}/rotate",
             "ui_rotate_webhook",
             _rotate,
-            asks="Make a new secret? The old one signs along for 24 hours.",
+            asks="Rotate the secret? The current one stays valid for 24 hours.",
         ),
         site.action(f"{ENDPOINT}/secret", "ui_webhook_secret", _show_secret),
         site.action(
@@ -107,9 +110,7 @@ async def _create(visit: Visit) -> Reply | StreamReply:
             "description": form.get("description"),
         },
     )
-    return visit.redirect(
-        paths.to(ENDPOINT, id=made["id"]), Notice("The endpoint is told from now on.")
-    )
+    return visit.redirect(paths.to(ENDPOINT, id=made["id"]), Notice("Endpoint registered."))
 
 
 async def _change(visit: Visit) -> Reply | StreamReply:
@@ -121,7 +122,7 @@ async def _change(visit: Visit) -> Reply | StreamReply:
     if form.get("url"):
         changes["url"] = form.get("url")
     await visit.api.patch(_api_of(visit), changes)
-    return visit.redirect(_page_of(visit), Notice("It is changed."))
+    return visit.redirect(_page_of(visit), Notice("Endpoint updated."))
 
 
 def _steer(verb: str, said: str) -> Handler:
@@ -138,7 +139,7 @@ async def _rotate(visit: Visit) -> Reply | StreamReply:
     order = {"generation": int(generation)} if re.fullmatch(r"[0-9]{1,9}", generation) else None
     await visit.api.post(f"{_api_of(visit)}/secret/rotate", order)
     return visit.redirect(
-        _page_of(visit), Notice("There is a new secret. The old one signs along for 24 hours.")
+        _page_of(visit), Notice("Secret rotated. The previous one stays valid for 24 hours.")
     )
 
 
@@ -160,14 +161,14 @@ async def _show_secret(visit: Visit) -> Reply | StreamReply:
 
 async def _delete(visit: Visit) -> Reply | StreamReply:
     await visit.api.delete(_api_of(visit))
-    return visit.redirect(PATH, Notice("The endpoint is deleted."))
+    return visit.redirect(PATH, Notice("Endpoint deleted."))
 
 
 async def _replay(visit: Visit) -> Reply | StreamReply:
     delivery = paths.to("/deliveries/{id}/replay", id=visit.params["id"])
     await visit.api.post(f"{paths.to(API, org=visit.org)}{delivery}")
     back = paths.own_page(visit.form.get("back"))
-    return visit.redirect(PATH if back == paths.HOME else back, Notice("It is sent again."))
+    return visit.redirect(PATH if back == paths.HOME else back, Notice("Delivery queued again."))
 
 
 async def _replay_span(visit: Visit) -> Reply | StreamReply:
@@ -180,9 +181,14 @@ async def _replay_span(visit: Visit) -> Reply | StreamReply:
         done = await visit.api.post(f"{paths.to(API, org=visit.org)}/replay", order)
         count += done["replayed"]
         if done["next"] is None:
-            return visit.redirect(PATH, Notice(f"Messages that are sent again: {count:,}."))
+            return visit.redirect(
+                PATH, Notice(f"Resending {counted(count, 'delivery', 'deliveries')}.")
+            )
         order["cursor"] = done["next"]
-    said = f"Messages that are sent again: {count:,}. For the rest: coatcheck webhooks replay."
+    said = (
+        f"Resending {counted(count, 'delivery', 'deliveries')}. "
+        "Resend the rest with: coatcheck webhooks replay"
+    )
     return visit.redirect(PATH, Notice(said, "warning"))
 
 

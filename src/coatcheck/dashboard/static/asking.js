@@ -41,7 +41,7 @@ function askFirst(event) {
   const fields = [...new FormData(form)];
   const dialog = document.getElementById("confirm");
   document.getElementById("confirm-question").textContent = question;
-  document.getElementById("confirm-yes").textContent = button?.dataset.yes || form.dataset.yes || "Yes";
+  document.getElementById("confirm-yes").textContent = button?.dataset.yes || form.dataset.yes || "Confirm";
   const answer = (said) => {
     dialog.close(said);
     if (said === "yes") sendConfirmed(action, fields);

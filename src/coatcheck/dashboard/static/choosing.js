@@ -16,7 +16,7 @@ function tell() {
     all.indeterminate = chosen > 0 && chosen < boxes().length;
   }
   const told = document.getElementById("chosen");
-  if (told) told.textContent = everything ? "All that match" : chosen ? `${chosen} chosen` : "";
+  if (told) told.textContent = everything ? "All matches selected" : chosen ? `${chosen} selected` : "";
   for (const id of ["bulk-cancel", "bulk-retry"]) {
     const button = document.getElementById(id);
     if (button) button.disabled = !chosen && !everything;

@@ -4,7 +4,7 @@
 
 const LOG_LINES_MAX = 2000;
 const SILENCE_MILLISECONDS = 5000;
-const NO_ANSWER = "The server does not answer: what is shown may be old.";
+const NO_ANSWER = "The server is not responding. This page may be out of date.";
 
 // What was open, and where the keyboard was
 

@@ -3,7 +3,7 @@
 
 const CHARTS = {
   throughput: {
-    lines: [["submitted", "Handed in", "--busy"], ["completed", "Completed", "--good"], ["failed", "Failed", "--bad"]],
+    lines: [["submitted", "Submitted", "--busy"], ["completed", "Completed", "--good"], ["failed", "Failed", "--bad"]],
     show: (value) => value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 }),
   },
   starts: {
