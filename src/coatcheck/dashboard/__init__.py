@@ -1,6 +1,6 @@
-"""The dashboard at ``/ui``: pages for people, made of what the public API answers.
+"""The dashboard at ``/ui``: HTML pages rendered from responses of the public API.
 
-It reads no database and knows no engine. Each page asks the API in this very process, with the
-credential of whoever looks at it (docs/adr/0031), so that what a page shows and does is what its
-reader may see and do.
+It reads no database and imports no engine. Each page calls the API in the same process with the
+visitor's own credential (docs/adr/0031), so a page shows and does only what its visitor is allowed
+to see and do.
 """

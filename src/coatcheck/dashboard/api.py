@@ -1,8 +1,8 @@
-"""The public API, called in this process on behalf of whoever looks at a page.
+"""An in-process client of the public API that calls it with the visitor's credential.
 
-A call goes through the same dispatcher as one that came over a socket: it is authenticated, checked
-for its scope and its organisation, counted against its rate limits, and logged under the id of the
-page's own request.
+A call passes the same dispatcher as a request from a socket. The dispatcher authenticates it,
+checks its scope and organisation, counts it against the rate limits, and logs it under the request
+id of the page.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _JSON: Final = (b"content-type", b"application/json")
 
 
 class ApiProblem(CoatcheckError):
-    """The API did not do as it was asked. Pages that do not catch it are answered by its page."""
+    """An error response of the API. A page that does not catch it becomes an error page."""
 
     code = "api_problem"
 
     def __init__(self, status: int, body: bytes, retry_after: str | None = None) -> None:
-        told = _read_problem(body)
+        problem = _read_problem(body)
         self.status = status
-        self.problem_code = str(told.get("code") or "error")
-        self.detail = str(told.get("detail") or "The API gave no reason.")
-        self.details = [each for each in told.get("details") or [] if isinstance(each, dict)]
-        self.request_id = told.get("requestId")
+        self.problem_code = str(problem.get("code") or "error")
+        self.detail = str(problem.get("detail") or "The API gave no reason.")
+        self.details = [each for each in problem.get("details") or [] if isinstance(each, dict)]
+        self.request_id = problem.get("requestId")
         self.retry_after = retry_after
         super().__init__(self.detail)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A whole answer of the API, which did as it was asked."""
+    """A complete, successful response of the API."""
 
     status: int
     headers: Mapping[str, str]
@@ -54,7 +54,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An answer whose body is read piece by piece; ``pieces`` must be read or closed."""
+    """A response with a streamed body; the caller must read or close ``pieces``."""
 
     status: int
     headers: Mapping[str, str]
@@ -62,9 +62,9 @@ class Opened:
 
 
 class Api:
-    """The API, with one caller's credential. ``head``: only the head of the page is wanted.
+    """The API with one caller's credential. ``head``: the page was requested with HEAD.
 
-    ``place`` is where the page's answer is held open, if it is: calls for it take no other.
+    ``place`` is the held-response slot of the page, if it has one; its calls take no second slot.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class Api:
         ]
 
     async def get(self, path: str, query: Query | None = None) -> Any:
-        """What is at ``path``, decoded. Raises ApiProblem. Fields of the query may be None."""
+        """GET ``path`` and decode the response. Raises ApiProblem. Query fields may be None."""
         return (await self.call("GET", path, query=query)).json()
 
     async def post(self, path: str, json: Any = None) -> Any:
-        """Post ``json``, if there is any; gives what is answered. Raises ApiProblem."""
+        """POST ``json``, if given, and decode the response. Raises ApiProblem."""
         return (await self.call("POST", path, json=json)).json()
 
     async def patch(self, path: str, json: Any) -> Any:
@@ -106,9 +106,9 @@ class Api:
         query: Query | None = None,
         json: Any = None,
     ) -> Answered:
-        """Call the API and read the whole answer. Raises ApiProblem for 400 and above.
+        """Call the API and read the whole response. Raises ApiProblem for 400 and above.
 
-        ``path`` is percent-encoded already, where that is needed (``dashboard.paths.to``).
+        ``path`` must be percent-encoded where needed (``dashboard.paths.to``).
         """
         body = b"" if json is None else msgspec.json.encode(json)
         scope = self._scope(method, path, query, None, has_body=json is not None)
@@ -130,9 +130,9 @@ class Api:
     async def open(
         self, path: str, *, query: Query | None = None, headers: Mapping[str, str] | None = None
     ) -> Opened:
-        """Get what is too large to hold, or has no end. Raises ApiProblem for 400 and above."""
-        # Of a page whose head is wanted nobody reads, and so nobody closes, the pieces: the call
-        # has to end by itself, and what it says after its start has room.
+        """GET a large or endless response as a stream. Raises ApiProblem for 400 and above."""
+        # Nobody reads or closes the pieces of a HEAD request. So the call must end by itself, and
+        # the queue has room for its one message after the start.
         method, unread = ("HEAD", 2) if self._head else ("GET", 1)
         scope = self._scope(method, path, query, headers, has_body=False)
         messages: asyncio.Queue[Message | None] = asyncio.Queue(maxsize=unread)
@@ -141,7 +141,7 @@ class Api:
             try:
                 await self._app(scope, _Requested(b"").receive, messages.put)
             except asyncio.CancelledError:
-                raise  # nobody reads any more
+                raise  # the reader is gone
             except BaseException:
                 await messages.put(None)
                 raise
@@ -152,7 +152,7 @@ class Api:
             start = await messages.get()
             if start is None:
                 await answering
-                raise AssertionError("an answer without a start")
+                raise AssertionError("a response without a start")
             pieces = _pieces(messages, answering)
             answered = _by_name(start["headers"])
             if start["status"] >= 400:
@@ -194,7 +194,7 @@ class Api:
 
 
 class _Requested:
-    """The request's body, and then a caller that stays: whoever stops listening cancels."""
+    """Sends the request body, then never disconnects: a reader that leaves cancels the task."""
 
     def __init__(self, body: bytes) -> None:
         self._body: bytes | None = body
@@ -213,7 +213,7 @@ async def _pieces(
         while (message := await messages.get()) is not None:
             if message.get("body"):
                 yield message["body"]
-        await answering  # to raise what broke it
+        await answering  # raises its error, if it failed
     finally:
         answering.cancel()
         await asyncio.gather(answering, return_exceptions=True)
@@ -225,7 +225,7 @@ def _by_name(headers: RawHeaders) -> dict[str, str]:
 
 def _read_problem(body: bytes) -> dict[str, Any]:
     try:
-        told = msgspec.json.decode(body)
+        problem = msgspec.json.decode(body)
     except msgspec.DecodeError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return problem if isinstance(problem, dict) else {}

@@ -1,4 +1,4 @@
-"""Reads a stream of Server-Sent Events that the API sends."""
+"""A parser for the API's Server-Sent Events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class ApiEvent:
-    """One event. ``id`` is there where it is kept, and can be gone on after."""
+    """One event. ``id`` is set if the server stores it, so that a client can resume after it."""
 
     name: str
     id: str | None
@@ -25,7 +25,7 @@ Events = AsyncGenerator[ApiEvent | None, None]
 
 
 async def read_events(pieces: AsyncIterator[bytes]) -> Events:
-    """The events of a stream; None for a comment, which says that it is alive."""
+    """Yield the events of a stream, and None for each keep-alive comment."""
     unread = b""
     try:
         async for piece in pieces:
@@ -35,7 +35,7 @@ async def read_events(pieces: AsyncIterator[bytes]) -> Events:
                 yield _read(block.decode())
     finally:
         if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()  # whoever followed it may have gone in the middle
+            await pieces.aclose()  # the reader may have left early
 
 
 def _read(block: str) -> ApiEvent | None:

@@ -1,7 +1,7 @@
-"""The files that pages need: style, scripts, and the libraries that came with us.
+"""Static files: the stylesheet, the scripts and the vendored libraries.
 
-A file's address holds a digest of its content, so that a browser keeps it for good and never shows
-a page with the files of another version.
+The address of a file contains a digest of its content. A browser can therefore cache it for ever,
+and never mixes a page with files of another version.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Asset:
 
 
 def address(name: str) -> str:
-    """Where the file ``name`` is served. Raises KeyError: a template that misspells it is wrong."""
+    """The address of the file ``name``. Raises KeyError for a misspelt name."""
     return f"/ui/static/{_assets()[name].digest}/{name}"
 
 
@@ -50,7 +50,7 @@ def operation() -> Operation:
         asset = _assets().get(call.params["file"])
         if asset is None:
             raise NotFound
-        # A page of the version before, or after, while servers are being replaced: good for now.
+        # During a deployment, pages of another version may ask. They get this one, uncached.
         is_current = call.params["digest"] == asset.digest
         headers = [
             (b"content-type", asset.media_type),
@@ -67,7 +67,7 @@ def operation() -> Operation:
         methods=["GET"],
         path="/ui/static/{digest}/{file}",
         name="ui_static",
-        summary="A file that pages need.",
+        summary="A static file of the dashboard.",
         handler=serve,
         answers=[Answer(HTTPStatus.OK, "The file.", media_type="*/*")],
         tag="dashboard",

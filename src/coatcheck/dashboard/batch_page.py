@@ -1,4 +1,4 @@
-"""One batch: how far it is, what failed, its tasks, its runs and exports; and steering it."""
+"""The page of one batch: progress, failures, tasks, runs, exports and actions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coatcheck.control.operations import Operation
 from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import live, paths
 from coatcheck.dashboard.api_events import ApiEvent, Events, read_events
-from coatcheck.dashboard.batches import is_elsewhere
+from coatcheck.dashboard.batches import is_other_org
 from coatcheck.dashboard.durations import between
 from coatcheck.dashboard.notices import Notice
 from coatcheck.dashboard.site import Site
@@ -38,9 +38,9 @@ def operations(site: Site) -> list[Operation]:
 
 
 async def _show(visit: Visit) -> Reply | StreamReply:
-    """The page, or all of it that changes as the batch goes on."""
-    if is_elsewhere(visit):
-        return visit.page("batches_elsewhere.html")
+    """The page, or for htmx the part that changes with the batch."""
+    if is_other_org(visit):
+        return visit.page("batches_other_org.html")
     base = paths.to(API, id=visit.params["id"])
     batch = await visit.api.get(base)
     chosen = {name: visit.query.get(name) for name in ("run", "status")}
@@ -98,7 +98,7 @@ async def _close(visit: Visit) -> Reply | StreamReply:
 
 
 async def _rerun(visit: Visit) -> Reply | StreamReply:
-    """All tasks; or those of a status, of an error code; of the current run, or of one."""
+    """Rerun all tasks, or those with a status or error code, of the current or a given run."""
     wanted: dict[str, Any] = {
         name: value for name in ("status", "error_code") if (value := visit.form.get(name))
     }
@@ -122,15 +122,15 @@ def _back(visit: Visit, said: str) -> Reply:
 
 
 def _run(batch: Mapping[str, Any], wanted: str) -> dict[str, Any]:
-    """The run that is looked at: the current one, unless another is named."""
+    """The run to show: the current one unless the visitor chose another."""
     runs: list[dict[str, Any]] = batch["runs"]
-    if wanted == ALL_RUNS:  # the batch as a whole, each task with its latest result
+    if wanted == ALL_RUNS:  # the whole batch, with the latest result of each task
         return {**runs[-1], "id": ALL_RUNS, "counts": batch["job_counts"]}
     return next((run for run in runs if run["id"] == wanted), runs[-1])
 
 
 async def _follow(visit: Visit) -> Reply | StreamReply:
-    """How far the batch is, as parts of its page."""
+    """Stream the batch's progress as parts of its page."""
     base = paths.to(API, id=visit.params["id"])
     stream = await visit.api.open(f"{base}/events")
     return visit.events(_parts(visit, read_events(stream.pieces)))
@@ -138,8 +138,8 @@ async def _follow(visit: Visit) -> Reply | StreamReply:
 
 async def _parts(visit: Visit, events: Events) -> AsyncIterator[bytes]:
     seen: str | None = visit.query.get("seen")
-    async with aclosing(events) as told:
-        async for event in told:
+    async with aclosing(events) as received:
+        async for event in received:
             match event:
                 case None:
                     yield live.KEEP_ALIVE

@@ -1,4 +1,4 @@
-"""All batches of the organisation, newest first."""
+"""The list of the organisation's batches, newest first."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def operations(site: Site) -> list[Operation]:
 
 
 async def _show(visit: Visit) -> Reply | StreamReply:
-    if is_elsewhere(visit):
-        return visit.page("batches_elsewhere.html")
+    if is_other_org(visit):
+        return visit.page("batches_other_org.html")
     cursor = visit.query.get("cursor")
     page = await visit.api.get(API, {"cursor": cursor or None, "limit": _PAGE_ROWS})
     shown = {
@@ -35,6 +35,6 @@ async def _show(visit: Visit) -> Reply | StreamReply:
     return visit.page("batches.html", **shown)
 
 
-def is_elsewhere(visit: Visit) -> bool:
-    """Whether another organisation is looked at: the paths of batches name none but one's own."""
+def is_other_org(visit: Visit) -> bool:
+    """Whether the page shows another organisation. The batch API serves only the caller's own."""
     return visit.org != visit.session.home_org

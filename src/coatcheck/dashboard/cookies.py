@@ -1,4 +1,4 @@
-"""Cookies: read from a request, written into an answer."""
+"""Cookies: reading them from requests and setting them in responses."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from coatcheck.control.call import Call
 
 @dataclass(frozen=True, slots=True)
 class Cookie:
-    """A cookie of ours: never for scripts, never sent along by other sites' forms."""
+    """A cookie that scripts cannot read (HttpOnly) and other sites' forms do not send (Lax)."""
 
     name: str
     path: str
     seconds: int
 
     def read(self, call: Call) -> str | None:
-        """Its value; the first, if several of that name came."""
+        """The value of the first cookie with this name."""
         for part in (call.header(b"cookie") or "").split(";"):
             name, has_value, value = part.strip().partition("=")
             if has_value and name == self.name:

@@ -1,7 +1,7 @@
-"""Whether a form was sent by one of our pages.
+"""CSRF protection: checks that one of our own pages sent a form.
 
-Two walls, each of which would do: the browser says which site a request comes from, and every form
-carries a token that only a page of this session was given.
+There are two checks, and each would be enough. The browser says which site a request comes from,
+and every form carries a token that only pages of this session contain.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _OWN_SITE: Final = "same-origin"
 
 
 class ForgedForm(CoatcheckError):
-    """A form that none of our pages has sent, or that is older than the session."""
+    """A form from another site, or from a page of an earlier session."""
 
     code = "csrf_refused"
 
 
 def check(call: Call, form: Fields, seal: Seal, session_id: bytes, public_url: str) -> None:
-    """Raises ForgedForm."""
+    """Check where a form comes from. Raises ForgedForm."""
     if not _is_from_here(call, public_url):
         raise ForgedForm("The form was sent from another site. Nothing was changed.")
     given = call.header(HEADER) or form.get(FIELD)
@@ -35,7 +35,7 @@ def check(call: Call, form: Fields, seal: Seal, session_id: bytes, public_url: s
 
 
 def is_of_other_pages(call: Call, seal: Seal, session_id: bytes) -> bool:
-    """Whether a part of a page asks that was made for another session, or organisation."""
+    """Whether an htmx request comes from a page of another session or organisation."""
     given = call.header(HEADER)
     return given is not None and not seal.is_token(session_id, given)
 
@@ -46,6 +46,6 @@ def _is_from_here(call: Call, public_url: str) -> bool:
         return site == _OWN_SITE
     origin = call.header(b"origin")
     if origin is None:
-        return True  # no browser of today; the token decides
+        return True  # no current browser; the token decides
     hosts = {call.header(b"host"), urlsplit(public_url).netloc or None}
     return urlsplit(origin).netloc in hosts

@@ -1,4 +1,4 @@
-"""What a browser is to keep, and not to show."""
+"""Responses that a browser saves as files instead of showing them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ HARMLESS: Final[RawHeaders] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"private, no-store"),
 )
-"""For what is no page of ours: even if a browser showed it, nothing in it would run."""
+"""For content that is not our own page: nothing in it runs, even if a browser shows it."""
 
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def download(body: bytes, name: str, media_type: str) -> Reply:
-    """``body`` as the file ``name``, in which odd characters become underscores."""
+    """``body`` as an attachment called ``name``; unusual characters become underscores."""
     headers = [
         raw_header("content-type", media_type),
         raw_header("content-disposition", f'attachment; filename="{_NOT_PLAIN.sub("_", name)}"'),

@@ -1,4 +1,4 @@
-"""The fields of a form or of a query: names that may come several times, or not at all."""
+"""Fields of a form or query string, whose names may repeat or be missing."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _MEDIA_TYPE: Final = "application/x-www-form-urlencoded"
 
 
 class Fields:
-    """What was filled in. White space around a value and values of nothing else are left out."""
+    """The non-empty fields, with surrounding white space removed."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         stripped = [(name, value.strip()) for name, value in pairs]
         self.pairs = [(name, value) for name, value in stripped if value]
 
     def get(self, name: str, default: str = "") -> str:
-        """The last value of that name."""
+        """The last value with this name."""
         return next((value for each, value in reversed(self.pairs) if each == name), default)
 
     def all(self, name: str) -> list[str]:
-        """Every value of that name, as from checkboxes."""
+        """All values with this name, for example of checkboxes."""
         return [value for each, value in self.pairs if each == name]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -34,7 +34,7 @@ class Fields:
 
 
 def read_query(call: Call) -> Fields:
-    """The fields of a page's query. Raises InvalidParameter."""
+    """Parse the query string. Raises InvalidParameter."""
     try:
         return Fields(_parse(call.scope["query_string"]))
     except ValueError:
@@ -42,7 +42,7 @@ def read_query(call: Call) -> Fields:
 
 
 async def read_form(call: Call, bytes_max: int = FORM_BYTES_MAX) -> Fields:
-    """The fields of a form that was sent. Raises WrongMediaType, InvalidBody, BodyTooLarge."""
+    """Parse a submitted form. Raises WrongMediaType, InvalidBody, BodyTooLarge."""
     media_type = (call.header(b"content-type") or "").partition(";")[0].strip().lower()
     body = await call.body(bytes_max)
     if body and media_type != _MEDIA_TYPE:

@@ -1,4 +1,4 @@
-"""The headers of every page: what a browser may load, run, frame, keep and tell others."""
+"""Security headers of every page: what a browser may load, run, frame, cache and reveal."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _ALWAYS: Final[RawHeaders] = (
 
 
 def new_nonce() -> str:
-    """A number used once: what the scripts and styles of one page are known by.
+    """A nonce that marks the scripts and styles of one page.
 
-    ``'self'`` would not do. This origin also serves what tenants upload and what their upstreams
-    answer, and a page must run none of it.
+    ``'self'`` is not enough: this origin also serves tenants' uploads and their upstreams'
+    responses, and a page must run none of those.
     """
     return secrets.token_urlsafe(_NONCE_BYTES)
 
 
 def policy(nonce: str | None = None) -> str:
-    """The Content-Security-Policy of a page with this nonce; None: of what runs no script."""
+    """The Content-Security-Policy of a page with this nonce; None allows no script at all."""
     return _POLICY.format(code="'none'" if nonce is None else f"'nonce-{nonce}'")
 
 
 def guards(nonce: str) -> RawHeaders:
-    """The guards of a page whose scripts and styles carry this nonce."""
+    """The security headers of a page whose scripts and styles carry this nonce."""
     return ((b"content-security-policy", policy(nonce).encode()), *_ALWAYS)
 
 
 GUARDS: Final[RawHeaders] = ((b"content-security-policy", policy().encode()), *_ALWAYS)
-"""The guards of every answer that is no whole page: a part of one, a stream, a redirect."""
+"""The security headers of a response that is not a whole page: a fragment, stream or redirect."""

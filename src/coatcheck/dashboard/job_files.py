@@ -1,7 +1,8 @@
-"""What a job left: its files, its input, its receipts. Shown, or given to be kept.
+"""Files of a job: artifacts, input and receipts, shown inline or as downloads.
 
-A file is somebody's: it may say that it is a picture and be a page. So a browser is given as such
-what can hold no script, with the type that we name; everything else is only to be kept.
+Tenants choose the media types of their files, so a file that claims to be a picture may be a page.
+Only types that cannot contain scripts are shown inline, under the type that we name. Everything
+else is a download.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ async def _file(visit: Visit) -> Reply | StreamReply:
     ]
     kind = _plain(opened.headers.get("content-type", _UNTYPED))
     kept = visit.query.get("keep") == "yes" or kind not in _PICTURES | _SOUNDS
-    # The API's own has the file's name in it; an answer without a file has neither.
+    # The API's header has the file's name in it; a response without a file has no such header.
     how = opened.headers.get("content-disposition", "attachment") if kept else "inline"
     headers = [
         raw_header("content-type", _UNTYPED if kept else kind),
@@ -85,7 +86,7 @@ async def _receipt(visit: Visit) -> Reply | StreamReply:
 
 
 async def _input(visit: Visit) -> Reply | StreamReply:
-    """The input that is kept, as it was handed in."""
+    """The stored input, as it was submitted."""
     base = paths.to(API, org=visit.org, id=visit.params["id"])
     answered = await visit.api.call("GET", f"{base}/input")
     return download(answered.body, f"input-{visit.params['id']}.json", "application/json")
@@ -107,5 +108,5 @@ def _kept(value: Any, name: str) -> Reply:
 
 
 def _plain(media_type: str) -> str:
-    """Without parameters."""
+    """The media type without its parameters."""
     return media_type.partition(";")[0].strip().lower()

@@ -1,4 +1,4 @@
-"""One job: its state and why it waits, its story, its log, what came of it, and what it left."""
+"""The page of one job: state, reasons to wait, timeline, log, result, files and actions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOG_ROWS: Final = 200
 _LOG_PAGES_MAX: Final = 5
 _DELIVERIES_MAX: Final = 20
 _HIDDEN: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
-"""What may be nobody's business but the job's owner's, although the job itself may be seen."""
+"""Statuses for details that only the job's owner may see, although others may see the job."""
 
 
 def operations(site: Site) -> list[Operation]:
@@ -37,7 +37,7 @@ def operations(site: Site) -> list[Operation]:
 
 
 async def _show(visit: Visit) -> Reply | StreamReply:
-    """The page, or all of it that changes with the job's state."""
+    """The page, or for htmx the parts that change with the job's state."""
     base = paths.to(API, org=visit.org, id=visit.params["id"])
     job = await visit.api.get(base)
     shown = {
@@ -62,7 +62,7 @@ async def _show(visit: Visit) -> Reply | StreamReply:
         **shown,
         lines=lines,
         more_lines=more,
-        # What the page shows already, so that its stream begins with what is new.
+        # Says what the page already shows, so that its stream begins with what is new.
         stream=paths.with_query(
             paths.to(f"{PATH}/live", id=job["id"]),
             {"after": last, "seen": _seen(job), "lines": "no" if more else None},
@@ -79,13 +79,13 @@ async def _cancel(visit: Visit) -> Reply | StreamReply:
 
 
 async def _retry(visit: Visit) -> Reply | StreamReply:
-    """As a new job, whose page follows."""
+    """Retry as a new job, and go to its page."""
     job_id = visit.params["id"]
     new = await visit.api.post(f"{paths.to(API, org=visit.org, id=job_id)}/retry")
     return visit.redirect(paths.to(PATH, id=new["id"]), Notice(f"This new job retries {job_id}."))
 
 
-# What a page is made of
+# The parts of the page
 
 
 async def _unless_hidden(visit: Visit, url: str | None) -> Any:
@@ -105,7 +105,7 @@ async def _files(visit: Visit, job: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def _deliveries(visit: Visit, job: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Who was told of the job; None for those who may not know."""
+    """The job's webhook deliveries; None for visitors who may not see them."""
     if not visit.session.may("admin"):
         return None
     page = await visit.api.get(
@@ -116,7 +116,7 @@ async def _deliveries(visit: Visit, job: dict[str, Any]) -> list[dict[str, Any]]
 
 
 async def _log(visit: Visit, base: str) -> tuple[list[dict[str, Any]], bool]:
-    """The log from its beginning, and whether it has more than a page should show."""
+    """The first lines of the log, and whether there are more than a page should show."""
     lines: list[dict[str, Any]] = []
     after: int | None = None
     for _ in range(_LOG_PAGES_MAX):
@@ -133,7 +133,7 @@ def _seen(job: dict[str, Any]) -> str:
 
 
 def _line(event: ApiEvent) -> dict[str, Any]:
-    """A line of the log as a stream tells it, in the form that pages of the log have."""
+    """A log event of the stream, in the shape of a line from the log's pages."""
     rest = event.json()
     return {
         "seq": event.id,
@@ -145,11 +145,11 @@ def _line(event: ApiEvent) -> dict[str, Any]:
     }
 
 
-# While it goes on
+# Live updates
 
 
 async def _follow(visit: Visit) -> Reply | StreamReply:
-    """What happens to the job, as parts of its page."""
+    """Stream the job's events as parts of its page."""
     base = paths.to(API, org=visit.org, id=visit.params["id"])
     after = visit.call.header(b"last-event-id") or visit.query.get("after", "0")
     stream = await visit.api.open(f"{base}/events", query={"after": after})
@@ -159,8 +159,8 @@ async def _follow(visit: Visit) -> Reply | StreamReply:
 async def _parts(visit: Visit, events: Events) -> AsyncIterator[bytes]:
     seen: str | None = visit.query.get("seen")
     shows_lines = visit.query.get("lines") != "no"
-    async with aclosing(events) as told:
-        async for event in told:
+    async with aclosing(events) as received:
+        async for event in received:
             match event:
                 case None:
                     yield live.KEEP_ALIVE
@@ -178,4 +178,4 @@ async def _parts(visit: Visit, events: Events) -> AsyncIterator[bytes]:
                 case ApiEvent(name="end"):
                     yield live.event("changed", "") + live.event("end", "")
                 case _:
-                    continue  # output, which the page does not show while it comes
+                    continue  # output, which the page does not show live

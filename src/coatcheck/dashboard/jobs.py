@@ -1,4 +1,4 @@
-"""All jobs of the organisation: filtered, searched, and many cancelled or retried at once."""
+"""The list of the organisation's jobs, with filters, search and bulk actions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SURFACES: Final = ("gateway", "graphs", "batches", "llm", "speech")
 LANES: Final = tuple(lane.value for lane in Lane)
 
 _SELECTING: Final = ("state", "lane", "surface", "service", "endpoint", "error_code")
-"""What both a list and a bulk action can be narrowed by, as the API spells it."""
+"""The API's filters that both lists and bulk actions take."""
 _LISTING: Final = (*_SELECTING, "owner", "q")
 _NAMES: Final = (*_LISTING, "since")
 _WORDS: Final = {"cancel": "Cancelled", "retry": "Retried"}
@@ -104,7 +104,7 @@ def _bulk(action: str) -> Handler:
 
 
 def _order(action: str, form: Fields) -> dict[str, Any] | None:
-    """What the API is asked to do; None if nothing was chosen."""
+    """The body of the bulk request; None if nothing was selected."""
     if form.get("everything") == "yes":
         chosen: dict[str, Any] = {name: form.get(name) for name in _SELECTING if form.get(name)}
         after = _created_after(form.get("since"))

@@ -1,4 +1,4 @@
-"""API keys: made, shown once, and revoked."""
+"""The API keys page: lists, creates and revokes keys."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _status(key: Mapping[str, Any]) -> str:
 
 
 async def _create(visit: Visit) -> Reply | StreamReply:
-    """The answer is the only page that ever shows the key, and nothing keeps it."""
+    """Only this response ever shows the key, and nothing stores it."""
     form = visit.form
     wanted: dict[str, Any] = {"name": form.get("name")}
     if form.get("user"):

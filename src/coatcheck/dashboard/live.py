@@ -1,4 +1,4 @@
-"""Events of a page's stream: parts of the page, made anew."""
+"""Server-Sent Events that replace parts of a page."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ def event(name: str, text: str) -> bytes:
 
 
 GONE: Final = event("gone", "")
-"""Has the page loaded again: the session has ended, or is another one."""
+"""Makes the page reload, because its session ended or changed."""

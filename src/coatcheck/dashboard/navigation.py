@@ -1,4 +1,4 @@
-"""The pages there are, as the side of each page lists them."""
+"""The navigation menu."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coatcheck.dashboard.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A page in the list. ``needs`` is the scope without which it would show nothing."""
+    """A page in the menu. ``needs`` is the scope without which the page would be empty."""
 
     title: str
     path: str
@@ -20,7 +20,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A place, and whether the visitor is there, or on a page below it."""
+    """A menu entry, and whether the visitor is on its page or on one below it."""
 
     place: Place
     is_here: bool
@@ -38,7 +38,7 @@ PLACES: Final = (
 
 
 def for_visitor(session: Session, path: str) -> list[Listed]:
-    """The places whose pages the visitor's credential lets them see."""
+    """The menu entries that the visitor's credential allows."""
     return [Listed(each, _is_at(each, path)) for each in PLACES if session.may(each.needs)]
 
 

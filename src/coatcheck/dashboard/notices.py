@@ -1,4 +1,4 @@
-"""What is said once on the page after a form was sent: "Cancelled 3 jobs"."""
+"""Messages shown once on the page that follows a form, such as "Cancelled 3 jobs"."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _TEXT_LENGTH_MAX: Final = 500
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """A sentence for whoever sent the form."""
+    """A message for the visitor who sent the form."""
 
     text: str
     kind: Literal["done", "warning", "error"] = "done"
 
 
 class Notices:
-    """Carries a notice over the redirect that follows a form, sealed: nobody else can make one."""
+    """Carries a notice across a redirect, in an encrypted cookie that nobody else can make."""
 
     def __init__(self, seal: Seal) -> None:
         self._seal = seal

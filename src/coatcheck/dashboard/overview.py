@@ -1,7 +1,7 @@
-"""The first page: what goes through, what waits, how long it takes, what fails, who works.
+"""The overview page: throughput, backlog, latencies, failures and workers.
 
-It is kept current by a stream, which makes its parts anew every few seconds and sends those that
-have changed.
+A stream keeps it current: it renders the page's parts every few seconds and sends those that have
+changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIVE_SECONDS: Final = 3.0
 _SILENCE_SECONDS_MAX: Final = 15.0
 _EVERYWHERE: Final = "all"
 
-# The parts of the page, by the events that they are sent as.
+# The templates of the page's parts, by the name of the event that replaces them.
 _PARTS: Final = {
     "tiles": "overview_tiles.html",
     "series": "overview_series.html",
@@ -58,7 +58,7 @@ async def _follow(visit: Visit) -> Reply | StreamReply:
 
 async def _parts(visit: Visit) -> AsyncIterator[bytes]:
     if visit.query.get("org", visit.org) != visit.org:
-        yield live.GONE  # another is looked at since, in another window
+        yield live.GONE  # another window switched the organisation
         return
     sent: dict[str, str] = {}
     silent, seconds = 0.0, LIVE_SECONDS
@@ -70,7 +70,7 @@ async def _parts(visit: Visit) -> AsyncIterator[bytes]:
             if problem.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
                 yield live.GONE
                 return
-            # Over a rate limit, or the database is away: what is shown stays, for a while.
+            # Over a rate limit, or the database is down: the page keeps its figures for now.
             seconds = max(LIVE_SECONDS, float(problem.retry_after or 0))
             yield live.KEEP_ALIVE
             continue
@@ -99,7 +99,7 @@ async def _figures(visit: Visit) -> dict[str, Any]:
 
 
 def with_span(minutes: str, scope: str | None) -> str:
-    """The address of this page over another span, or of more."""
+    """The address of this page for another time range or scope."""
     return paths.with_query(
         paths.HOME, {"minutes": None if minutes == "60" else minutes, "scope": scope}
     )

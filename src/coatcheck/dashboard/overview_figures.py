@@ -1,4 +1,4 @@
-"""What the overview shows of what the API answers: sums, and lines for charts."""
+"""Totals and chart data of the overview, computed from the API's response."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from coatcheck.dashboard.shown import read_time
 _COUNTS: Final = ("submitted", "completed", "failed", "cancelled", "retried", "rescued")
 _TIMES: Final = ("start_p50", "start_p99", "run_p50", "run_p99")
 _SHARE_MIN: Final = 2 / 3
-"""A stretch of which less has passed says nothing of a rate yet: counts are on their way."""
+"""A bucket of which less has passed gives no rate yet, because its counts are incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of the whole span, or of now."""
+    """Totals over the whole time range, and the current backlog."""
 
     submitted: int
     completed: int
@@ -27,7 +27,7 @@ class Totals:
     scheduled: int
     running: int
     is_exact: bool
-    """Whether all that waits was counted."""
+    """Whether every waiting job was counted."""
     start_p50: float | None
     start_p99: float | None
     minutes: float
@@ -60,7 +60,7 @@ def totals(overview: dict[str, Any]) -> Totals:
 
 
 def chart(overview: dict[str, Any]) -> dict[str, Any]:
-    """The lines, as overview.js draws them: rates a minute, times in seconds."""
+    """The lines that overview.js draws: rates per minute, times in seconds."""
     bucket = float(overview["bucket_seconds"])
     now = read_time(overview["generated_at"]).timestamp()
     lines: dict[str, list[float | None]] = {
@@ -68,7 +68,7 @@ def chart(overview: dict[str, Any]) -> dict[str, Any]:
     }
     for point in overview["series"]:
         at = read_time(point["at"]).timestamp()
-        passed = min(bucket, now - at)  # the last stretch has not ended
+        passed = min(bucket, now - at)  # the last bucket is not over
         lines["at"].append(at)
         for name in ("submitted", "completed", "failed"):
             rate = round(point[name] * 60 / passed, 3) if passed >= bucket * _SHARE_MIN else None

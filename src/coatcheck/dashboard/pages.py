@@ -1,4 +1,4 @@
-"""Every page of the dashboard."""
+"""The routes of all pages of the dashboard."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from coatcheck.domain.errors import NotFound
 
 
 def operations(parts: Parts, api: ASGIApp) -> list[Operation]:
-    """The dashboard's routes; ``api`` is the application that answers for the public API."""
+    """The dashboard's routes; ``api`` is the ASGI application of the public API."""
     site = Site(parts.settings, parts.draining, api)
     return [
         assets.operation(),
@@ -45,21 +45,21 @@ def operations(parts: Parts, api: ASGIApp) -> list[Operation]:
         *services.operations(site),
         *keys.operations(site),
         *usage.operations(site),
-        *_ways_in(site),
+        *_entry_points(site),
     ]
 
 
-def _ways_in(site: Site) -> list[Operation]:
-    """What people type, and what is nowhere."""
+def _entry_points(site: Site) -> list[Operation]:
+    """Redirects to the first page, and the 404 page."""
 
     async def go_home(_: Call) -> Reply | StreamReply:
         return Reply(HTTPStatus.SEE_OTHER, b"", [(b"location", paths.HOME.encode())])
 
-    async def nowhere(_: Visit) -> Reply | StreamReply:
+    async def not_found(_: Visit) -> Reply | StreamReply:
         raise NotFound
 
     return [
         site.open_page(["GET"], "/", "ui_root", go_home),
         site.open_page(["GET"], "/ui", "ui", go_home),
-        site.page("/ui/{rest:path}", "ui_nowhere", nowhere),
+        site.page("/ui/{rest:path}", "ui_nowhere", not_found),
     ]

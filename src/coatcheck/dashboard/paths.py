@@ -1,4 +1,4 @@
-"""Paths that are made of names which people chose."""
+"""Building URL paths safely from names that people chose."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def to(template: str, **names: str) -> str:
 
 
 def with_query(path: str, fields: Mapping[str, str | int | None]) -> str:
-    """``path`` with those of ``fields`` that say something."""
-    said = {name: value for name, value in fields.items() if value not in (None, "")}
-    return f"{path}?{urlencode(said)}" if said else path
+    """``path`` with the non-empty ``fields`` as its query string."""
+    given = {name: value for name, value in fields.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path
 
 
 def own_page(path: str | None) -> str:
-    """``path`` if it is one of our pages, else the first page: where to go after signing in.
+    """``path`` if it is one of our pages, else the first page. Used for redirects after sign-in.
 
-    A link that somebody else made must not lead from here to their site.
+    It prevents open redirects: a crafted link must not lead from here to another site.
     """
     if path is None or not path.startswith(HOME) or not path.isascii() or not path.isprintable():
         return HOME

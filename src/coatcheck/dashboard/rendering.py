@@ -1,4 +1,4 @@
-"""Templates. Whatever they are given is text, and is escaped: there is no way around it."""
+"""The Jinja environment. It escapes every value, without exception."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Seals what a browser keeps for us, so that it can neither be read nor changed there.
+"""Authenticated encryption of cookies, and CSRF tokens.
 
-The key is derived from the pepper that all servers of a deployment share: each of them opens what
-another has sealed, and none needs a setting more.
+The keys derive from the pepper that all servers of a deployment share. So every server opens what
+another has sealed, and no further setting is needed.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _TOKEN_KEY_BYTES: Final = 32
 
 
 class Seal:
-    """Seals and opens; and makes the tokens of forms."""
+    """Encrypts and decrypts cookie values, and makes CSRF tokens."""
 
     def __init__(self, pepper: str) -> None:
         self._sealer = Sealer([pepper], _SEALING_LABEL)
         self._token_key = derived(pepper, _TOKEN_LABEL, _TOKEN_KEY_BYTES)
 
     def close(self, purpose: str, plain: bytes) -> str:
-        """``plain``, sealed; only ``open`` for the same ``purpose`` gives it back."""
+        """Encrypt ``plain``; only ``open`` with the same ``purpose`` decrypts it."""
         return self._sealer.seal([purpose], plain)
 
     def open(self, purpose: str, sealed: str) -> bytes | None:
-        """What was sealed; None if we did not, or not for this."""
+        """Decrypt a value; None if it is forged or was sealed for another purpose."""
         try:
             return self._sealer.open([purpose], sealed)
         except SealError:
             return None
 
     def token(self, of: bytes) -> str:
-        """What a form carries to show that it is our page's, for the session named ``of``."""
+        """The CSRF token of forms in the session that ``of`` identifies."""
         digest = hmac.digest(self._token_key, of, hashlib.sha256)
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 

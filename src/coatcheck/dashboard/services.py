@@ -1,4 +1,4 @@
-"""The services that the organisation can call, and the versions and endpoints of each."""
+"""The pages of services: the list, and the versions and endpoints of one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _API: Final = "/api/v1/orgs/{org}/services"
 _SERVICE: Final = "/api/v1/orgs/{org}/workspaces/{ws}/hosted-services/{service}"
 _PAGE_ROWS: Final = 50
 _PAGE_ENDPOINTS: Final = 100
-"""Of a service's page: a template takes too long for hundreds of them."""
+"""Endpoints on one page: rendering several hundred would take too long."""
 
 
 def operations(site: Site) -> list[Operation]:
@@ -64,5 +64,5 @@ def _endpoints(service: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _first(given: str | None) -> int:
-    """How many endpoints come before the page; 0 for what is no number."""
+    """The number of endpoints before this page; 0 if ``given`` is not a number."""
     return int(given) if given and given.isascii() and given.isdigit() and len(given) < 10 else 0

@@ -1,7 +1,7 @@
-"""Who is signed in: a sealed cookie that holds the credential itself, and no row anywhere.
+"""Sessions: an encrypted cookie that holds the visitor's credential, and no state on the server.
 
-A credential that is revoked is refused by the API at the next call, as anywhere else, so there is
-nothing to end on the server's side; signing out removes the cookie.
+The API refuses a revoked credential at the next call, as it does for any client, so the server has
+no session to end. Signing out deletes the cookie.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from coatcheck.dashboard.sealing import Seal
 
 SESSION_SECONDS: Final = 12 * 3600
 CREDENTIAL_BYTES_MAX: Final = 2_700
-"""Sealed, and with what stands beside it, a longer one would not fit into a browser's cookie."""
+"""A longer credential, encrypted and with the other fields, would not fit into a cookie."""
 _ID_BYTES: Final = 16
 _COOKIE: Final = Cookie("coatcheck_session", "/ui", SESSION_SECONDS)
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A credential, and what was known of it when it was presented.
+    """A credential, and what the API said about it at sign-in.
 
-    What it says of scopes decides what a page offers; what is allowed, the API decides.
+    Its scopes decide what a page offers. The API decides what is allowed.
     """
 
     id: bytes
@@ -34,7 +34,7 @@ class Session(msgspec.Struct, frozen=True):
     until: int
     home_org: str
     org: str
-    """The organisation that is looked at; another than ``home_org`` only for operators."""
+    """The organisation that the pages show; only operators can leave ``home_org``."""
     user: str | None
     kind: Literal["key", "user", "service"]
     scopes: list[str]
@@ -42,8 +42,8 @@ class Session(msgspec.Struct, frozen=True):
 
     @property
     def pages(self) -> bytes:
-        """Names the pages of this session that look at its organisation; their tokens are made of
-        it, so that a page of another, in another window, changes nothing in this one."""
+        """Identifies the session's pages of its current organisation. CSRF tokens derive from it,
+        so a page of another organisation in another window cannot change anything here."""
         return self.id + self.org.encode()
 
     def may(self, scope: str) -> bool:
@@ -51,13 +51,13 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Sessions:
-    """Reads sessions from cookies, and writes them."""
+    """Reads and writes session cookies."""
 
     def __init__(self, seal: Seal) -> None:
         self._seal = seal
 
     def read(self, call: Call) -> Session | None:
-        """The session of a call; None if there is none that counts."""
+        """The session of a request; None if it has no valid one."""
         sealed = _COOKIE.read(call)
         opened = None if not sealed else self._seal.open(_COOKIE.name, sealed)
         if opened is None:
@@ -65,7 +65,7 @@ class Sessions:
         try:
             session = msgspec.msgpack.decode(opened, type=Session)
         except msgspec.DecodeError:
-            return None  # of another version
+            return None  # written by another version
         return session if session.until > time.time() else None
 
     def cookie(self, session: Session, *, secure: bool) -> tuple[bytes, bytes]:
@@ -78,7 +78,7 @@ class Sessions:
 
 
 def begin(credential: bytes, me: dict[str, Any]) -> Session:
-    """A session of the credential that the API says is ``me``'s."""
+    """A new session; ``me`` is the API's description of the credential."""
     return Session(
         id=os.urandom(_ID_BYTES),
         credential=credential,

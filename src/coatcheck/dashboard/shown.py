@@ -1,4 +1,4 @@
-"""How figures, times and names are written on pages."""
+"""Formatting of numbers, times and JSON values on pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BYTES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _THIN: Final = "\u202f"
 _INDENTED_DEPTH_MAX: Final = 8
 NOTHING: Final = "\u2013"
-"""In place of a value that there is none of."""
+"""Shown for a missing value."""
 
 
 def read_time(text: str | datetime) -> datetime:
@@ -29,7 +29,7 @@ def counted(number: float, one: str, several: str | None = None) -> str:
 
 
 def compact(number: float | None) -> str:
-    """12345 as ``12.3k``: for tiles."""
+    """12345 as ``12.3k``: used in tiles."""
     if number is None:
         return NOTHING
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -70,7 +70,7 @@ def size(value: int | None) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """0.125 as ``12%``; never 100% before the end."""
+    """0.125 as ``12%``; rounds down, so 100% means finished."""
     return NOTHING if fraction is None else f"{int(fraction * 100 + 1e-9)}%"
 
 
@@ -98,13 +98,13 @@ def moment(value: str | datetime) -> str:
 
 
 def clock(value: str | datetime) -> str:
-    """``15:45:39.123``: within one story, where the day is known."""
+    """``15:45:39.123``, for timelines and logs, whose day is known."""
     return read_time(value).astimezone(UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
 def pretty(value: Any) -> str:
-    """A JSON value, for people. One that is nested deeply is on one line: what strangers wrote
-    could else be so much white space that a page of it is a thousand times as long."""
+    """A JSON value, indented for people. A deeply nested one stays on one line: indentation could
+    make a hostile value a thousand times longer."""
     indent = 2 if _is_at_most(value, _INDENTED_DEPTH_MAX) else None
     return json.dumps(value, indent=indent, ensure_ascii=False)
 

@@ -1,4 +1,4 @@
-"""Signing in with an API key or a token, and out; and looking at another organisation."""
+"""Sign-in with an API key or token, sign-out, and switching organisations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
 
 _VISITOR: Final = Cookie("coatcheck_visitor", paths.SIGN_IN, 3600)
-"""Names a visitor before there is a session, so that its form has a token, too: nobody shall be
-signed in by another site as somebody else."""
+"""Identifies a visitor before there is a session, so that the sign-in form has a CSRF token, too:
+another site must not sign anybody in as somebody else."""
 _VISITOR_BYTES: Final = 16
 _FORM_BYTES_MAX: Final = 8 * 1024
-"""Of the form to sign in, which needs no credential: an API key or a token, and little besides."""
+"""The size limit of the sign-in form, which anyone can send."""
 _FIT: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 _REFUSED: Final = "This API key or token is not valid. It may be mistyped, expired or revoked."
@@ -35,15 +35,15 @@ _REFUSED: Final = "This API key or token is not valid. It may be mistyped, expir
 
 def operations(site: Site) -> list[Operation]:
     return [
-        site.open_page(["GET"], paths.SIGN_IN, "ui_sign_in", _Door(site).show),
-        site.open_page(["POST"], paths.SIGN_IN, "ui_sign_in_sent", _Door(site).enter),
-        site.action("/ui/sign-out", "ui_sign_out", _Door(site).leave),
+        site.open_page(["GET"], paths.SIGN_IN, "ui_sign_in", _SignIn(site).show),
+        site.open_page(["POST"], paths.SIGN_IN, "ui_sign_in_sent", _SignIn(site).enter),
+        site.action("/ui/sign-out", "ui_sign_out", _SignIn(site).leave),
         site.page("/ui/orgs", "ui_orgs", _list_orgs),
-        site.action("/ui/orgs", "ui_orgs_choose", _Door(site).look_at),
+        site.action("/ui/orgs", "ui_orgs_choose", _SignIn(site).switch_org),
     ]
 
 
-class _Door:
+class _SignIn:
     def __init__(self, site: Site) -> None:
         self._site = site
 
@@ -81,7 +81,7 @@ class _Door:
         gone = self._site.sessions.gone(secure=self._site.is_secure(visit.call))
         return self._site.redirect(visit.call, paths.SIGN_IN, more=[gone])
 
-    async def look_at(self, visit: Visit) -> Reply | StreamReply:
+    async def switch_org(self, visit: Visit) -> Reply | StreamReply:
         org = visit.form.get("org")
         orgs = (await visit.api.get("/api/v1/operator/orgs"))["items"]
         if org not in {each["org_id"] for each in orgs}:
@@ -91,7 +91,7 @@ class _Door:
         return self._site.redirect(visit.call, paths.HOME, more=[cookie])
 
     def _form(self, call: Call, back: str, said: str = "") -> Reply:
-        # The one there is, if there is one: the form in another window stays good.
+        # Keep an existing cookie, so that the sign-in form in another window stays valid.
         visitor = _VISITOR.read(call) or ""
         if _FIT.fullmatch(visitor) is None:
             visitor = base64.urlsafe_b64encode(os.urandom(_VISITOR_BYTES)).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""What holds for every page: its session, its headers, its token, and what its errors look like."""
+"""What all pages share: sessions, security headers, CSRF checks and error pages."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from coatcheck.settings import Settings
 _log = logging.getLogger(__name__)
 
 CONFIRMED: Final = "confirmed"
-"""The field of a form whose sender was asked whether they mean it."""
+"""The form field that says that the visitor has confirmed the action."""
 
 Handler = Callable[[Visit], Awaitable[Reply | StreamReply]]
 _Answer = Callable[[Call], Awaitable[Reply | StreamReply]]
 
 
 class Site:
-    """Declares pages and actions, and does for them what is the same for all."""
+    """Declares pages and actions, and handles what they have in common."""
 
     def __init__(self, settings: Settings, draining: Draining, api: ASGIApp) -> None:
         self.seal = Seal(settings.require("key_pepper"))
@@ -49,18 +49,18 @@ class Site:
         self._templates = templates(assets.address)
         self._is_secure = settings.public_url.startswith("https://")
 
-    # Declaring
+    # Declarations
 
     def page(self, path: str, name: str, handler: Handler) -> Operation:
-        """A page, or a part of one: it is read, and changes nothing."""
+        """Declare a page or a part of one. It is read-only."""
         return self._operation(["GET"], path, name, handler)
 
     def live(self, path: str, name: str, handler: Handler) -> Operation:
-        """A stream of events, for a page that stays current."""
+        """Declare an event stream that keeps a page current."""
 
         async def follow(visit: Visit) -> Reply | StreamReply:
             try:
-                # So that it is known whose stream it is, and refused if they have too many.
+                # Identifies the caller, so that the limit of streams per caller applies.
                 await visit.api.get("/api/v1/me")
             except ApiProblem as problem:
                 if problem.status != HTTPStatus.UNAUTHORIZED:
@@ -71,10 +71,10 @@ class Site:
         return self._operation(["GET"], path, name, follow, held=Held.ALWAYS)
 
     def action(self, path: str, name: str, handler: Handler, *, asks: str = "") -> Operation:
-        """What a form does. It is sent by POST with the session's token, or nothing is done.
+        """Declare the action of a form: a POST that needs the session's CSRF token.
 
-        ``asks``: a question that is answered first, on a page of its own where no script has asked
-        it: "Cancel this job?".
+        ``asks`` is a question such as "Cancel this job?". If no script has asked it, a page of its
+        own asks it before the action runs.
         """
 
         async def asked(visit: Visit) -> Reply | StreamReply:
@@ -89,7 +89,7 @@ class Site:
     def open_page(
         self, methods: Sequence[Method], path: str, name: str, answer: _Answer
     ) -> Operation:
-        """A page for anyone, such as the one to sign in on; its errors are pages, too."""
+        """Declare a page that needs no session, such as the sign-in page."""
 
         async def guarded(call: Call) -> Reply | StreamReply:
             return await self._guarded(call, answer, None)
@@ -109,7 +109,7 @@ class Site:
             session = self.sessions.read(call)
             if session is None:
                 return self._to_sign_in(call)
-            call.credential = session.credential  # a stream of a page ends with it
+            call.credential = session.credential  # revoking it ends the page's streams
 
             async def visited(call: Call) -> Reply | StreamReply:
                 form = Fields([])
@@ -144,7 +144,7 @@ class Site:
             held=held,
         )
 
-    # Answering
+    # Responses
 
     def api_for(self, credential: bytes, call: Call) -> Api:
         return Api(
@@ -152,17 +152,17 @@ class Site:
         )
 
     def is_secure(self, call: Call) -> bool:
-        """Whether the browser speaks https with us, or with what stands before us."""
+        """Whether the browser uses https to reach us or the proxy in front of us."""
         return self._is_secure or call.scope.get("scheme") == "https"
 
     def render(
         self, visit: Visit, template: str, context: Mapping[str, Any], *, status: int
     ) -> Reply:
-        """A whole page for a visitor."""
+        """Render a whole page for a signed-in visitor."""
         notice, nonce = self._notices.read(visit.call), headers.new_nonce()
         body = self.render_text(visit, template, {"notice": notice, "nonce": nonce, **context})
-        told = [] if notice is None else [self._notices.gone(secure=self.is_secure(visit.call))]
-        return Reply(status, body.encode(), [*_page_headers(nonce), *told])
+        cleared = [] if notice is None else [self._notices.gone(secure=self.is_secure(visit.call))]
+        return Reply(status, body.encode(), [*_page_headers(nonce), *cleared])
 
     def render_text(self, visit: Visit, template: str, context: Mapping[str, Any]) -> str:
         return self._templates.get_template(template).render(
@@ -174,7 +174,7 @@ class Site:
         )
 
     def render_open(self, template: str, context: Mapping[str, Any], status: int) -> Reply:
-        """A whole page for anyone."""
+        """Render a whole page that needs no session."""
         nonce = headers.new_nonce()
         body = self._templates.get_template(template).render(
             session=None, notice=None, nonce=nonce, **context
@@ -184,11 +184,13 @@ class Site:
     def redirect(
         self, call: Call, path: str, notice: Notice | None = None, *, more: RawHeaders = ()
     ) -> Reply:
-        assert path.startswith("/ui"), "pages lead to pages"
-        told = [] if notice is None else [self._notices.cookie(notice, secure=self.is_secure(call))]
-        answered = [*headers.GUARDS, headers.NOT_KEPT, *told, *more]
+        assert path.startswith("/ui"), "redirects stay on the dashboard"
+        carried = (
+            [] if notice is None else [self._notices.cookie(notice, secure=self.is_secure(call))]
+        )
+        answered = [*headers.GUARDS, headers.NOT_KEPT, *carried, *more]
         if is_by_htmx(call):
-            # A 303 would be followed by htmx itself, which puts the next page into a part of this.
+            # htmx would follow a 303 itself and swap the next page into a part of this one.
             return Reply(HTTPStatus.OK, b"", [(b"hx-redirect", path.encode("ascii")), *answered])
         return Reply(HTTPStatus.SEE_OTHER, b"", [(b"location", path.encode("ascii")), *answered])
 
@@ -197,7 +199,7 @@ class Site:
             await asyncio.sleep(seconds)
         return not self._draining.begun
 
-    # What goes wrong
+    # Errors
 
     async def _guarded(
         self, call: Call, answer: _Answer, session: Session | None
@@ -211,13 +213,13 @@ class Site:
                 return self._to_sign_in(call)
             return self._problem_page(call, session, problem)
         except csrf.ForgedForm as forged:
-            told = ApiProblem(HTTPStatus.FORBIDDEN, _told(forged.code, str(forged)))
-            return self._problem_page(call, session, told)
+            refused = ApiProblem(HTTPStatus.FORBIDDEN, _problem_body(forged.code, str(forged)))
+            return self._problem_page(call, session, refused)
         except CoatcheckError as error:
             reply = problem_of(call, error)
             return self._problem_page(call, session, ApiProblem(reply.status, reply.body))
-        except Exception:  # noqa: BLE001 - logged whole; the reader gets a page that says nothing
-            _log.exception("unexpected error in the page %s", call.path)
+        except Exception:  # noqa: BLE001 - logged with its traceback; the visitor gets a generic error page
+            _log.exception("unexpected error on page %s", call.path)
             reply = internal_error(call)
             return self._problem_page(call, session, ApiProblem(reply.status, reply.body))
 
@@ -234,7 +236,7 @@ class Site:
         return reply
 
     def _to_sign_in(self, call: Call) -> Reply:
-        """The page to sign in on, and from there back to where the visitor wanted to go."""
+        """Redirect to the sign-in page, which leads back to the requested page."""
         if call.header(b"accept") == "text/event-stream":
             return self._gone(call)
         gone = self.sessions.gone(secure=self.is_secure(call))
@@ -246,14 +248,14 @@ class Site:
         return self.redirect(call, where, more=[gone])
 
     def _gone(self, call: Call) -> Reply:
-        """A stream cannot lead anywhere: its page does, when it is loaded again."""
+        """End a stream whose session is over. A stream cannot redirect, so its page reloads."""
         gone = self.sessions.gone(secure=self.is_secure(call))
-        told = [headers.EVENT_STREAM, *headers.GUARDS, headers.NOT_KEPT, gone]
-        return Reply(HTTPStatus.OK, live.GONE, told)
+        sent = [headers.EVENT_STREAM, *headers.GUARDS, headers.NOT_KEPT, gone]
+        return Reply(HTTPStatus.OK, live.GONE, sent)
 
     @staticmethod
     def _load_again() -> Reply:
-        """For a part of a page whose session has changed meanwhile, in another window."""
+        """Reload a page whose session has changed in another window."""
         return Reply(
             HTTPStatus.OK, b"", [(b"hx-refresh", b"true"), *headers.GUARDS, headers.NOT_KEPT]
         )
@@ -279,5 +281,5 @@ def _path_of(url: str) -> str:
     return "/" + rest.partition("/")[2]
 
 
-def _told(code: str, detail: str) -> bytes:
+def _problem_body(code: str, detail: str) -> bytes:
     return msgspec.json.encode({"code": code, "detail": detail})

@@ -1,4 +1,4 @@
-"""What the organisation has used, by day or hour and endpoint."""
+"""The usage page: jobs, run time and bytes by day or hour and endpoint."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _by_endpoint(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The busiest first."""
+    """The totals of each endpoint, busiest first."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault(row["flow"] or row["endpoint"], []).append(row)
@@ -77,7 +77,7 @@ def _by_endpoint(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _by_day(rows: Sequence[Mapping[str, Any]], first: str, last: str) -> list[dict[str, Any]]:
-    """Every day of the span, the empty ones as well: a chart without gaps."""
+    """The totals of every day, including empty days, so that the chart has no gaps."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault(row["day"], []).append(row)
@@ -87,7 +87,7 @@ def _by_day(rows: Sequence[Mapping[str, Any]], first: str, last: str) -> list[di
 
 
 def _by_hour(rows: Sequence[Mapping[str, Any]], first: str, last: str) -> list[dict[str, Any]]:
-    """The same, with every hour."""
+    """The totals of every hour, including empty hours."""
     found: dict[datetime, list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault(datetime.fromisoformat(row["hour"]), []).append(row)

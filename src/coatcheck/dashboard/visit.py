@@ -1,4 +1,4 @@
-"""One request of a person who is signed in: what was asked, who asks, and ways to answer."""
+"""One request of a signed-in visitor, with helpers for the response."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Visit:
-    """What a page's handler is given.
+    """The argument of a page's handler.
 
-    ``api`` is the public API with the visitor's own credential; ``org`` is the organisation that
-    is looked at; ``query`` and ``form`` are what was filled in (``form``: only in an action, whose
-    token has been checked).
+    ``api`` calls the public API with the visitor's own credential. ``org`` is the organisation that
+    the page shows. ``query`` and ``form`` are the fields of the request; only actions have a
+    ``form``, after the check of its CSRF token.
     """
 
     def __init__(
@@ -42,29 +42,29 @@ class Visit:
 
     @property
     def params(self) -> Mapping[str, str]:
-        """The names in the path."""
+        """The path parameters."""
         return self.call.params
 
     @property
     def by_htmx(self) -> bool:
-        """Whether a part of a page asks, rather than the browser for a whole one."""
+        """Whether htmx asks for a part of a page."""
         return is_by_htmx(self.call)
 
     def page(self, template: str, status: int = HTTPStatus.OK, **context: Any) -> Reply:
-        """A whole page. What ``base.html`` needs is there besides ``context``."""
+        """Render a whole page. The site adds what ``base.html`` needs to ``context``."""
         return self._site.render(self, template, context, status=status)
 
     def fragment(self, template: str, **context: Any) -> Reply:
-        """A part of a page, for htmx to put into its place."""
+        """Render a part of a page for htmx to swap in."""
         body = self.text(template, **context).encode()
         return Reply(HTTPStatus.OK, body, [headers.HTML, *headers.GUARDS, headers.NOT_KEPT])
 
     def text(self, template: str, **context: Any) -> str:
-        """A part of a page as text, for an event of a stream."""
+        """Render a part of a page as text, for a stream event."""
         return self._site.render_text(self, template, context)
 
     def redirect(self, path: str, notice: Notice | None = None) -> Reply:
-        """Go on to another page of ours, which says ``notice`` once."""
+        """Redirect to another page of the dashboard, which shows ``notice`` once."""
         return self._site.redirect(self.call, path, notice)
 
     def events(self, pieces: AsyncIterator[bytes]) -> StreamReply:
@@ -82,7 +82,7 @@ class Visit:
         )
 
     async def pause(self, seconds: float) -> bool:
-        """Wait, in a stream, and say whether to go on: not once the server is about to end."""
+        """Wait in a stream. Returns False once the server is shutting down."""
         return await self._site.pause(seconds)
 
 

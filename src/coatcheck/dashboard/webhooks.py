@@ -1,4 +1,4 @@
-"""Webhooks: who is told of what, and what was sent; made, paused, rotated, tried, sent again."""
+"""The webhook pages: endpoints, their secrets and deliveries, and the actions on them."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _steer(verb: str, said: str) -> Handler:
 
 
 async def _rotate(visit: Visit) -> Reply | StreamReply:
-    """Once for the secret that the visitor was shown, however often the form is sent."""
+    """Rotate the secret that the visitor saw once, even if the form is sent twice."""
     generation = visit.form.get("generation")
     order = {"generation": int(generation)} if re.fullmatch(r"[0-9]{1,9}", generation) else None
     await visit.api.post(f"{_api_of(visit)}/secret/rotate", order)
@@ -144,7 +144,7 @@ async def _rotate(visit: Visit) -> Reply | StreamReply:
 
 
 async def _show_secret(visit: Visit) -> Reply | StreamReply:
-    """By a form and not a link: no history and no prefetch shall ever hold a page with secrets."""
+    """A form and not a link, so that no browser history or prefetch contains the secret."""
     base = _api_of(visit)
     secret = await visit.api.get(f"{base}/secret")
     shown = await _deliveries(
@@ -172,7 +172,7 @@ async def _replay(visit: Visit) -> Reply | StreamReply:
 
 
 async def _replay_span(visit: Visit) -> Reply | StreamReply:
-    """What was not taken in a span of time, to whomever it was for."""
+    """Resend the failed deliveries of a period, to all endpoints."""
     hours = visit.form.get("hours")
     since = datetime.now(UTC) - timedelta(hours=int(hours if hours in _REPLAY_HOURS else "1"))
     order: dict[str, Any] = {"since": since.isoformat()}

@@ -1,4 +1,4 @@
-// Forms: what cannot be undone is asked about first, and a double click does nothing twice.
+// Forms: asks for confirmation before destructive actions, and ignores double clicks.
 "use strict";
 
 const SENDING_MILLISECONDS = 10000;
@@ -7,12 +7,12 @@ let isSending = false;
 function beginSending() {
   if (isSending) return false;
   isSending = true;
-  // The next page ends it; should none come, one may try again.
+  // The next page resets it. If none comes, the visitor may try again.
   setTimeout(() => { isSending = false; }, SENDING_MILLISECONDS);
   return true;
 }
 
-// By a form of its own: the one that was asked about may have been made anew before the answer came.
+// Sends a new form, because a refresh may have replaced the original one meanwhile.
 function sendConfirmed(action, fields) {
   if (!beginSending()) return;
   const form = document.createElement("form");
@@ -45,10 +45,10 @@ function askFirst(event) {
   const answer = (said) => {
     dialog.close(said);
     if (said === "yes") sendConfirmed(action, fields);
-    // The dialog gave the keyboard back to a button that has been made anew.
+    // A refresh has replaced the button that the dialog returned the focus to.
     else if (button && !button.isConnected) focusOn(nameOf(button));
   };
-  // Not at its "close": keys that are pressed meanwhile come before that, and would be nobody's.
+  // Not at "close", which comes later: keys pressed before it would go nowhere.
   dialog.oncancel = () => answer("no");
   dialog.onsubmit = (answered) => {
     answered.preventDefault();

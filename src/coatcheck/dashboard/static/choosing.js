@@ -1,4 +1,4 @@
-// Choosing rows of a list that is made anew while one looks at it.
+// Selecting rows of a list that is refreshed while it is shown.
 "use strict";
 
 const form = document.getElementById("choosing");
@@ -7,7 +7,7 @@ function boxes() {
   return [...form.querySelectorAll("input.chooses")];
 }
 
-function tell() {
+function showSelection() {
   const chosen = boxes().filter((each) => each.checked).length;
   const everything = document.getElementById("choose-everything")?.checked;
   const all = document.getElementById("choose-all");
@@ -15,8 +15,8 @@ function tell() {
     all.checked = chosen > 0 && chosen === boxes().length;
     all.indeterminate = chosen > 0 && chosen < boxes().length;
   }
-  const told = document.getElementById("chosen");
-  if (told) told.textContent = everything ? "All matches selected" : chosen ? `${chosen} selected` : "";
+  const label = document.getElementById("chosen");
+  if (label) label.textContent = everything ? "All matches selected" : chosen ? `${chosen} selected` : "";
   for (const id of ["bulk-cancel", "bulk-retry"]) {
     const button = document.getElementById(id);
     if (button) button.disabled = !chosen && !everything;
@@ -29,13 +29,13 @@ if (form) {
     if (event.target.id === "choose-all") {
       for (const each of boxes()) each.checked = event.target.checked;
     }
-    tell();
+    showSelection();
   });
-  // Rows stay where they are while some are chosen.
+  // Do not refresh the rows while some are selected.
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (!event.target.matches?.("[data-polls]")) return;
     if (boxes().some((each) => each.checked)) event.preventDefault();
   });
-  document.addEventListener("htmx:afterSettle", tell);
-  tell();
+  document.addEventListener("htmx:afterSettle", showSelection);
+  showSelection();
 }

@@ -1,4 +1,4 @@
-// What pages do beyond their links and forms. Each of them works without it.
+// Small conveniences of all pages. Every page works without this script.
 "use strict";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -8,7 +8,7 @@ function isDark() {
   return chosen ? chosen === "dark" : dark.matches;
 }
 
-function tellOfTheme() {
+function announceTheme() {
   document.dispatchEvent(new CustomEvent("coatcheck:theme"));
 }
 
@@ -18,12 +18,12 @@ function switchTheme() {
   try {
     localStorage.setItem("coatcheck-theme", next);
   } catch {
-    // It holds for this page, then.
+    // The choice then holds for this page only.
   }
-  tellOfTheme();
+  announceTheme();
 }
 
-// Relative times, as shown.py writes them.
+// Relative times, formatted as in shown.py.
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
 function ago(moment) {
@@ -58,7 +58,7 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest?.("[data-copy]");
   if (button) copyText(button);
 });
-// Choosing with the mouse sends the form; with the arrow keys one passes by what one does not mean.
+// Selecting with the mouse submits the form. The arrow keys do not: they pass over other options.
 let isByKey = false;
 document.addEventListener("keydown", () => { isByKey = true; }, true);
 document.addEventListener("pointerdown", () => { isByKey = false; }, true);
@@ -69,14 +69,14 @@ document.addEventListener("htmx:afterSettle", () => {
   keepTimesCurrent();
   showWhatNeedsScripts(document);
 });
-dark.addEventListener("change", tellOfTheme);
+dark.addEventListener("change", announceTheme);
 
 const themeButton = document.getElementById("theme");
 if (themeButton) {
   themeButton.hidden = false;
   themeButton.addEventListener("click", switchTheme);
 }
-// On a phone the list of pages is wider than the screen: the one that is open shall be seen.
+// On a phone the menu is wider than the screen: scroll to the current page's entry.
 const list = document.querySelector(".side nav");
 const open = list?.querySelector("[aria-current]");
 if (open && open.offsetLeft + open.offsetWidth > list.clientWidth) list.scrollLeft = open.offsetLeft - 24;

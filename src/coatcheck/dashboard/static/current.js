@@ -1,17 +1,17 @@
-// Parts of pages are made anew while one looks at them. Whatever one was doing there goes on, a page
-// that is told nothing any more says so, and one that nobody sees asks for nothing.
+// Live refresh of parts of a page: keeps open details and the focus, says when the server stops
+// responding, and pauses while the page is hidden.
 "use strict";
 
 const LOG_LINES_MAX = 2000;
 const SILENCE_MILLISECONDS = 5000;
 const NO_ANSWER = "The server is not responding. This page may be out of date.";
 
-// What was open, and where the keyboard was
+// Open details and the focus
 
 let openBefore = [];
 let focusBefore = null;
 
-// What an element is called, also after it was made anew.
+// Identifies an element before and after it is replaced.
 function nameOf(element) {
   const leadsTo = element.getAttribute("href") ?? element.form?.getAttribute("action") ?? "";
   return element.id || `${leadsTo} ${element.textContent.trim()}`;
@@ -37,13 +37,13 @@ function restoreParts() {
   focusBefore = null;
 }
 
-// Each pair comes without anything in between: the first before parts are replaced, the second after.
+// Nothing happens between the events of a pair: the first precedes a swap, the second follows it.
 document.addEventListener("htmx:beforeSwap", rememberParts);
 document.addEventListener("htmx:afterSwap", restoreParts);
 document.addEventListener("htmx:sseBeforeMessage", rememberParts);
 document.addEventListener("htmx:sseMessage", restoreParts);
 
-// What asks again and again
+// Polling
 
 function isBeingCopiedFrom(part) {
   const selection = document.getSelection();
@@ -55,7 +55,7 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   if (document.hidden || isBeingCopiedFrom(event.target)) event.preventDefault();
 });
 
-// Streams: a browser has few connections to one server, and pages that nobody sees would hold them.
+// Streams: a browser opens few connections per server, so hidden pages release theirs.
 
 const streams = new Map();
 const resting = new Set();
@@ -84,7 +84,7 @@ document.addEventListener("htmx:sseOpen", (event) => {
 });
 document.addEventListener("htmx:sseClose", (event) => streams.delete(event.target));
 
-// A stream that begins anew tells lines of a log again.
+// A stream that reconnects may repeat log lines.
 document.addEventListener("htmx:sseBeforeMessage", (event) => {
   const { type, lastEventId } = event.detail;
   if (type !== "line") return;
@@ -92,43 +92,43 @@ document.addEventListener("htmx:sseBeforeMessage", (event) => {
   while (event.target.childElementCount >= LOG_LINES_MAX) event.target.firstElementChild.remove();
 });
 
-// A stream that ends with this event belongs to a session that has ended, or looks elsewhere now.
+// This event says that the session has ended or switched to another organisation.
 document.addEventListener("htmx:sseMessage", (event) => {
   if (event.detail.type === "gone") location.reload();
 });
 
-// What went wrong is said once, until it is well again
+// Shows each problem once, until the server responds again
 
 let silence = null;
-let problemSaid = "";
+let shownProblem = "";
 
-function sayThatItIsOld() {
+function warnThatPageIsStale() {
   const said = document.createElement("p");
   said.className = "notice is-warning";
   said.dataset.passes = "";
   said.textContent = NO_ANSWER;
   document.getElementById("notices").replaceChildren(said);
-  problemSaid = "";
+  shownProblem = "";
 }
 
-function takeBack() {
+function clearWarning() {
   clearTimeout(silence);
   silence = null;
-  problemSaid = "";
+  shownProblem = "";
   for (const each of document.querySelectorAll("#notices [data-passes]")) each.remove();
 }
 
 document.addEventListener("htmx:beforeSwap", (event) => {
   if (event.detail.target.id !== "notices") return;
-  if (event.detail.serverResponse === problemSaid) event.detail.shouldSwap = false;
-  problemSaid = event.detail.serverResponse;
+  if (event.detail.serverResponse === shownProblem) event.detail.shouldSwap = false;
+  shownProblem = event.detail.serverResponse;
 });
 document.addEventListener("htmx:afterRequest", (event) => {
-  if (event.detail.successful) takeBack();
+  if (event.detail.successful) clearWarning();
 });
-document.addEventListener("htmx:sendError", sayThatItIsOld);
-document.addEventListener("htmx:sseOpen", takeBack);
-document.addEventListener("htmx:sseClose", takeBack);
+document.addEventListener("htmx:sendError", warnThatPageIsStale);
+document.addEventListener("htmx:sseOpen", clearWarning);
+document.addEventListener("htmx:sseClose", clearWarning);
 document.addEventListener("htmx:sseError", () => {
-  silence ??= setTimeout(sayThatItIsOld, SILENCE_MILLISECONDS);
+  silence ??= setTimeout(warnThatPageIsStale, SILENCE_MILLISECONDS);
 });

@@ -1,4 +1,4 @@
-// The overview's charts: drawn once, given new figures whenever the page's stream has sent some.
+// The overview's charts: drawn once, updated whenever the page's stream sends new figures.
 "use strict";
 
 const CHARTS = {
@@ -39,7 +39,7 @@ function dataOf(chart, all) {
   return [all.at, ...chart.lines.map(([name]) => all[name])];
 }
 
-// Times spread over orders of magnitude: their scale is logarithmic, from one power of ten to another.
+// Times span orders of magnitude, so their scale is logarithmic, from one power of ten to another.
 function timeRange(plot, least, most) {
   if (least == null || least <= 0) return [0.001, 1];
   return [10 ** Math.floor(Math.log10(least)), 10 ** Math.ceil(Math.log10(most * 1.0001))];
@@ -59,7 +59,7 @@ function options(element, chart) {
   return {
     width: element.clientWidth,
     height: HEIGHT,
-    // As all times on pages: what one person says of a chart is what another one sees.
+    // UTC, as all times on pages, so that everybody sees the same chart.
     tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
     padding: [8, 20, 0, 0],
     cursor: { y: false, drag: { x: false, y: false } },
@@ -96,7 +96,7 @@ function powersOfTen(plot, splits) {
 }
 
 function timeLabels(plot, splits) {
-  // A label for each line that is drawn; within a day its time is enough.
+  // One label per grid line; within a day the time is enough.
   const isLong = plot.scales.x.max - plot.scales.x.min > 86400 * 1.1;
   const format = isLong ? { weekday: "short", hour: "2-digit" } : { hour: "2-digit", minute: "2-digit" };
   return splits.map((each) => new Date(each * 1000).toLocaleString([], { ...format, hourCycle: "h23", timeZone: "UTC" }));

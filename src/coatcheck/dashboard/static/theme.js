@@ -1,7 +1,7 @@
-// Before anything is drawn: the theme that was chosen, if one was; else the system's.
+// Sets the chosen theme before the first paint; without a choice, the system's theme applies.
 try {
   const chosen = localStorage.getItem("coatcheck-theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
 } catch {
-  // Storage may be forbidden; the system's theme is as good.
+  // Storage may be disabled; the system's theme then applies.
 }
