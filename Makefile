@@ -1,13 +1,13 @@
-# Coatcheck. `make` alone lists what there is.
+# Coatcheck. `make` alone lists the targets.
 #
-# Everything runs from .venv in this folder, installed from requirements/*.txt: exact versions with
-# hashes. PYTHON names the interpreter that .venv is made with, ARGS is passed on to the program.
+# Everything runs from .venv in this folder, installed from requirements/*.txt with exact versions and
+# hashes. PYTHON is the interpreter that creates .venv; ARGS is passed to the program.
 
 PYTHON ?= python3
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
-# Two for each core: a test of processes waits for half of its time.
+# Two per core, because tests of processes spend half of their time waiting.
 TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -19,86 +19,86 @@ export PIP_NO_INPUT = 1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.runtime ## create .venv with what Coatcheck needs to run
+setup: $(VENV)/.runtime ## create .venv with the runtime dependencies
 
-setup-dev: $(VENV)/.dev ## create .venv with what its tests and checks need, too
+setup-dev: $(VENV)/.dev ## create .venv with the development dependencies, too
 
-azurite: tests/azurite/node_modules/.installed ## install the Azure Blob server that the tests run against
+azurite: tests/azurite/node_modules/.installed ## install Azurite, the Azure Blob server of the tests
 
-browser: tests/browser/node_modules/.installed ## install the browser that pages are tried in, and axe-core
+browser: tests/browser/node_modules/.installed ## install Chromium and axe-core for the dashboard's tests
 
 typescript: clients/typescript/build/.built ## build the TypeScript client
 
-corpus: .corpus/.fetched ## fetch the real packages that the tests run on into .corpus
+corpus: .corpus/.fetched ## download the real packages that the tests analyse into .corpus
 
 up: setup ## start everything on an embedded PostgreSQL; ARGS="--data DIR --port N [module:service ...]"
 	@$(BIN)/coatcheck up $(ARGS)
 
-tts-remote: $(VENV)/.tts ## start a remote that speaks; ARGS="--port N --folder DIR"
+tts-remote: $(VENV)/.tts ## start the example text-to-speech server; ARGS="--port N --folder DIR"
 	@$(BIN)/python -m examples.tts_remote $(ARGS)
 
-test: setup-dev azurite browser typescript corpus ## run the tests; ARGS="-k name" to choose
+test: setup-dev azurite browser typescript corpus ## run the tests; ARGS="-k name" selects some
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(ARGS)
 
-lint: setup-dev ## check style and formatting, and that the two clients agree
+lint: setup-dev ## check style and formatting, and that the sync client is up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/generate_sync_client --check
 
-format: setup-dev ## mend style and formatting where a tool can
+format: setup-dev ## fix style and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python scripts/generate_sync_client
 
-types: setup-dev ## check types, strictly
+types: setup-dev ## check types with mypy --strict
 	$(BIN)/mypy
 
-imports: setup-dev ## check that imports between packages point one way
+imports: setup-dev ## check the import contracts between packages
 	$(BIN)/lint-imports --no-cache
 
-check: lint types imports test ## all of the above checks, then the tests
+check: lint types imports test ## run lint, types, imports and test
 
-bench: ## measure Coatcheck and its peers on this machine; ARGS="--quick --only coatcheck"
+bench: ## benchmark Coatcheck and comparable systems on this machine; ARGS="--quick --only coatcheck"
 	@PYTHON=$(PYTHON) bench/run $(ARGS)
 
-chaos: $(VENV)/.chaos ## kill, pause and cut a real deployment under load, and check it; ARGS="--minutes 5 --seed 1"
+chaos: $(VENV)/.chaos ## inject faults into a real deployment under load and check its guarantees; ARGS="--minutes 5 --seed 1"
 	@$(BIN)/python -m chaos $(ARGS)
 
-soak: $(VENV)/.chaos ## load a deployment for long, and look for what grows; ARGS="--minutes 60"
+soak: $(VENV)/.chaos ## load a deployment for a long time and look for leaks; ARGS="--minutes 60"
 	@$(BIN)/python -m chaos.soak $(ARGS)
 
-recovery: setup-dev ## measure how long it takes until work goes on after a death; ARGS="--rounds 10 --only worker,postgres"
+recovery: setup-dev ## measure recovery times after a process dies; ARGS="--rounds 10 --only worker,postgres"
 	@$(BIN)/python -m chaos.recovery $(ARGS)
 
-planted: $(VENV)/.chaos azurite browser typescript corpus ## plant bugs in copies of the tree: each must be caught; ARGS="--only NAME"
+planted: $(VENV)/.chaos azurite browser typescript corpus ## plant known bugs in copies of the tree and check that each is caught; ARGS="--only NAME"
 	@$(BIN)/python -m chaos.planted $(ARGS)
 
-environment: setup-dev ## break what Coatcheck stands on: poolers, disks, clocks, standbys, connections, blob stores
+environment: setup-dev ## inject faults into poolers, disks, clocks, standbys, connections and blob stores
 	@{ command -v pgbouncer && ls /usr/lib/*/faketime/libfaketimeMT.so.1; } >/dev/null 2>&1 || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  echo "==> installing PgBouncer and libfaketime" && \
 	  apt-get update --quiet --quiet && apt-get install --quiet --quiet --yes --no-install-recommends pgbouncer libfaketime >/dev/null && \
 	  { service pgbouncer stop >/dev/null 2>&1 || true; }; } || \
-	  echo "==> PgBouncer or libfaketime is missing: the tests that need it are skipped"
+	  echo "==> PgBouncer or libfaketime is missing; tests that need it are skipped"
 	$(BIN)/pytest chaos/environment $(ARGS)
 
-abuse: setup-dev ## let one caller do its worst to the others, and measure; ARGS="--only pipelining --source ../old"
+abuse: setup-dev ## measure how one abusive caller affects the others; ARGS="--only pipelining --source ../old"
 	@$(BIN)/python -m chaos.abuse $(ARGS)
 
-fuzz: setup-dev azurite corpus ## try hostile and random input for long; ARGS="--times 4 --seed 7 --only archives,urls"
+fuzz: setup-dev azurite corpus ## fuzz with hostile and random input; ARGS="--times 4 --seed 7 --only archives,urls"
 	@$(BIN)/python -m chaos.fuzz $(ARGS)
 
-audit: setup-dev ## list the licences of what is shipped; ARGS="--all" for what only tests need, too
+audit: setup-dev ## list the licences of all shipped packages; ARGS="--all" includes development packages
 	@$(BIN)/python scripts/audit $(ARGS)
 
-docs: setup-dev ## build the site of the documentation into build/docs
+docs: setup-dev ## build the documentation site into build/docs
 	@$(BIN)/python -m scripts.docs_site
 
-screenshots: setup-dev browser ## make the pictures of docs/images anew
+screenshots: setup-dev browser ## regenerate the screenshots in docs/images
 	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get install --quiet --quiet --yes --no-install-recommends fonts-inter >/dev/null || true
 	FONTCONFIG_FILE=$(CURDIR)/tests/browser/fonts.conf $(BIN)/pytest -q tests/browser/screenshots.py
 
-lock: setup-dev ## compile requirements/*.in again, to the newest versions
+lock: setup-dev ## update requirements/*.txt to the newest versions
 	@cd requirements && export UV_CUSTOM_COMPILE_COMMAND='make lock' && \
 	compile="../$(BIN)/uv pip compile --no-config --system-certs --quiet --upgrade --universal \
 	  --python-version 3.11 --generate-hashes --no-emit-index-url" && \
@@ -112,16 +112,16 @@ lock: setup-dev ## compile requirements/*.in again, to the newest versions
 	$$compile chaos.in -c runtime.txt -c dev.txt -o chaos.txt && \
 	$$compile bench.in -o bench.txt
 
-clean: ## remove .venv and caches; the data in .coatcheck stays
+clean: ## remove .venv and caches; keep the data in .coatcheck
 	rm -rf $(VENV) bench/.venv .corpus tests/azurite/node_modules tests/browser/node_modules clients/typescript/node_modules clients/typescript/dist clients/typescript/build .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A .venv that was copied or moved here, or whose interpreter is gone, is made again.
+# Recreate a .venv that was copied or moved here, or whose interpreter is gone.
 ifneq ($(shell test -x $(BIN)/python && cat $(VENV)/.python 2>/dev/null),$(CURDIR))
 $(shell rm -f $(VENV)/.python $(VENV)/.runtime $(VENV)/.tts $(VENV)/.dev $(VENV)/.chaos)
 endif
 
-# A stamp per set: nothing is done again until its list, or a description of what is ours, changes.
+# One stamp per set of packages: it is reinstalled when its list or a pyproject.toml changes.
 $(VENV)/.runtime: requirements/bootstrap.txt requirements/runtime.txt requirements/codegraph.txt requirements/build.txt pyproject.toml packages/codegraph/pyproject.toml | $(VENV)/.python
 	$(call say,installing the runtime from requirements/runtime.txt and requirements/codegraph.txt)
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bootstrap.txt
@@ -135,12 +135,12 @@ $(VENV)/.tts: requirements/tts.txt $(VENV)/.runtime
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
-	$(call say,installing the tests and checks from requirements/dev.txt)
+	$(call say,installing the development packages from requirements/dev.txt)
 	@$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
 	@touch $@
 
 $(VENV)/.chaos: requirements/chaos.txt $(VENV)/.dev
-	$(call say,installing what draws pictures from requirements/chaos.txt)
+	$(call say,installing the plotting packages from requirements/chaos.txt)
 	@$(BIN)/pip install --quiet --require-hashes -r requirements/chaos.txt
 	@touch $@
 
@@ -153,15 +153,15 @@ tests/azurite/node_modules/.installed: tests/azurite/package.json tests/azurite/
 tests/browser/node_modules/.installed: tests/browser/package.json tests/browser/package-lock.json | azurite
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  echo "==> installing Chromium, for the tests of the dashboard" && \
+	  echo "==> installing Chromium for the dashboard's tests" && \
 	  apt-get update --quiet --quiet && apt-get install --quiet --quiet --yes --no-install-recommends chromium >/dev/null; } || { \
-	  echo "error: the tests of the dashboard need a browser. Install Chromium." >&2; \
+	  echo "error: the dashboard's tests need a browser. Install Chromium." >&2; \
 	  exit 1; }
 	$(call say,installing axe-core from tests/browser/package-lock.json)
 	@cd tests/browser && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
-# After Azurite, also with -j: either may have to install npm, and apt-get works for one at a time.
+# After Azurite, even with -j: both may have to install npm, and apt-get runs once at a time.
 clients/typescript/node_modules/.installed: clients/typescript/package.json clients/typescript/package-lock.json | azurite
 	$(call have-npm)
 	$(call say,installing TypeScript from clients/typescript/package-lock.json)
@@ -172,18 +172,18 @@ clients/typescript/build/.built: clients/typescript/node_modules/.installed $(wi
 	$(call say,building the TypeScript client)
 	@cd clients/typescript && npm run --silent build
 
-# Without a network the tests that need a package say so; the others can run.
+# Without a network, the tests that need a package say so and the others run.
 .corpus/.fetched: tests/corpus.toml | $(VENV)/.dev
-	$(call say,fetching the packages of tests/corpus.toml)
+	$(call say,downloading the packages of tests/corpus.toml)
 	@if $(BIN)/python scripts/fetch_corpus; then touch $@; fi
 
 $(VENV)/.python:
 	@command -v $(PYTHON) >/dev/null || { \
-	  echo "error: there is no $(PYTHON). Install Python 3.11 or newer, or say PYTHON=/path/to/python3." >&2; \
+	  echo "error: $(PYTHON) not found. Install Python 3.11 or newer, or set PYTHON=/path/to/python3." >&2; \
 	  exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "error: Coatcheck needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
-	  echo "       Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+	  echo "error: Coatcheck needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "       Use another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
 	  exit 1; }
 	$(call say,creating $(VENV))
 	@$(PYTHON) -m venv --clear $(VENV) || { \
