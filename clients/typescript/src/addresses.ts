@@ -1,12 +1,12 @@
-/** Where things are: the paths of the API, and the addresses that its answers name. */
+/** URLs of the API: those that the client builds, and those that responses contain. */
 
 import { UnexpectedAnswerError } from "./errors.js";
 
-// What may stand in a path as it is (RFC 3986), and % so that nothing is escaped twice.
+// Characters that need no escaping in a path (RFC 3986), and % so that nothing is escaped twice.
 const PATH_SAFE = "/%:@!$&'()*+,;=~";
 const UNRESERVED = /[A-Za-z0-9_.~-]/;
 
-/** The addresses of one organisation on one server. Its URL may have a path, where a proxy serves it below one. */
+/** The URLs of one organisation on one server. The base URL may have a path, if a proxy serves the API below one. */
 export class Addresses {
   readonly baseUrl: string;
   readonly org: string;
@@ -53,7 +53,7 @@ export class Addresses {
     return `${this.#orgUrl}/workspaces/${where}/hosted-services/${what}/jobs`;
   }
 
-  /** All jobs of the organisation, of every surface; or one of them. */
+  /** All jobs of the organisation, on every surface, or one of them. */
   orgJobs(jobId?: string): string {
     return `${this.#orgUrl}/jobs${jobId === undefined ? "" : `/${segment("job", jobId)}`}`;
   }
@@ -74,7 +74,7 @@ export class Addresses {
     return `${this.batches()}/${segment("batch", batchId)}`;
   }
 
-  /** Something of a batch's that has a name of its own, such as one of its tasks. */
+  /** A named part of a batch, such as one of its tasks. */
   below(batchId: string, kind: string, name: string): string {
     return `${this.batch(batchId)}/${kind}/${segment(kind, name)}`;
   }
@@ -104,9 +104,9 @@ export class Addresses {
   }
 
   /**
-   * The address that an answer names, which the credential may be sent to.
+   * The URL in a response, checked to be one that the credential may be sent to.
    *
-   * A server behind a proxy that takes a path away does not know of that path: it is put back.
+   * A server does not know a path that its proxy strips, so the path is added again.
    */
   named(url: string): string {
     if (isPath(url)) return this.#belowPrefix(url);
@@ -116,7 +116,7 @@ export class Addresses {
     return url;
   }
 
-  /** An address that an answer names and that is good without a credential: anyone's. */
+  /** A signed URL in a response. It needs no credential and may point to any server. */
   signed(url: string): string {
     if (isPath(url)) return this.#belowPrefix(url);
     if (!/^https?:/.test(originOf(url))) {
@@ -136,7 +136,7 @@ export class Addresses {
   }
 }
 
-/** The address with these fields in its query; those that are null or undefined are left out. */
+/** The URL with these query fields, except those that are null or undefined. */
 export function withQuery(url: string, fields: Readonly<Record<string, unknown>>): string {
   const parsed = new URL(url);
   for (const [name, value] of Object.entries(fields)) {
@@ -156,7 +156,7 @@ function segment(name: string, text: string): string {
   return quote(text, "");
 }
 
-/** An endpoint's path, with or without a slash in front, and its query if it has one. */
+/** An endpoint's path, with or without a leading slash, and its query, if any. */
 function endpointPath(given: string): string {
   const whole = given.startsWith("/") ? given.slice(1) : given;
   const at = whole.indexOf("?");

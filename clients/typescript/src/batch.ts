@@ -1,4 +1,4 @@
-/** A batch: what the server last said of it, and what can be done with it. */
+/** A batch: its last known state, and the operations on it. */
 
 import type { Batches, CreateExportOptions, RerunOptions, TaskSource } from "./batches.js";
 import type { BatchBadLine, BatchBody, BatchExport, BatchTask, Explanation, TaskCounts } from "./bodies.js";
@@ -9,7 +9,7 @@ import type { Answer } from "./exchange.js";
 import { TimeLimit, type CallOptions, type Tools } from "./jobHandle.js";
 import { waitForEnd, type WaitOptions } from "./waiting.js";
 
-/** How far a batch is. `progress` goes from 0 to 1, of what was taken in. */
+/** The progress of a batch. `progress` goes from 0 to 1 of the ingested tasks. */
 export interface BatchProgress {
   readonly run_id: string;
   readonly status: string;
@@ -20,11 +20,11 @@ export interface BatchProgress {
 }
 
 export interface BatchWaitOptions extends WaitOptions {
-  /** Is told whenever a count changes. */
+  /** Called whenever a count changes. */
   readonly onProgress?: ((progress: BatchProgress) => void) | undefined;
 }
 
-/** A batch. Its methods ask the server and bring `body` up to date. */
+/** A batch. Its methods call the server and update `body`. */
 export class Batch {
   readonly id: string;
   readonly replayed: boolean;
@@ -43,7 +43,7 @@ export class Batch {
     this.mismatch = headers?.get("idempotency-mismatch") === "true";
   }
 
-  /** The batch as the server last showed it. */
+  /** The batch in the server's last response. */
   get body(): BatchBody {
     return this.#body;
   }
@@ -57,27 +57,27 @@ export class Batch {
     return this.#body.terminal;
   }
 
-  /** The tasks of the current run, by where they stand. */
+  /** The numbers of tasks of the current run, by status. */
   get counts(): TaskCounts {
     return this.#body.counts;
   }
 
-  /** The tasks of the batch as a whole: each once, by its latest result over all runs. */
+  /** The numbers of tasks of the whole batch, each counted once by its latest result over all runs. */
   get jobCounts(): TaskCounts {
     return this.#body.job_counts;
   }
 
-  /** Ask once how the batch is now. */
+  /** Fetch the current state of the batch. */
   async status(options: CallOptions = {}): Promise<BatchBody> {
     this.learn(await this.#tools.exchange.send("GET", this.#url(), { signal: options.signal }));
     return this.#body;
   }
 
   /**
-   * The batch once every task has ended, whatever its end: look at `counts`.
+   * Wait until every task has finished. Failed tasks do not throw: check `counts`.
    *
-   * Throws BatchFailedError if its list could not be taken in or it was cancelled, and
-   * WaitTimeoutError after `timeoutMs`; the batch goes on.
+   * Throws BatchFailedError if the list could not be ingested or the batch was cancelled, and
+   * WaitTimeoutError after `timeoutMs`; the batch continues.
    */
   async wait(options: BatchWaitOptions = {}): Promise<BatchBody> {
     const deadline = new Deadline(options.timeoutMs);
@@ -91,7 +91,7 @@ export class Batch {
     throw new BatchFailedError(this.id, this.state, error?.code ?? this.state, reason, this.#body);
   }
 
-  /** Its states and counts as they change, until its end. */
+  /** Stream states and counts as they change, until the batch finishes. */
   stream(options: StreamOptions = {}): AsyncGenerator<JobEvent<BatchBody, BatchProgress>, void, void> {
     const learn = (body: BatchBody): void => {
       this.#body = checked(body);
@@ -105,29 +105,29 @@ export class Batch {
     return this.#body;
   }
 
-  /** Say that no more tasks will come: it completes when those it has have ended. */
+  /** Close the batch to new tasks. It completes when all its tasks have finished. */
   close(options: CallOptions = {}): Promise<BatchBody> {
     return this.#told("close", options);
   }
 
-  /** Run all tasks again, as a new run, or only those that are chosen. */
+  /** Rerun all or the selected tasks in a new run. */
   async rerun(options: RerunOptions = {}): Promise<BatchBody> {
     this.learn(await this.#batches.orderRerun(this.id, options));
     return this.#body;
   }
 
-  /** Tasks that wait are cancelled, those that run are asked to stop. Throws ConflictError if it has ended. */
+  /** Cancel waiting tasks and ask running tasks to stop. Throws ConflictError if the batch has finished. */
   cancel(options: CallOptions = {}): Promise<BatchBody> {
     return this.#told("cancel", options);
   }
 
-  /** What it waits for, and when it should end. */
+  /** Explain why the batch is waiting, and when it should finish. */
   async explain(options: CallOptions = {}): Promise<Explanation> {
     const answer = await this.#tools.exchange.send("GET", `${this.#url()}/explain`, { signal: options.signal });
     return answer.object<Explanation>();
   }
 
-  /** Its tasks in order, page by page: those of the current run, or `run`; with `all`, each once, with its latest result. */
+  /** Iterate over the tasks of the current run, or of `run`, in order. With `all`, each task once with its latest result. */
   tasks(
     options: CallOptions & { readonly status?: string; readonly run?: string } = {},
   ): AsyncGenerator<BatchTask, void, void> {
@@ -135,21 +135,21 @@ export class Batch {
     return this.#batches.items<BatchTask>(`${this.#url()}/tasks`, query, signal);
   }
 
-  /** The lines of its lists that are no tasks, with their numbers; of very many the first. */
+  /** Iterate over the invalid lines of its lists, with their line numbers. If there are very many, only the first. */
   badLines(options: CallOptions & { readonly run?: string } = {}): AsyncGenerator<BatchBadLine, void, void> {
     const { signal, ...query } = options;
     return this.#batches.items<BatchBadLine>(`${this.#url()}/bad-lines`, query, signal);
   }
 
   /**
-   * Have all results written as a zip, and wait for that. `client.download` fetches it, and
-   * `client.downloadStream` does piece by piece. Throws ExportFailedError.
+   * Export all results to a zip file and wait for it. `client.download` fetches it whole,
+   * `client.downloadStream` as a stream. Throws ExportFailedError.
    */
   export(options: CreateExportOptions = {}): Promise<BatchExport> {
     return this.#batches.export(this.id, options);
   }
 
-  /** Remove it with all its tasks and results. */
+  /** Delete the batch with all its tasks and results. */
   delete(options: CallOptions = {}): Promise<void> {
     return this.#batches.delete(this.id, options);
   }

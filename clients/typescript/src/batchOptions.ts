@@ -1,35 +1,35 @@
-/** What a batch is asked to be, as the fields or as the query of its request. */
+/** Options of a batch, as JSON fields or as the query of its request. */
 
 export interface BatchOptions {
   readonly service: string;
   /** The endpoint's path (`/analyze`) or its key (`post__analyze`). */
   readonly endpoint: string;
   readonly version?: number | undefined;
-  /** More tasks may be added until it is closed; then it may begin with none. */
+  /** Keep the batch open for more tasks until it is closed. It may then begin with none. */
   readonly isOpen?: boolean | undefined;
-  /** Have a worker take the list in, however short it is. */
+  /** Let a worker ingest the list, however short it is. */
   readonly isAsync?: boolean | undefined;
   readonly lane?: string | undefined;
-  /** How many tasks run at a time, over all workers. */
+  /** The maximum number of tasks that run at the same time, over all workers. */
   readonly concurrency?: number | undefined;
-  /** How many begin in a second: of all, and of those that share a key. */
+  /** The maximum number of tasks that start per second: of all, and of those that share a key. */
   readonly rate?: {
     readonly perSecond?: number | undefined;
     readonly key?: string | undefined;
     readonly keyPerSecond?: number | undefined;
   };
   readonly retries?: number | undefined;
-  /** How long the batch is kept after its end. */
+  /** How long the server keeps the batch after it has finished. */
   readonly keepSeconds?: number | undefined;
   readonly webhookUrl?: string | undefined;
   readonly webhookEvents?: readonly string[] | undefined;
-  /** An object of your own, shown with the batch. */
+  /** Your own data, returned with the batch. */
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
 }
 
 type Fields = Record<string, unknown>;
 
-/** The fields of a JSON body. What was not given is left to the server. */
+/** The fields of a JSON body. The server chooses missing ones. */
 export function batchFields(options: BatchOptions): Fields {
   const rate = given({
     per_second: options.rate?.perSecond,
@@ -53,7 +53,7 @@ export function batchFields(options: BatchOptions): Fields {
   });
 }
 
-/** The same as a query, for a request whose body is the list itself. */
+/** The same as query fields, for a request whose body is the list itself. */
 export function batchQuery(fields: Fields): Record<string, string> {
   const query: Record<string, string> = {};
   for (const [name, value] of Object.entries(fields)) {
@@ -68,7 +68,7 @@ export function batchQuery(fields: Fields): Record<string, string> {
   return query;
 }
 
-/** Those of the fields that are there. */
+/** The fields without undefined ones. */
 export function given(fields: Fields): Fields {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }

@@ -1,4 +1,4 @@
-/** The client's batches: jobs of one task or a million. */
+/** `client.batches`: jobs with one task or a million. */
 
 import { withQuery } from "./addresses.js";
 import { Batch } from "./batch.js";
@@ -17,44 +17,44 @@ import type { Uploads } from "./uploads.js";
 
 const PAGE_ITEMS = 200;
 const LIST_MEDIA_TYPE = "application/x-ndjson";
-/** How often the time between two looks at an export is doubled, at most. */
+/** The maximum number of doublings of the time between two polls of an export. */
 const LOOKS_APART_MAX = 4;
 
-/** Where tasks come from: one of these. */
+/** The source of tasks: exactly one of these. */
 export interface TaskSource {
-  /** Each anything that fits JSON, or `{ custom_id, input }`. A short list goes with the request, a long one is staged. */
+  /** Each is any JSON value, or `{ custom_id, input }`. A short list goes with the request, a long one is uploaded first. */
   readonly tasks?: Tasks | undefined;
-  /** NDJSON lines. In Node, `fs.openAsBlob` makes one of a file without reading it first. */
+  /** NDJSON lines. In Node, `fs.openAsBlob` opens a file without reading it into memory. */
   readonly file?: Blob | undefined;
-  /** NDJSON lines as they are made. They can be sent once: a connection that breaks is not made again. Node only. */
+  /** NDJSON lines as a stream. It can be sent only once, so a broken connection is not retried. Node only. */
   readonly ndjson?: ReadableStream<Uint8Array> | undefined;
-  /** What was staged before, by `client.uploads.create`. */
+  /** The id of an earlier upload by `client.uploads.create`. */
   readonly uploadId?: string | undefined;
 }
 
 export interface CreateBatchOptions extends BatchOptions, TaskSource {
-  /** Without it a fresh one, so that a retry cannot make a second batch. */
+  /** Default: a fresh key, so that a retry cannot create a second batch. */
   readonly idempotencyKey?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface RerunOptions extends CallOptions {
-  /** Only tasks that ended so, such as `failed`. */
+  /** Only tasks with this status, such as `failed`. */
   readonly status?: string | readonly string[] | undefined;
   /** Only tasks that failed with this code. */
   readonly errorCode?: string | readonly string[] | undefined;
   /**
-   * Only tasks of this run; `all` is each task of the batch with its latest result. Without it all tasks of the batch or,
-   * of those that are chosen, the ones of the current run.
+   * Only tasks of this run; `all` means each task of the batch with its latest result. Default: the current run if `status`
+   * or `errorCode` selects tasks, else all tasks of the batch.
    */
   readonly run?: string | undefined;
   readonly idempotencyKey?: string | undefined;
 }
 
 export interface CreateExportOptions extends CallOptions {
-  /** The run whose results are wanted, or `all`: the latest result of each task. Without it the current one. */
+  /** The run to export, or `all` for the latest result of each task. Default: the current run. */
   readonly run?: string | undefined;
-  /** How long to wait until it is written. */
+  /** The maximum time to wait for the export. */
   readonly timeoutMs?: number | undefined;
 }
 
@@ -71,7 +71,7 @@ export class Batches {
     private readonly uploads: Uploads,
   ) {}
 
-  /** Hand in a batch: a call of one endpoint for each task. When this resolves, it is durable. */
+  /** Submit a batch: one call of an endpoint per task. When this resolves, the batch is durable. */
   async create(options: CreateBatchOptions): Promise<Batch> {
     const answer = await this.#handIn(options, {
       url: this.tools.addresses.batches(),
@@ -82,44 +82,44 @@ export class Batches {
     return this.#batch(answer.object<BatchBody>(), answer.headers);
   }
 
-  /** The batch as it is now. Throws NotFoundError. */
+  /** Fetch a batch. Throws NotFoundError. */
   async get(id: string, options: CallOptions = {}): Promise<Batch> {
     const answer = await this.tools.exchange.send("GET", this.tools.addresses.batch(id), { signal: options.signal });
     return this.#batch(answer.object<BatchBody>(), answer.headers);
   }
 
-  /** All your batches, newest first, asked for page by page. */
+  /** Iterate over all your batches, newest first. */
   async *list(options: CallOptions = {}): AsyncGenerator<Batch, void, void> {
     for await (const body of this.items<BatchBody>(this.tools.addresses.batches(), {}, options.signal)) {
       yield this.#batch(body, null);
     }
   }
 
-  /** One task, with its input and its files. Throws NotFoundError. */
+  /** Fetch a task with its input and files. Throws NotFoundError. */
   async task(batchId: string, taskId: string, options: CallOptions = {}): Promise<WholeBatchTask> {
     const url = this.tools.addresses.below(batchId, "tasks", taskId);
     return (await this.tools.exchange.send("GET", url, { signal: options.signal })).object<WholeBatchTask>();
   }
 
-  /** A task's result, however long. Throws NotFoundError. */
+  /** Fetch a task's result, however long. Throws NotFoundError. */
   async taskResult(batchId: string, taskId: string, options: CallOptions = {}): Promise<unknown> {
     const url = `${this.tools.addresses.below(batchId, "tasks", taskId)}/result`;
     const answer = await this.tools.exchange.send("GET", url, { signal: options.signal });
     return answer.mediaType === "application/json" ? answer.json() : answer.bytes;
   }
 
-  /** Remove a batch, with its tasks, results and exports. Throws NotFoundError. */
+  /** Delete a batch with its tasks, results and exports. Throws NotFoundError. */
   async delete(id: string, options: CallOptions = {}): Promise<void> {
     await this.get(id, options);
     try {
       await this.tools.exchange.send("DELETE", this.tools.addresses.batch(id), { signal: options.signal });
     } catch (error) {
-      // The answer to a second try of what the first one did.
+      // A retry gets this if the first attempt succeeded.
       if (!(error instanceof NotFoundError)) throw error;
     }
   }
 
-  /** Have the results of a batch written as a zip, and wait for that. Throws ExportFailedError. */
+  /** Export the results of a batch to a zip file and wait for it. Throws ExportFailedError. */
   async export(id: string, options: CreateExportOptions = {}): Promise<BatchExport> {
     const { exchange, addresses } = this.tools;
     const deadline = new Deadline(options.timeoutMs);
@@ -169,7 +169,7 @@ export class Batches {
     });
   }
 
-  /** @internal Closing and cancelling: a second try of what the first one did is no conflict. */
+  /** @internal Close or cancel. A retry after a first attempt that succeeded is no conflict. */
   async tell(id: string, what: string, options: CallOptions): Promise<Answer> {
     const url = this.tools.addresses.batch(id);
     try {
@@ -182,7 +182,7 @@ export class Batches {
     }
   }
 
-  /** @internal Everything of a listing, asked for page by page. */
+  /** @internal All items of a listing, fetched page by page. */
   async *items<Item>(
     url: string,
     query: Readonly<Record<string, unknown>>,
@@ -202,14 +202,14 @@ export class Batches {
     if (source.tasks === undefined) return this.#fields(request, JSON.stringify(request.fields));
     const { listed, list } = await gather(source.tasks);
     if (list !== null) return this.#stagedOrList(request, list);
-    // The tasks are JSON already, and would be parsed and written once more otherwise.
+    // The tasks are JSON already; this avoids parsing and writing them once more.
     const fields = JSON.stringify(request.fields).slice(1, -1);
     return this.#fields(request, listed === "[]" ? `{${fields}}` : `{${fields}${fields === "" ? "" : ","}"tasks":${listed}}`);
   }
 
   /**
-   * Of a list that was staged the server knows a name, which is another each time. So a list under a key
-   * of the caller's is the body itself, which can be told from others.
+   * An upload has a new id each time, so the server could not compare it with an earlier list under the
+   * same idempotency key. A list under the caller's own key is therefore sent as the body.
    */
   async #stagedOrList(request: TaskRequest, list: Blob): Promise<Answer> {
     if (list.size <= BODY_BYTES_MAX || request.idempotencyKey !== undefined) return this.#list(request, list);

@@ -1,12 +1,12 @@
-/** What the server answers, by names that a program can say. All of it is made from the OpenAPI document. */
+/** Types of the server's responses, generated from the OpenAPI document, under short names. */
 
 import type { components } from "./generated/openapi.js";
 
 type Schemas = components["schemas"];
 
-/** A job of a service, as its own surface shows it. */
+/** A job of a service. */
 export type JobBody = Schemas["coatcheck.surfaces.gateway.words.Job"];
-/** What a submission is answered with. */
+/** The response to a submission. */
 export type Ticket = Schemas["coatcheck.surfaces.gateway.words.Ticket"];
 export type JobPage = Schemas["coatcheck.surfaces.gateway.words.JobPage"];
 export type Progress = Schemas["coatcheck.surfaces.gateway.words.Progress"];
@@ -15,7 +15,7 @@ export type JobArtifact = Schemas["JobArtifact"];
 export type BatchBody = Schemas["BatchJob"];
 export type BatchRun = Schemas["BatchRun"];
 export type BatchTask = Schemas["BatchTask"];
-/** A task with its input and its files. */
+/** A task with its input and files. */
 export type WholeBatchTask = Schemas["WholeTask"];
 export type BatchBadLine = Schemas["BadLineItem"];
 export type BatchExport = Schemas["Export"];
@@ -29,24 +29,24 @@ export type SpeechTaskBody = Schemas["SpeechTask"];
 export type SpeechTicket = Schemas["SpeechTicket"];
 export type Voice = Schemas["Voice"];
 
-/** A graph, and what was found while it was made. */
+/** A graph, and the diagnostics of its analysis. */
 export type GraphResult = Schemas["GraphResult"];
-/** How a graph's job is, in the answer to each poll. */
+/** The state of a graph job, in the response to each poll. */
 export type GraphEnvelope = Schemas["Envelope"];
 
 export type Lane = Schemas["Lane"];
 export type UsageDay = Schemas["UsageDay"];
 
-/** What a job waits for, its place in the line, and when it should begin and end. */
+/** Why a job is waiting, its position in the queue, and when it should start and finish. */
 export type Explanation = Schemas["ExplainedJob"];
-/** Why a job is not further than it is. */
+/** A reason why a job is waiting. */
 export type Blocker = Schemas["ExplainedBlocker"];
-/** What an organisation's jobs did lately, and what waits. */
+/** Recent statistics of an organisation's jobs, and the current backlog. */
 export type Overview = Schemas["OverviewBody"];
 
-/** A job of the organisation's, whichever surface it was handed in on. `state` is the engine's word. */
+/** A job of the organisation, from any surface. `state` is one of the engine's states. */
 export type OrgJob = Schemas["OrgJob"];
-/** The same with its result, if that is short. */
+/** The same with its result, if it is short. */
 export type WholeOrgJob = Schemas["WholeOrgJob"];
 export type OrgJobPage = Schemas["OrgJobPage"];
 export type Timeline = Schemas["Timeline"];

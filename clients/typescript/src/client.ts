@@ -1,4 +1,4 @@
-/** The client: what can be done with the jobs of services; all else is in its parts. */
+/** The client: submits and calls services. Its properties offer the other APIs. */
 
 import { Addresses, withQuery } from "./addresses.js";
 import { Batches } from "./batches.js";
@@ -22,50 +22,50 @@ const TIMEOUT_MS = 30_000;
 const RETRIES_MAX = 4;
 
 export interface CoatcheckOptions {
-  /** Where the server is. Without it COATCHECK_URL of the environment, else http://127.0.0.1:8080. */
+  /** The server's URL. Default: COATCHECK_URL of the environment, else http://127.0.0.1:8080. */
   readonly url?: string | undefined;
-  /** An API key. Without it and `token`, COATCHECK_API_KEY of the environment; an empty one is none. */
+  /** An API key. Default, without `token`: COATCHECK_API_KEY of the environment. An empty key means none. */
   readonly apiKey?: string | undefined;
-  /** A JWT, or a function that gets one whenever a request is sent. */
+  /** A JWT, or a function that returns one for each request. */
   readonly token?: Credential | undefined;
-  /** The organisation. Without it COATCHECK_ORG of the environment, else `default`. */
+  /** The organisation. Default: COATCHECK_ORG of the environment, else `default`. */
   readonly org?: string | undefined;
-  /** A `fetch` of your own, for other certificates or proxies. */
+  /** Your own `fetch`, for example for custom certificates or proxies. */
   readonly fetch?: Fetch | undefined;
-  /** How often a request that failed on its way, or was answered 408, 429, 502, 503 or 504, is sent again: 4. */
+  /** Maximum retries after a connection error or a 408, 429, 502, 503 or 504. Default: 4. */
   readonly maxRetries?: number | undefined;
-  /** How long the server may be silent, beyond the time it was asked to wait: 30,000. */
+  /** How long the server may be silent, beyond the time it was asked to wait. Default: 30,000. */
   readonly timeoutMs?: number | undefined;
 }
 
 export interface SubmitOptions {
-  /** The version of the service; without it the server chooses. */
+  /** The version of the service. Default: the server chooses. */
   readonly version?: number | undefined;
-  /** The endpoint's own method, if that is not POST. */
+  /** The endpoint's HTTP method, if it is not POST. */
   readonly method?: string | undefined;
-  /** `urgent`, `standard` or `bulk`; without it the endpoint's own. */
+  /** `urgent`, `standard` or `bulk`. Default: the endpoint's lane. */
   readonly lane?: string | undefined;
-  /** 1 to 255 printable characters. Without it a fresh one, so that retries are safe. */
+  /** 1 to 255 printable characters. Default: a fresh key, so that retries are safe. */
   readonly idempotencyKey?: string | undefined;
   /** Seconds after which the job may start; until then it is `staged`. */
   readonly delay?: number | undefined;
-  /** Seconds, 60 at most, for which the server holds its answer until the job has ended. */
+  /** How many seconds, at most 60, the server waits for the job to finish before it responds. */
   readonly wait?: number | undefined;
-  /** Who is told of the job's end. */
+  /** The URL to notify when the job finishes. */
   readonly webhookUrl?: string | undefined;
-  /** Who is told of every change of its state. */
+  /** The URL to notify of every state change. */
   readonly stateWebhookUrl?: string | undefined;
-  /** More headers, such as `{ prefer: "handling=strict" }`. */
+  /** Further headers, such as `{ prefer: "handling=strict" }`. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface CallEndpointOptions extends Omit<SubmitOptions, "wait" | "delay"> {
-  /** How long the call may take in all. */
+  /** The maximum time of the whole call. */
   readonly timeoutMs?: number | undefined;
 }
 
-/** A file that can be fetched by a signed URL: an artifact of a job, or an export of a batch. */
+/** A file with a signed URL: an artifact of a job, or an export of a batch. */
 export type Downloadable = Pick<JobArtifact, "bytes" | "sha256" | "signed_url"> | SignedFile;
 
 interface SignedFile {
@@ -74,7 +74,7 @@ interface SignedFile {
   readonly url: string | null;
 }
 
-/** Hands work to Coatcheck and collects its results. */
+/** Submits work to Coatcheck and collects the results. */
 export class Coatcheck {
   readonly batches: Batches;
   readonly jobs: Jobs;
@@ -109,16 +109,16 @@ export class Coatcheck {
     this.#graphs = new Graphs(this.#tools);
   }
 
-  /** @internal For tests, which look at what is sent and when. */
+  /** @internal For tests, which check what is sent and when. */
   get exchange(): Exchange {
     return this.#tools.exchange;
   }
 
   /**
-   * Hand in a job for an endpoint. When this resolves, the job is durable.
+   * Submit a job to an endpoint. When this resolves, the job is durable.
    *
-   * `input` is anything that fits JSON; without it the request has no body. `path` may have a query.
-   * Give an `idempotencyKey` of your own if your program may end before it has the answer.
+   * `input` is any JSON value; without it the request has no body. `path` may have a query. Pass your
+   * own `idempotencyKey` if your program may stop before it receives the response.
    */
   async submit<Output = unknown>(
     service: string,
@@ -140,10 +140,10 @@ export class Coatcheck {
   }
 
   /**
-   * Call an endpoint and return its result, however long that takes.
+   * Call an endpoint and return its result, however long it takes.
    *
-   * The call is a job all the same. If it takes longer than the server holds a call, the client goes on
-   * waiting for the job, for `timeoutMs` in all. Throws what `job.wait` throws.
+   * The call runs as a job. If it takes longer than the server holds a request, the client keeps waiting
+   * for the job, for at most `timeoutMs` in all. Throws the same errors as `job.wait`.
    */
   async call<Output = unknown>(
     service: string,
@@ -160,7 +160,7 @@ export class Coatcheck {
         options.method ?? "POST",
         this.#tools.addresses.call(service, options.version ?? null, path),
         {
-          headers: headersOf(input, { ...options, method: undefined }, waits), // the call's own method says it
+          headers: headersOf(input, { ...options, method: undefined }, waits), // the request's own method says it
           body: content(input),
           heldMs: held * 1000,
           deadline,
@@ -176,26 +176,26 @@ export class Coatcheck {
     return job.wait({ timeoutMs: left, signal: options.signal });
   }
 
-  /** The handle of a job whose id is known. Nothing is asked yet. */
+  /** The handle of a job with a known id. It sends no request yet. */
   job<Output = unknown>(service: string, id: string): Job<Output> {
     return new Job<Output>(this.#tools, id, urlsBelow(this.#tools.addresses.job(service, id)), null);
   }
 
-  /** A job's file, or a batch's export, whole and compared with its checksum. */
+  /** Download a job's file or a batch's export, and verify its checksum. */
   async download(file: Downloadable, options: CallOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
     const { url, bytes, sha256 } = this.#signed(file);
     return fetchWhole(this.#tools.exchange, url, bytes, sha256, options.signal);
   }
 
-  /** The same, piece by piece; its length is checked and its checksum is not. */
+  /** Download as a stream. It verifies the length but not the checksum. */
   downloadStream(file: Downloadable, options: CallOptions = {}): AsyncGenerator<Uint8Array, void, void> {
     const { url, bytes } = this.#signed(file);
     return fetchPieces(this.#tools.exchange, url, bytes, options.signal);
   }
 
   /**
-   * What the organisation used, by day and endpoint: in the last 30 days, if none is given (`2026-01-31`). With
-   * `granularity: "hour"` by hour and endpoint: in the last 2 days, if none is given, and 31 days at most.
+   * The organisation's usage by day and endpoint, by default of the last 30 days. Days look like `2026-01-31`. With
+   * `granularity: "hour"`, the usage by hour and endpoint, by default of the last 2 days, and at most 31 days.
    */
   async usage(
     options: CallOptions & {
@@ -213,32 +213,32 @@ export class Coatcheck {
     return answer.object<{ items: UsageDay[] }>().items;
   }
 
-  /** Which functions call which, in a zip of code. */
+  /** The call graph of a zip of code: which functions call which. */
   generateCallGraph(file: GraphFile, options: GraphOptions = {}): Promise<GraphResult> {
     return this.#graphs.generate("call", file, options);
   }
 
-  /** Which files import which, and which external modules. */
+  /** The dependency graph: which files import which files and external modules. */
   generateDependencyGraph(file: GraphFile, options: GraphOptions = {}): Promise<GraphResult> {
     return this.#graphs.generate("dependency", file, options);
   }
 
-  /** What parts the code falls into. */
+  /** The domain graph: the parts that the code consists of. */
   generateDomainGraph(file: GraphFile, options: GraphOptions = {}): Promise<GraphResult> {
     return this.#graphs.generate("domain", file, options);
   }
 
-  /** Files, classes, functions and types. */
+  /** The parse graph: files, classes, functions and types. */
   generateParseGraph(file: GraphFile, options: GraphOptions = {}): Promise<GraphResult> {
     return this.#graphs.generate("parse", file, options);
   }
 
-  /** All of it in one graph. */
+  /** All graphs in one. */
   generateSupermodelGraph(file: GraphFile, options: GraphOptions = {}): Promise<GraphResult> {
     return this.#graphs.generate("supermodel", file, options);
   }
 
-  /** The failure of the job that a refusal names, if this credential may read it. */
+  /** The failure of the job that an error response names, if this credential may read it. */
   async #failure(refused: ApiError, jobUrl: string): Promise<unknown> {
     try {
       const answer = await this.#tools.exchange.send("GET", this.#tools.addresses.named(jobUrl));
@@ -282,9 +282,9 @@ function content(input: unknown): string | Uint8Array | Blob | undefined {
 }
 
 /**
- * Whether a call that took too long was answered with its ticket.
+ * Whether the response to a slow call is Coatcheck's 202 with a job.
  *
- * An upstream may answer 202, too, even with a ticket of its own. Ours names the same address in its
+ * An upstream may also respond with 202 and a job of its own. Coatcheck's response has the same URL in its
  * body and its Location.
  */
 function isTicket(answer: Answer): boolean {
@@ -297,7 +297,7 @@ function isTicket(answer: Answer): boolean {
   }
 }
 
-/** What a synchronous call answers: JSON as its value, text as a string, all else as bytes; null if nothing. */
+/** The result of a synchronous call: a JSON value, text as a string, everything else as bytes; null if empty. */
 function resultOf(answer: Answer): unknown {
   if (answer.bytes.length === 0) return null;
   const mediaType = answer.mediaType;

@@ -1,9 +1,9 @@
-/** A time by which something is to be done, by a clock that nobody sets. */
+/** Deadlines on a monotonic clock. */
 export class Deadline {
   readonly timeoutMs: number;
   readonly #at: number;
 
-  /** So many milliseconds from now; undefined is never. */
+  /** A deadline this many milliseconds from now; undefined means none. */
   constructor(timeoutMs: number | undefined) {
     if (timeoutMs !== undefined && !(timeoutMs >= 0)) throw new TypeError("a timeout must not be negative");
     this.timeoutMs = timeoutMs ?? Infinity;
@@ -19,15 +19,15 @@ export class Deadline {
   }
 }
 
-/** What timers can count to. Whoever waits for longer than these 24 days gets no timer at all. */
+/** The maximum delay of a timer, about 24 days. Longer waits get no timer. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
-/** Acts after so many milliseconds, unless the timer is cleared. */
+/** Calls `act` after this many milliseconds, unless the timer is cleared. */
 export function after(milliseconds: number, act: () => void): ReturnType<typeof setTimeout> | undefined {
   return milliseconds > TIMER_MS_MAX ? undefined : setTimeout(act, milliseconds);
 }
 
-/** Resolves after so many milliseconds; rejects with the signal's reason if that is aborted before. */
+/** Resolves after this many milliseconds; rejects with the signal's reason if it is aborted first. */
 export function sleep(milliseconds: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted === true) {

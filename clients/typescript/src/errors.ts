@@ -1,31 +1,31 @@
 /**
- * What the client throws.
+ * Errors that the client throws.
  *
  * CoatcheckError
  * ├── ApiError                  the server refused; has its `status` and `code`
- * │   ├── InvalidRequestError   400 and every 4xx that is not named below: mend the request
- * │   ├── AuthenticationError   401: no credential, or none that counts
+ * │   ├── InvalidRequestError   400 and every 4xx not named below: fix the request
+ * │   ├── AuthenticationError   401: missing or invalid credential
  * │   ├── PaymentRequiredError  402: the organisation's subscription is not active
  * │   ├── PermissionDeniedError 403: the credential lacks a scope
- * │   ├── NotFoundError         404: nothing of that name, or nothing that is yours
- * │   ├── ConflictError         409: such as cancelling what has ended
+ * │   ├── NotFoundError         404: it does not exist, or is not yours
+ * │   ├── ConflictError         409: for example, cancelling a finished job
  * │   ├── RateLimitedError      429: too many requests, or too many jobs waiting
  * │   └── ServerError           5xx
- * ├── ConnectionFailedError     no answer, also after the retries
- * ├── UnexpectedAnswerError     an answer that is not Coatcheck's
- * ├── JobFailedError            the job was waited for, and did not complete
- * ├── BatchFailedError          the same of a batch: its list was refused, or it was cancelled
- * ├── ExportFailedError         a batch's results could not be written to be fetched
- * ├── InvalidWebhookError       a webhook that is not Coatcheck's, or was changed on its way
- * └── WaitTimeoutError          what was waited for had not ended in time; it goes on
- *     └── PollingTimeoutError   the same of a graph
+ * ├── ConnectionFailedError     no response, even after retries
+ * ├── UnexpectedAnswerError     a response that is not Coatcheck's
+ * ├── JobFailedError            the job failed or was cancelled
+ * ├── BatchFailedError          the batch's list was refused, or it was cancelled
+ * ├── ExportFailedError         a batch's export failed
+ * ├── InvalidWebhookError       a forged or modified webhook
+ * └── WaitTimeoutError          a wait timed out; the job continues
+ *     └── PollingTimeoutError   a wait for a graph timed out
  *
- * A signal that is aborted rejects with the signal's own `reason`.
+ * An aborted signal rejects with the signal's own `reason`.
  */
 
 import { retryAfterSeconds } from "./retryAfter.js";
 
-/** The root of what the client throws. `code` is stable and machine-readable. */
+/** The base class of all errors of the client. `code` is stable and machine-readable. */
 export class CoatcheckError extends Error {
   readonly code: string;
 
@@ -36,7 +36,7 @@ export class CoatcheckError extends Error {
   }
 }
 
-/** One thing that is wrong with a request: which field, what, and where it stood. */
+/** One problem of a request: the field, the issue, and its location. */
 export interface ErrorDetail {
   readonly field: string;
   readonly issue: string;
@@ -53,16 +53,16 @@ export interface ApiErrorFields {
   readonly jobUrl: string | null;
 }
 
-/** The server refused. `code` is the server's; `requestId` finds it in the server's log. */
+/** An error response of the server. `code` comes from the server; find `requestId` in its log. */
 export class ApiError extends CoatcheckError {
   readonly status: number;
-  /** What the server says of it. `message` has the status, the code and the request's id as well. */
+  /** The server's description. `message` also contains the status, the code and the request id. */
   readonly reason: string;
   readonly details: readonly ErrorDetail[];
   readonly requestId: string | null;
-  /** The number of seconds after which the server wants to be asked again, if it said so. */
+  /** The server's Retry-After in seconds, if any. */
   readonly retryAfter: number | null;
-  /** Where the job is found, if it is a job's failure that was answered. */
+  /** The job's URL, if the response reports the failure of a job. */
   readonly jobUrl: string | null;
 
   constructor(fields: ApiErrorFields) {
@@ -77,35 +77,35 @@ export class ApiError extends CoatcheckError {
   }
 }
 
-/** The request is wrong: `details` names the fields, where the server can tell them. */
+/** The request is invalid. `details` names the fields, if the server knows them. */
 export class InvalidRequestError extends ApiError {}
 
-/** 401: there was no credential, or an unknown, revoked or expired one. */
+/** 401: the credential is missing, unknown, revoked or expired. */
 export class AuthenticationError extends ApiError {}
 
 /** 402: the organisation's subscription is not active. Results can still be read. */
 export class PaymentRequiredError extends ApiError {}
 
-/** 403: the credential lacks the scope that this needs. */
+/** 403: the credential lacks the required scope. */
 export class PermissionDeniedError extends ApiError {}
 
-/** 404: there is nothing of that name, or nothing that this credential may see. */
+/** 404: it does not exist, or this credential may not see it. */
 export class NotFoundError extends ApiError {}
 
-/** 409: the state of things does not allow it, such as cancelling a job that has ended. */
+/** 409: the current state does not allow it; for example, cancelling a finished job. */
 export class ConflictError extends ApiError {}
 
-/** 429, also after the retries. `retryAfter` says when to come back. */
+/** 429, even after retries. `retryAfter` says when to try again. */
 export class RateLimitedError extends ApiError {}
 
-/** 5xx, also after the retries of those that are worth it. */
+/** 5xx, even after retries where those make sense. */
 export class ServerError extends ApiError {}
 
 /**
- * The server could not be reached, or did not answer, also after the retries.
+ * The server could not be reached or did not respond, even after retries.
  *
- * Whether the last request took effect is not known. Submitting again under the same
- * `idempotencyKey` finds out.
+ * The last request may or may not have taken effect. Submit again with the same
+ * `idempotencyKey` to find out.
  */
 export class ConnectionFailedError extends CoatcheckError {
   constructor(message: string, options?: ErrorOptions) {
@@ -113,7 +113,7 @@ export class ConnectionFailedError extends CoatcheckError {
   }
 }
 
-/** The answer is not one that Coatcheck gives: is `url` right, is there a proxy? */
+/** The response is not Coatcheck's. Check `url`, and whether there is a proxy. */
 export class UnexpectedAnswerError extends CoatcheckError {
   constructor(message: string, options?: ErrorOptions) {
     super("unexpected_answer", message, options);
@@ -121,8 +121,8 @@ export class UnexpectedAnswerError extends CoatcheckError {
 }
 
 /**
- * The job ended, and did not complete. `code` and `reason` are those of the job's error; a cancelled
- * job's code is `cancelled`. `body` is the job as its surface shows it.
+ * The job failed or was cancelled. `code` and `reason` come from the job's error; a cancelled job's code
+ * is `cancelled`. `body` is the job.
  */
 export class JobFailedError<Body = unknown> extends CoatcheckError {
   constructor(
@@ -137,8 +137,8 @@ export class JobFailedError<Body = unknown> extends CoatcheckError {
 }
 
 /**
- * The batch ended without having run all its tasks: its list could not be taken in, or it was
- * cancelled. Tasks that failed are no failure of their batch.
+ * The batch ended without running all its tasks: its list could not be ingested, or it was cancelled.
+ * Failed tasks do not make their batch fail.
  */
 export class BatchFailedError<Body = unknown> extends CoatcheckError {
   constructor(
@@ -152,7 +152,7 @@ export class BatchFailedError<Body = unknown> extends CoatcheckError {
   }
 }
 
-/** A batch's results could not be written by the server, or not in time (`wait_timeout`). */
+/** The server could not export a batch's results, or not in time (`wait_timeout`). */
 export class ExportFailedError extends CoatcheckError {
   constructor(
     readonly exportId: string,
@@ -164,14 +164,14 @@ export class ExportFailedError extends CoatcheckError {
   }
 }
 
-/** The webhook was not signed with that secret, was changed on its way, or is too old. */
+/** The webhook was not signed with this secret, was modified, or is too old. */
 export class InvalidWebhookError extends CoatcheckError {
   constructor(message: string) {
     super("invalid_webhook", message);
   }
 }
 
-/** What was waited for had not ended when the time was up. It goes on, and can be waited for again. */
+/** A wait timed out. The job continues, and you can wait for it again. */
 export class WaitTimeoutError extends CoatcheckError {
   constructor(
     readonly jobId: string,
@@ -183,8 +183,8 @@ export class WaitTimeoutError extends CoatcheckError {
 }
 
 /**
- * A graph was not there in time, or after as many polls as were allowed. Its job goes on: the same
- * call with the same `idempotencyKey` goes on waiting for it.
+ * A graph was not ready in time, or within the allowed number of polls. Its job continues: repeat the
+ * call with the same `idempotencyKey` to keep waiting for it.
  */
 export class PollingTimeoutError extends WaitTimeoutError {
   constructor(
@@ -209,10 +209,10 @@ const KINDS: Readonly<Record<number, new (fields: ApiErrorFields) => ApiError>> 
 };
 
 /**
- * The error that an answer of 4xx or 5xx stands for.
+ * The error for a 4xx or 5xx response.
  *
- * Something between here and Coatcheck may have answered instead: then there is no problem document,
- * and what the body says is not repeated.
+ * A proxy may have responded instead of Coatcheck. Then there is no problem document, and the error does
+ * not repeat the body.
  */
 export function apiError(status: number, headers: Headers, body: string): ApiError {
   const Kind = KINDS[status] ?? (status >= 500 ? ServerError : InvalidRequestError);
@@ -229,7 +229,7 @@ export function apiError(status: number, headers: Headers, body: string): ApiErr
 }
 
 const PROBLEM = "application/problem+json";
-/** Where clients of other APIs are served, and where nothing is. Others answer with it as well. */
+/** The type of errors on the routes for other APIs' clients, and on unknown routes. Proxies use it as well. */
 const JSON_TYPE = "application/json";
 const OUR_TYPES = "urn:coatcheck:problem:";
 
@@ -242,7 +242,7 @@ function readProblem(headers: Headers, body: string): Record<string, unknown> | 
     const isOurs = mediaType === PROBLEM || text(problem["type"])?.startsWith(OUR_TYPES);
     return isOurs ? problem : null;
   } catch {
-    return null; // cut off on its way
+    return null; // truncated in transit
   }
 }
 

@@ -1,6 +1,6 @@
-/** Reads `text/event-stream`, as the HTML standard has it. */
+/** A parser for `text/event-stream`, as the HTML standard defines it. */
 
-/** One event as it was sent. `id` is null if it has none of its own. */
+/** One event as sent. `id` is null if the event has none. */
 export interface SentEvent {
   readonly name: string;
   readonly data: string;
@@ -8,7 +8,7 @@ export interface SentEvent {
   readonly retryMs: number | null;
 }
 
-/** Makes events of pieces of text that end anywhere. What is not followed by an empty line is no event. */
+/** Parses text chunks with arbitrary boundaries. An event counts only once an empty line follows it. */
 export class EventParser {
   readonly #decoder = new TextDecoder();
   #pieces: string[] = [];

@@ -1,13 +1,13 @@
-/** What a job's event stream says, over as many connections as it takes. */
+/** A job's event stream, with automatic reconnection. */
 
 import type { Progress } from "./bodies.js";
 import { ApiError, ConnectionFailedError, UnexpectedAnswerError, isObject } from "./errors.js";
 import { EventParser, type SentEvent } from "./eventStream.js";
 import type { Exchange } from "./exchange.js";
 
-/** The server says something every 15 seconds; after three times that, the connection is dead. */
+/** The server sends something every 15 seconds; after three times that, the connection is dead. */
 const SILENCE_MS_MAX = 45_000;
-/** A connection that held for so long did not fail: proxies end those that take their time. */
+/** A connection that lasted this long does not count as a failure: proxies end long connections. */
 const STEADY_MS = 10_000;
 
 export interface LogLine {
@@ -24,11 +24,11 @@ export interface Alert {
 }
 
 /**
- * One event. `state` and `end` show the job; the data of a `chunk` is what the handler emitted: text,
- * bytes (a `Uint8Array`), or the JSON value. A newer server may send events of other names.
+ * One event. `state` and `end` contain the job; the data of a `chunk` is the handler's output: text,
+ * bytes (a `Uint8Array`), or a JSON value. A newer server may send events with other names.
  *
- * `id` is what to give to `stream({ after: id })` in order to go on behind this event; null if nothing
- * that is kept came yet.
+ * Pass `id` to `stream({ after: id })` to resume after this event; it is null before the first stored
+ * event.
  */
 export type JobEvent<Body, Moved = Progress> =
   | { readonly name: "state"; readonly data: Body; readonly id: string | null }
@@ -39,16 +39,16 @@ export type JobEvent<Body, Moved = Progress> =
   | { readonly name: "end"; readonly data: Body; readonly id: string | null };
 
 export interface StreamOptions {
-  /** The id of the last event that was seen, to go on behind it. */
+  /** The id of the last received event, to resume after it. */
   readonly after?: string | null | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * Every event after the one with the id `after`, until the job has ended.
+ * Every event after the one with the id `after`, until the job has finished.
  *
- * A connection that breaks is made again, and the server goes on behind the last event that was seen.
- * `learn` is told of the job's state before the event that shows it.
+ * A broken connection is reopened, and the server resumes after the last received event. `learn` is
+ * called with the job's state before the event with it is yielded.
  */
 export async function* follow<Body, Moved = Progress>(
   exchange: Exchange,
@@ -81,14 +81,14 @@ export async function* follow<Body, Moved = Progress>(
   }
 }
 
-/** How one of many jobs stands. `id` is what to give as `after` in order to go on behind this event. */
+/** The state of one of many jobs. Pass `id` as `after` to resume after this event. */
 export interface ChangeEvent<Body> {
   readonly name: string;
   readonly data: Body;
   readonly id: string | null;
 }
 
-/** All that changes among many jobs behind the event `after`, without an end. A connection that breaks is made again. */
+/** All changes among many jobs after the event `after`, without an end. A broken connection is reopened. */
 export async function* followChanges<Body>(
   exchange: Exchange,
   url: string,
@@ -116,14 +116,14 @@ async function* connection(
   for await (const piece of opened.pieces()) yield* parser.read(piece);
 }
 
-/** Makes events of what comes over the wire, across reconnections. */
+/** Turns received events into job events, across reconnections. */
 class Reader<Body, Moved> {
   retrySeconds = 0;
   readonly #shown = new Map<string, string>();
 
   constructor(public lastId: string | null) {}
 
-  /** The event, or null if it holds no news for the caller. */
+  /** The job event, or null if it is not new to the caller. */
   read(sent: SentEvent): JobEvent<Body, Moved> | null {
     if (sent.retryMs !== null) this.retrySeconds = sent.retryMs / 1000;
     if (sent.id !== null && sent.id !== "") this.lastId = sent.id;
@@ -133,7 +133,7 @@ class Reader<Body, Moved> {
     return { name: sent.name, data, id: this.lastId } as JobEvent<Body, Moved>;
   }
 
-  /** Whether this is where the job stood before: a new connection begins by saying so. */
+  /** Whether this repeats the job's last state, as the first event of a new connection does. */
   #wasShown(name: string, data: unknown): boolean {
     if (name !== "state" && name !== "progress") return false;
     const now = JSON.stringify(name === "state" && isObject(data) ? standing(data) : data);
@@ -143,7 +143,7 @@ class Reader<Body, Moved> {
   }
 }
 
-/** What tells one state of a job from another, on whichever surface: its word, its attempt, its run. */
+/** The values that distinguish two states of a job on any surface: status, attempt and run. */
 function standing(job: Record<string, unknown>): unknown[] {
   const runs = job["runs"];
   return [

@@ -1,4 +1,4 @@
-/** One request and its answer, tried again where that can help. */
+/** HTTP requests with retries and timeouts. */
 
 import { type Deadline, after, sleep } from "./deadline.js";
 import {
@@ -13,30 +13,30 @@ import { retryDelaySeconds, surelyNotDone, worthRetrying } from "./retries.js";
 const SLOW_BYTES_PER_SECOND = 64 * 1024;
 
 export type Fetch = (input: string, init: RequestInit) => Promise<Response>;
-/** A credential, or what gets one whenever it is needed, such as a JWT that is renewed. */
+/** A credential, or a function that returns one for each request, such as a renewed JWT. */
 export type Credential = string | (() => string | Promise<string>);
 export type RequestBody = string | Blob | FormData | Uint8Array | ReadableStream<Uint8Array>;
 
 export interface RequestOptions {
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** A stream can be sent once; all else again at each try. */
+  /** A stream can be sent only once; everything else is sent again at each attempt. */
   readonly body?: RequestBody | undefined;
-  /** How long the server was asked to hold the answer. */
+  /** How long the server was asked to hold the response. */
   readonly heldMs?: number;
-  /** How long the server may be silent, if that is not the client's own bound. */
+  /** How long the server may be silent, if it differs from the client's timeout. */
   readonly silenceMs?: number;
-  /** No new try begins after this. */
+  /** No new attempt starts after this. */
   readonly deadline?: Deadline | undefined;
-  /** What is not repeatable is sent again only where it was not done for certain. */
+  /** A request that is not repeatable is sent again only if it certainly had no effect. */
   readonly isRepeatable?: boolean;
-  /** A URL that is signed is good without the caller's credential, and gets none. */
+  /** A signed URL needs no credential and gets none. */
   readonly isSigned?: boolean;
   readonly signal?: AbortSignal | undefined;
 }
 
 export class Exchange {
   readonly retriesMax: number;
-  /** Waits so many seconds. Replaced by tests, which note the pauses and do not take them. */
+  /** Waits this many seconds. Tests replace it to record the pauses. */
   pause = (seconds: number, signal?: AbortSignal): Promise<void> => sleep(seconds * 1000, signal);
   readonly #fetch: Fetch;
   readonly #credential: Credential | null;
@@ -52,7 +52,7 @@ export class Exchange {
     this.retriesMax = retriesMax;
   }
 
-  /** The answer, read whole, if it is 2xx. Throws ApiError, ConnectionFailedError. */
+  /** The complete 2xx response. Throws ApiError, ConnectionFailedError. */
   async send(method: string, url: string, options: RequestOptions = {}): Promise<Answer> {
     for (let failures = 1; ; failures += 1) {
       try {
@@ -67,7 +67,7 @@ export class Exchange {
     }
   }
 
-  /** Waits as long as is right after so many failures in a row; throws `error` to give up. */
+  /** Waits before the next attempt after this many failures in a row; throws `error` to give up. */
   async waitToRetry(
     error: ApiError | ConnectionFailedError,
     failures: number,
@@ -81,7 +81,7 @@ export class Exchange {
     await this.pause(delay, options.signal);
   }
 
-  /** One try, with the answer's body still to be read. */
+  /** One attempt. The response's body is still to be read. */
   async open(method: string, url: string, options: RequestOptions = {}): Promise<Opened> {
     const answering = options.silenceMs ?? this.#timeoutMs + (options.heldMs ?? 0);
     const silenceMs = answering + sendingMs(options.body);
@@ -125,7 +125,7 @@ export class Exchange {
   }
 }
 
-/** An answer that was read whole. */
+/** A completely read response. */
 export class Answer {
   readonly status: number;
   readonly headers: Headers;
@@ -150,7 +150,7 @@ export class Answer {
     }
   }
 
-  /** The JSON object that it holds. What it is was said by who asked for it. */
+  /** The JSON object in the body. The caller chooses its type; it is not checked. */
   object<Body>(): Body {
     const body = this.json();
     if (!isObject(body)) throw new UnexpectedAnswerError(`a ${this.status} without the JSON that belongs to it`);
@@ -162,7 +162,7 @@ export class Answer {
   }
 }
 
-/** An answer whose body is still to be read. */
+/** A response whose body is still to be read. */
 export class Opened {
   readonly response: Response;
   readonly #guard: Guard;
@@ -172,7 +172,7 @@ export class Opened {
     this.#guard = guard;
   }
 
-  /** The body as it comes. Throws ConnectionFailedError if it breaks off. */
+  /** The body as it arrives. Throws ConnectionFailedError if the connection breaks. */
   async *pieces(): AsyncGenerator<Uint8Array, void, void> {
     const reader = this.response.body?.getReader();
     try {
@@ -193,7 +193,7 @@ export class Opened {
     return joined(pieces);
   }
 
-  /** Ends the connection, unless all of it was read. */
+  /** Closes the connection, unless the body was read completely. */
   close(): void {
     this.#guard.end();
   }
@@ -209,7 +209,7 @@ export function joined(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return whole;
 }
 
-/** Ends a request when its caller wants that, or when the server has been silent for too long. */
+/** Aborts a request if its caller wants that, or if the server is silent for too long. */
 class Guard {
   readonly #controller = new AbortController();
   readonly #onAbort = (): void => this.#controller.abort(this.caller?.reason);
@@ -252,14 +252,14 @@ class Guard {
     if (this.caller?.aborted === true) return this.caller.reason;
     const nothing = `no answer from ${this.host}`;
     if (this.#fellSilent) return new ConnectionFailedError(`${nothing} for ${this.silenceMs / 1000} s`);
-    // A TypeError is all that fetch says of a network that failed; the reason is its cause, if any.
+    // fetch reports a network failure as a TypeError; its cause, if any, has the reason.
     if (!(error instanceof TypeError)) return error;
     const cause = error.cause instanceof Error ? error.cause.message : "";
     return new ConnectionFailedError(`${nothing}: ${cause === "" ? error.message : cause}`, { cause: error });
   }
 }
 
-/** How long it may take to send a body, which nobody can watch: at a pace that a slow line keeps. */
+/** The time allowed to send a body, whose progress is invisible: enough for a slow connection. */
 function sendingMs(body: RequestBody | undefined): number {
   if (body instanceof ReadableStream) return Infinity;
   if (body instanceof Blob) return (body.size / SLOW_BYTES_PER_SECOND) * 1000;

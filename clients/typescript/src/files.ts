@@ -1,17 +1,16 @@
 /**
- * Files that are fetched piece by piece.
+ * Downloads of files by signed URL.
  *
- * A URL that the server has signed may be of another server, and is all the permission it takes: no
- * credential goes there.
+ * A signed URL may point to another server and grants access by itself, so no credential is sent.
  */
 
 import { ApiError, ConnectionFailedError, UnexpectedAnswerError } from "./errors.js";
 import { joined, type Exchange } from "./exchange.js";
 
-/** How long a store may take to put away, or to find, what it is asked for. */
+/** How long a blob store may take to store or to find a file. */
 export const STORE_SILENCE_MS_MAX = 120_000;
 
-/** What a signed URL has, piece by piece, `size` bytes in all. A connection that breaks goes on where it broke. */
+/** Download `size` bytes as a stream. A broken connection resumes where it broke. */
 export async function* fetchPieces(
   exchange: Exchange,
   url: string,
@@ -30,7 +29,7 @@ export async function* fetchPieces(
         silenceMs: STORE_SILENCE_MS_MAX,
         signal,
       });
-      // A server that starts over sends again what is here already.
+      // A server that ignores the range sends the first bytes again.
       let known = received > 0 && opened.response.status !== 206 ? received : 0;
       for await (const piece of opened.pieces()) {
         const fresh = piece.subarray(Math.min(known, piece.length));
@@ -49,7 +48,7 @@ export async function* fetchPieces(
   }
 }
 
-/** The same, whole and compared with its checksum. */
+/** Download a whole file and verify its checksum. */
 export async function fetchWhole(
   exchange: Exchange,
   url: string,

@@ -1,4 +1,4 @@
-/** Graphs of code. A job is waited for by long-polls; callers see the graph only. */
+/** Code graphs. The client long-polls the job; callers see only the graph. */
 
 import { withQuery } from "./addresses.js";
 import type { GraphEnvelope, GraphResult, Progress } from "./bodies.js";
@@ -12,31 +12,31 @@ import { POLL_SECONDS } from "./waiting.js";
 const TIMEOUT_MS = 15 * 60 * 1000;
 const ATTEMPTS_MAX = 90;
 const RETRY_AFTER_SECONDS = 10;
-/** How long the server may take to put an archive away. */
+/** How long the server may take to store an archive. */
 const SILENCE_MS_MAX = 2 * 60 * 1000;
 
-/** A zip of code, of at most 500 MB. In Node, `fs.openAsBlob` makes one of a file without reading it first. */
+/** A zip of code, at most 500 MB. In Node, `fs.openAsBlob` opens a file without reading it into memory. */
 export type GraphFile = Blob | Uint8Array<ArrayBuffer> | ArrayBuffer;
 export type GraphOperation = "call" | "dependency" | "domain" | "parse" | "supermodel";
 
 export interface GraphOptions {
-  /** The same key finds the same job, also from another program. Without it there is a fresh one. */
+  /** The same key finds the same job, also from another program. Default: a fresh key. */
   readonly idempotencyKey?: string | undefined;
-  /** Throws PollingTimeoutError after so many milliseconds: 15 minutes. */
+  /** Throws PollingTimeoutError after this many milliseconds. Default: 15 minutes. */
   readonly timeoutMs?: number | undefined;
-  /** Throws PollingTimeoutError after so many polls: 90. */
+  /** Throws PollingTimeoutError after this many polls. Default: 90. */
   readonly maxAttempts?: number | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Is told after every poll how the job is. */
+  /** Called after every poll with the job's state. */
   readonly onProgress?: ((progress: GraphProgress) => void) | undefined;
-  /** Who is told of the job's end. */
+  /** The URL to notify when the job finishes. */
   readonly webhookUrl?: string | undefined;
 }
 
 export interface GraphProgress {
   readonly jobId: string;
   readonly status: string;
-  /** The number of this poll, counted from 1. */
+  /** The number of this poll, starting at 1. */
   readonly attempt: number;
   readonly progress: Progress | null;
 }
@@ -63,13 +63,13 @@ export class Graphs {
         envelope = await this.#poll(jobId, deadline, options);
       } catch (error) {
         if (!(error instanceof NotFoundError)) throw error;
-        // The server has forgotten the job: it gets the archive again.
+        // The server has deleted the job: send the archive again.
         envelope = await this.#post(operation, archive, idempotencyKey, deadline, options);
       }
     }
   }
 
-  /** The job once it has ended, or after a while. A server that does not hold its answer is given time. */
+  /** The job once it has finished, or after a while. Pauses if the server does not hold its response. */
   async #poll(jobId: string, deadline: Deadline, options: GraphOptions): Promise<GraphEnvelope> {
     const held = Math.min(POLL_SECONDS, deadline.remainingMs() / 1000);
     const askedAt = performance.now();

@@ -1,4 +1,4 @@
-/** The client of Coatcheck's HTTP API. */
+/** A client of Coatcheck's HTTP API. */
 
 export { Batch, type BatchProgress, type BatchWaitOptions } from "./batch.js";
 export type { BatchOptions } from "./batchOptions.js";

@@ -5,14 +5,14 @@ import { JobFailedError, UnexpectedAnswerError, isObject } from "./errors.js";
 import type { Answer } from "./exchange.js";
 import { JobHandle, type JobUrls, type Tools } from "./jobHandle.js";
 
-/** A job of a service. `wait` resolves to what its handler returned. */
+/** A job of a service. `wait` resolves to its handler's return value. */
 export class Job<Output = unknown> extends JobHandle<JobBody, Output> {
-  /** @internal Use `client.submit`, or `client.job` for one whose id is known. */
+  /** @internal Use `client.submit`, or `client.job` for a known id. */
   constructor(tools: Tools, id: string, urls: JobUrls, answer: Answer | null) {
     super(tools.exchange, id, urls, answer);
   }
 
-  /** @internal The job that an answer shows: its ticket, or all of it. */
+  /** @internal The job in a response, which may be complete or only a ticket. */
   static from<Output>(tools: Tools, answer: Answer): Job<Output> {
     const shown = answer.object<Partial<Ticket> & Partial<JobBody>>();
     if (shown.id !== undefined && shown.service_id !== undefined) {
@@ -36,8 +36,8 @@ export class Job<Output = unknown> extends JobHandle<JobBody, Output> {
   }
 
   /**
-   * What the handler returned; null until the job has completed, or while only its ticket is known. Also null
-   * of a job from a list or a stream whose result was left out (`body.result_omitted`): `wait` and `status` fetch it.
+   * The handler's return value; null until the job has completed, or while only its ticket is known. Also null if a
+   * list or stream omitted the result (`body.result_omitted`): `wait` and `status` fetch it.
    */
   get result(): Output | null {
     return (this.body?.result_summary ?? null) as Output | null;
@@ -63,7 +63,7 @@ export function jobFailure(body: JobBody): JobFailedError<JobBody> {
   return new JobFailedError(body.id, body.status, code, error?.message ?? "The server does not say why.", body);
 }
 
-/** The addresses of a job of which only the first is known. */
+/** The URLs of a job, derived from its poll URL. */
 export function urlsBelow(poll: string): JobUrls {
   return { poll, events: `${poll}/events`, cancel: `${poll}/cancel` };
 }

@@ -1,4 +1,4 @@
-/** What can be done with a job, on whichever surface it is. */
+/** The operations on a job that all surfaces share. */
 
 import type { Addresses } from "./addresses.js";
 import type { Explanation, JobArtifact, Progress } from "./bodies.js";
@@ -8,7 +8,7 @@ import { follow, type JobEvent, type StreamOptions } from "./events.js";
 import type { Answer, Exchange } from "./exchange.js";
 import { waitForEnd, type WaitOptions } from "./waiting.js";
 
-/** Where a job is read, followed and cancelled. */
+/** The URLs of a job: to poll, stream and cancel it. */
 export interface JobUrls {
   readonly poll: string;
   readonly events: string;
@@ -16,7 +16,7 @@ export interface JobUrls {
 }
 
 export interface JobWaitOptions extends WaitOptions {
-  /** Is told how far the job says it is, whenever that changes. */
+  /** Called whenever the job's progress changes. */
   readonly onProgress?: ((progress: Progress) => void) | undefined;
 }
 
@@ -24,17 +24,17 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What every handle is made of. */
+/** The dependencies of every handle. */
 export interface Tools {
   readonly exchange: Exchange;
   readonly addresses: Addresses;
 }
 
 /**
- * A job. Its methods ask the server and bring `body`, `state` and `terminal` up to date.
+ * A job. Its methods call the server and update `body`, `state` and `terminal`.
  *
- * `replayed`: the idempotency key was known, and this is the job that it made. `mismatch`: the key came
- * with another payload then.
+ * `replayed` means that the idempotency key was known and this is its earlier job. `mismatch` means that
+ * the earlier submission had another payload.
  */
 export abstract class JobHandle<Body extends { terminal: boolean }, Output> {
   readonly id: string;
@@ -54,42 +54,42 @@ export abstract class JobHandle<Body extends { terminal: boolean }, Output> {
     this.mismatch = answer?.headers.get("idempotency-mismatch") === "true";
   }
 
-  /** The job as the server last showed it; null if all there is so far is its ticket, or its id. */
+  /** The job in the server's last response; null while only its ticket or id is known. */
   get body(): Body | null {
     return this.#body;
   }
 
-  /** Where the job stood when the server was last asked. A newer server may know other words. */
+  /** The state in the server's last response. A newer server may know other states. */
   get state(): string {
     return this.#state;
   }
 
-  /** Whether that is its end. */
+  /** Whether that state is final. */
   get terminal(): boolean {
     return this.#terminal;
   }
 
-  /** What the job came to; throws JobFailedError if it did not complete. */
+  /** The job's result; throws JobFailedError if it did not complete. */
   protected abstract outcome(body: Body): Output;
   protected abstract stateOf(body: Body): string;
 
-  /** Whether an event that shows the job's end shows all of it: a long result may have no room. */
+  /** Whether the final event contains the whole job. It omits a long result. */
   protected isWhole(_body: Body): boolean {
     return true;
   }
 
-  /** Ask once how the job is now. */
+  /** Fetch the current state of the job. */
   async status(options: CallOptions = {}): Promise<Body> {
     this.learn(await this.#exchange.send("GET", this.urls.poll, { signal: options.signal }));
     return this.#whole();
   }
 
   /**
-   * What the job came to, once it has ended.
+   * Wait for the job to finish and return its result.
    *
-   * The server holds each question until then, so the end is known milliseconds after it has come.
-   * Throws JobFailedError if the job failed or was cancelled, and WaitTimeoutError after `timeoutMs`;
-   * the job goes on, and can be waited for again.
+   * It long-polls, so the result arrives milliseconds after the job has finished. Throws JobFailedError
+   * if the job failed or was cancelled, and WaitTimeoutError after `timeoutMs`; the job then continues,
+   * and you can wait again.
    */
   async wait(options: JobWaitOptions = {}): Promise<Output> {
     const deadline = new Deadline(options.timeoutMs);
@@ -103,48 +103,48 @@ export abstract class JobHandle<Body extends { terminal: boolean }, Output> {
   }
 
   /**
-   * The job's events as they come: states, progress, log lines, output. Ends with its end.
+   * Stream the job's events until it finishes: states, progress, log lines and output.
    *
-   * A broken connection is made again, without loss or repetition.
+   * A broken connection is reopened, without lost or repeated events.
    */
   stream(options: StreamOptions = {}): AsyncGenerator<JobEvent<Body>, void, void> {
     return follow<Body>(this.#exchange, this.urls.events, options, (body) => this.#take(body));
   }
 
   /**
-   * Ask for the job's end, and return it as it is then. One that waits ends at once; one that runs
-   * when its handler has stopped. Throws ConflictError if it has ended otherwise.
+   * Cancel the job and return its state. A waiting job is cancelled at once; a running job when its
+   * handler has stopped. Throws ConflictError if it has already failed or completed.
    */
   async cancel(options: CallOptions = {}): Promise<Body> {
     try {
       this.learn(await this.#exchange.send("POST", this.urls.cancel, { signal: options.signal }));
     } catch (error) {
       if (!(error instanceof ConflictError)) throw error;
-      // Also the answer to a second try of what the first one did.
+      // A retry also gets this if the first attempt succeeded.
       await this.status(options);
       if (this.#state !== "cancelled") throw error;
     }
     return this.#whole();
   }
 
-  /** The files that the job made, by name. `download` of the client fetches one. */
+  /** List the job's files by name. `client.download` fetches one. */
   async artifacts(options: CallOptions = {}): Promise<JobArtifact[]> {
     const answer = await this.#exchange.send("GET", `${this.urls.poll}/artifacts`, { signal: options.signal });
     return answer.object<{ items: JobArtifact[] }>().items;
   }
 
-  /** What the job waits for, its place in the line, and when it should begin and end. */
+  /** Explain why the job is waiting, its position in the queue, and when it should start and finish. */
   async explain(options: CallOptions = {}): Promise<Explanation> {
     const answer = await this.#exchange.send("GET", `${this.urls.poll}/explain`, { signal: options.signal });
     return answer.object<Explanation>();
   }
 
-  /** @internal Takes over what the server says now. */
+  /** @internal Updates the job from a response. */
   learn(answer: Answer): void {
     this.#take(answer.object<Body>());
   }
 
-  /** Takes over a ticket, which says little more than where the job stands. */
+  /** Updates the job from a ticket, which has little more than its state. */
   protected learnTicket(ticket: Record<string, unknown>): void {
     const state = ticket["status"] ?? ticket["state"];
     if (typeof ticket["terminal"] !== "boolean" || typeof state !== "string") {
@@ -185,7 +185,7 @@ export abstract class JobHandle<Body extends { terminal: boolean }, Output> {
   }
 }
 
-/** A signal that is aborted when the time is up, or when the caller's is. */
+/** A signal that aborts after a timeout, or with the caller's signal. */
 export class TimeLimit {
   isOver = false;
   readonly #controller = new AbortController();

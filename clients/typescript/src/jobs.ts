@@ -1,4 +1,4 @@
-/** All jobs of an organisation, whichever surface they were handed in on. */
+/** `client.jobs`: all jobs of an organisation, from every surface. */
 
 import { withQuery } from "./addresses.js";
 import type {
@@ -21,7 +21,7 @@ import { submissionHeaders } from "./requestHeaders.js";
 const PAGE_ITEMS = 200;
 
 export interface ListJobsOptions extends CallOptions {
-  /** States, with commas between them; or `live`, or `ended`. */
+  /** States, separated by commas; or `live`, or `ended`. */
   readonly state?: string | undefined;
   readonly lane?: string | undefined;
   /** `gateway`, `graphs`, `batches`, `llm` or `speech`. */
@@ -30,7 +30,7 @@ export interface ListJobsOptions extends CallOptions {
   readonly endpoint?: string | undefined;
   readonly owner?: string | undefined;
   readonly errorCode?: string | undefined;
-  /** A job's id, an idempotency key or a request id, exactly. */
+  /** An exact job id, idempotency key or request id. */
   readonly q?: string | undefined;
   readonly createdAfter?: Date | string | undefined;
   readonly createdBefore?: Date | string | undefined;
@@ -51,14 +51,14 @@ export class Jobs {
   constructor(private readonly tools: Tools) {}
 
   /**
-   * All of them as they change, without an end; it begins with those that have not ended. A broken connection is made again,
-   * without loss or repetition. `after` is the id of the last event that was seen.
+   * Stream all jobs as they change, without an end, beginning with the unfinished ones. A broken connection is reopened,
+   * without lost or repeated events. `after` is the id of the last received event.
    */
   changes(options: StreamOptions = {}): AsyncGenerator<ChangeEvent<OrgJob>, void, void> {
     return followChanges<OrgJob>(this.tools.exchange, `${this.tools.addresses.orgJobs()}/events`, options);
   }
 
-  /** The jobs that the credential may see, newest first and without their results, asked for page by page. */
+  /** Iterate over the jobs that the credential may see, newest first, without their results. */
   async *list(options: ListJobsOptions = {}): AsyncGenerator<OrgJob, void, void> {
     const url = withQuery(this.tools.addresses.orgJobs(), {
       state: options.state,
@@ -76,19 +76,19 @@ export class Jobs {
     yield* everyItem<OrgJob>(this.tools.exchange, url, options.signal);
   }
 
-  /** The job as it is now, with its result if that is short. Throws NotFoundError. */
+  /** Fetch a job, with its result if that is short. Throws NotFoundError. */
   async get(id: string, options: CallOptions = {}): Promise<WholeOrgJob> {
     return this.#read<WholeOrgJob>(this.tools.addresses.orgJobs(id), options);
   }
 
-  /** Ask for the job's end. Throws ConflictError if it has ended otherwise. */
+  /** Cancel a job. Throws ConflictError if it has already failed or completed. */
   async cancel(id: string, options: CallOptions = {}): Promise<OrgJob> {
     const url = this.tools.addresses.orgJobs(id);
     try {
       return (await this.tools.exchange.send("POST", `${url}/cancel`, { signal: options.signal })).object<OrgJob>();
     } catch (error) {
       if (!(error instanceof ConflictError)) throw error;
-      // Also the answer to a second try of what the first one did.
+      // A retry also gets this if the first attempt succeeded.
       const now = await this.get(id, options);
       if (now.state !== "cancelled") throw error;
       return now;
@@ -96,8 +96,8 @@ export class Jobs {
   }
 
   /**
-   * Hand the input of a job that has ended in again, as a new job. Throws ConflictError, whose code says
-   * why that cannot be: `job_not_ended`, `input_not_kept` or `not_retryable`.
+   * Retry a finished job: submit its input again as a new job. Throws ConflictError, whose code says why
+   * that is impossible: `job_not_ended`, `input_not_kept` or `not_retryable`.
    */
   async retry(id: string, options: CallOptions & { readonly idempotencyKey?: string } = {}): Promise<OrgJob> {
     const answer = await this.tools.exchange.send("POST", `${this.tools.addresses.orgJobs(id)}/retry`, {
@@ -107,36 +107,36 @@ export class Jobs {
     return answer.object<OrgJob>();
   }
 
-  /** What the job waits for, its place in the line, and when it should begin and end. */
+  /** Explain why a job is waiting, its position in the queue, and when it should start and finish. */
   async explain(id: string, options: CallOptions = {}): Promise<Explanation> {
     return this.#read<Explanation>(`${this.tools.addresses.orgJobs(id)}/explain`, options);
   }
 
-  /** What happened to the job, attempt by attempt. */
+  /** The job's history, attempt by attempt. */
   async timeline(id: string, options: CallOptions = {}): Promise<TimelineItem[]> {
     return (await this.#read<Timeline>(`${this.tools.addresses.orgJobs(id)}/timeline`, options)).items;
   }
 
-  /** What the organisation's jobs did in the last minutes (60; 43,200 at most), and what waits now. */
+  /** Statistics of the organisation's jobs in the last minutes (default 60, at most 43,200), and the current backlog. */
   async overview(options: CallOptions & { readonly minutes?: number } = {}): Promise<Overview> {
     return this.#read<Overview>(withQuery(this.tools.addresses.overview(), { minutes: options.minutes }), options);
   }
 
-  /** What the job said, line by line, and what became of attempts that failed. */
+  /** Iterate over the job's log lines and the outcomes of failed attempts. */
   async *log(id: string, options: CallOptions & { readonly after?: number } = {}): AsyncGenerator<JobLogItem, void, void> {
     const url = withQuery(`${this.tools.addresses.orgJobs(id)}/log`, { after: options.after, limit: PAGE_ITEMS });
     yield* everyItem<JobLogItem>(this.tools.exchange, url, options.signal, "after");
   }
 
-  /** What was handed in, while it is kept. Throws ConflictError `input_not_kept` when it is gone. */
+  /** The job's input, while it is kept. Throws ConflictError `input_not_kept` afterwards. */
   async input(id: string, options: CallOptions = {}): Promise<unknown> {
     const url = `${this.tools.addresses.orgJobs(id)}/input`;
     return (await this.tools.exchange.send("GET", url, { signal: options.signal })).json();
   }
 
   /**
-   * Cancel or retry many jobs: those of `ids`, 200 at most, or up to `limit` that the filter finds. What
-   * came of each is in the answer. A retry whose answer was lost is not sent again.
+   * Cancel or retry many jobs: those in `ids`, at most 200, or up to `limit` that match the filter. The
+   * response has the outcome of each. A bulk retry is not sent again if its response was lost.
    */
   async bulk(action: "cancel" | "retry", which: BulkSelection, options: CallOptions = {}): Promise<BulkAnswer> {
     const { errorCode, createdAfter, createdBefore, ...others } = which.filter ?? {};

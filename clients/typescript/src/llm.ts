@@ -1,4 +1,4 @@
-/** Chats with language models, queued. */
+/** `client.llm`: queued chats with language models. */
 
 import type { ChatBody, ChatTicket } from "./bodies.js";
 import { JobFailedError, UnexpectedAnswerError } from "./errors.js";
@@ -14,7 +14,7 @@ export interface ChatMessage {
   readonly [field: string]: unknown;
 }
 
-/** What Ollama's `/api/chat` takes; with `prompt` instead of `messages`, what its `/api/generate` takes. */
+/** A body of Ollama's `/api/chat`, or of its `/api/generate` with `prompt` instead of `messages`. */
 export interface ChatRequest {
   readonly model: string;
   readonly messages?: readonly ChatMessage[];
@@ -22,7 +22,7 @@ export interface ChatRequest {
   readonly [field: string]: unknown;
 }
 
-/** What the target would have answered to a request that does not stream. */
+/** The target's response, as to a request without streaming. */
 export interface ChatResult {
   readonly message?: ChatMessage;
   readonly response?: string;
@@ -31,15 +31,15 @@ export interface ChatResult {
 
 export interface ChatOptions extends CallOptions {
   readonly idempotencyKey?: string | undefined;
-  /** Who is told of the job's end. */
+  /** The URL to notify when the job finishes. */
   readonly webhookUrl?: string | undefined;
-  /** Who is told of every state. */
+  /** The URL to notify of every state change. */
   readonly stateWebhookUrl?: string | undefined;
 }
 
 /**
- * A piece of an answer. `restarted`: the job begins again, and everything before this piece is void.
- * `id` is what to give to `parts({ after: id })` in order to go on behind it.
+ * A part of an answer. `restarted` means that the job started again: discard everything before this part.
+ * Pass `id` to `parts({ after: id })` to resume after it.
  */
 export interface ChatPart {
   readonly text: string;
@@ -51,7 +51,7 @@ export interface ChatPart {
 export class Llm {
   constructor(private readonly tools: Tools) {}
 
-  /** Hand a chat in. When this resolves, it is durable; `wait` gets the answer, `parts` as it is said. */
+  /** Submit a chat. When this resolves, it is durable. `wait` returns the answer, `parts` streams it. */
   async chat(request: ChatRequest, options: ChatOptions = {}): Promise<Chat> {
     const body = {
       ...request,
@@ -66,13 +66,13 @@ export class Llm {
     return Chat.from(this.tools, answer);
   }
 
-  /** The handle of a chat whose id is known. Nothing is asked yet. */
+  /** The handle of a chat with a known id. It sends no request yet. */
   job(id: string): Chat {
     return new Chat(this.tools, id, urlsBelow(this.tools.addresses.chat(id)), null);
   }
 }
 
-/** A chat. `wait` resolves to what the model answered. */
+/** A chat. `wait` resolves to the model's answer. */
 export class Chat extends JobHandle<ChatBody, ChatResult> {
   /** @internal Use `client.llm.chat`, or `client.llm.job`. */
   constructor(tools: Tools, id: string, urls: JobUrls, answer: Answer | null) {
@@ -88,7 +88,7 @@ export class Chat extends JobHandle<ChatBody, ChatResult> {
     return chat;
   }
 
-  /** What the model says as it says it. Throws JobFailedError if the chat fails. */
+  /** Stream the model's answer. Throws JobFailedError if the chat fails. */
   async *parts(options: StreamOptions = {}): AsyncGenerator<ChatPart, void, void> {
     for await (const event of this.stream(options)) {
       if (event.name === "chunk") yield part(event.data as Record<string, unknown>, event.id);

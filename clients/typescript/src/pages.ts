@@ -1,4 +1,4 @@
-/** Listings, asked for page by page. */
+/** Iteration over paginated listings. */
 
 import { withQuery } from "./addresses.js";
 import { UnexpectedAnswerError } from "./errors.js";
@@ -9,7 +9,7 @@ interface Page<Item> {
   readonly next: string | number | null;
 }
 
-/** Everything of a listing. `cursor` is the field of the query that says where to go on. */
+/** All items of a listing. `cursor` is the name of the query field for the next page. */
 export async function* everyItem<Item>(
   exchange: Exchange,
   url: string,
@@ -19,7 +19,7 @@ export async function* everyItem<Item>(
   let last: unknown;
   for (let page = url; ; ) {
     const { items, next } = (await exchange.send("GET", page, { signal })).object<Partial<Page<Item>>>();
-    // A page that leads nowhere, or to itself, would be asked for for ever.
+    // A page without a valid next cursor, or with its own, would loop for ever.
     if (!Array.isArray(items) || next === undefined || (next !== null && next === last)) {
       throw new UnexpectedAnswerError("the server answered with something else than a page of a list");
     }

@@ -1,7 +1,7 @@
-/** What a submission says of itself, as headers. */
+/** The headers of submissions. */
 
 const KEY_CHARACTERS_MAX = 255;
-/** The longest that the server holds an answer. */
+/** The longest time that the server holds a response. */
 export const WAIT_SECONDS_MAX = 60;
 
 export interface SubmissionHeaders {
@@ -17,10 +17,10 @@ export interface SubmissionHeaders {
 }
 
 /**
- * The headers of a submission; those the caller has `given` go first.
+ * The headers of a submission; the caller's own headers (`given`) take precedence.
  *
- * Without a key of the caller's there is a fresh one, and so each try of this submission finds the
- * same job.
+ * Without the caller's idempotency key there is a fresh one, so that each attempt of this submission finds
+ * the same job.
  */
 export function submissionHeaders(wanted: SubmissionHeaders): Record<string, string> {
   const headers: Record<string, string> = {};
@@ -46,13 +46,13 @@ export function submissionHeaders(wanted: SubmissionHeaders): Record<string, str
   return headers;
 }
 
-/** A key that no other submission has. `crypto.randomUUID` is only there where a page came by https. */
+/** A unique idempotency key. `crypto.randomUUID` is missing on pages without https. */
 export function freshKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** An idempotency key as its header's value: bare where it can be, else a quoted string. */
+/** An idempotency key as a header value: bare if possible, else a quoted string. */
 export function keyHeader(key: string): string {
   const characters = Array.from(key).length;
   if (characters < 1 || characters > KEY_CHARACTERS_MAX) {
@@ -63,7 +63,7 @@ export function keyHeader(key: string): string {
   return `"${key.replace(/\\/g, "\\\\").replace(/"/g, '\\"')}"`;
 }
 
-/** A number of seconds, as `wait` takes it. */
+/** Seconds in the format of the `wait` preference. */
 export function seconds(wait: number): string {
   if (!(wait >= 0 && wait <= WAIT_SECONDS_MAX)) {
     throw new TypeError(`wait must be 0 to ${WAIT_SECONDS_MAX} seconds`);
@@ -71,12 +71,12 @@ export function seconds(wait: number): string {
   return plainSeconds(wait);
 }
 
-/** A number of seconds as headers spell it: to the millisecond, without an exponent. */
+/** Seconds for a header: to the millisecond, without an exponent. */
 function plainSeconds(number: number): string {
   return number.toFixed(3).replace(/\.?0+$/, "");
 }
 
-/** `fetch` takes the bytes of a header as the characters of a string. */
+/** UTF-8 bytes as a string, one character per byte, as `fetch` expects headers. */
 function onTheWire(value: string): string {
   return Array.from(new TextEncoder().encode(value), (byte) => String.fromCharCode(byte)).join("");
 }

@@ -1,9 +1,9 @@
 const DIGITS_MAX = 9;
 
 /**
- * How many seconds the server wants to be left alone; null if it does not say.
+ * The Retry-After header in seconds; null if it is missing.
  *
- * A date is compared with the answer's own Date: this machine's clock may be off.
+ * A date is compared with the response's own Date, because this machine's clock may be wrong.
  */
 export function retryAfterSeconds(headers: Headers): number | null {
   const given = (headers.get("retry-after") ?? "").trim();
@@ -14,7 +14,7 @@ export function retryAfterSeconds(headers: Headers): number | null {
   return Math.max(0, (until - saidAt) / 1000);
 }
 
-/** Only what names a day of the week: `Date.parse` makes something of nearly every text. */
+/** Parses only dates with a day of the week, because `Date.parse` accepts nearly any text. */
 function httpDate(text: string): number | null {
   if (!/^[A-Za-z]{3,9},? /.test(text)) return null;
   const moment = Date.parse(text);

@@ -1,4 +1,4 @@
-/** Texts, spoken by voices of the users' own. */
+/** `client.speech`: text to speech with users' own voices. */
 
 import { withQuery } from "./addresses.js";
 import type { SpeechTaskBody, SpeechTicket, Voice } from "./bodies.js";
@@ -16,14 +16,14 @@ const PAGE_ITEMS = 200;
 export interface GenerateSpeech {
   readonly voiceId: string;
   readonly text: string;
-  /** Such as `en` or `pt-BR`. */
+  /** For example `en` or `pt-BR`. */
   readonly language: string;
-  /** The id of the completed task that cloned the voice, if the text is to be spoken with that. */
+  /** The id of a completed clone task, to speak with that clone. */
   readonly cloneId?: string | undefined;
 }
 
 export interface PreviewVoiceDesign {
-  /** What the voice is to be like, in words. */
+  /** A description of the voice in words. */
   readonly description: string;
   readonly text: string;
   readonly language: string;
@@ -31,9 +31,9 @@ export interface PreviewVoiceDesign {
 
 export interface CloneVoice {
   readonly voiceId: string;
-  /** In which the recording is spoken. */
+  /** The language of the recording. */
   readonly language: string;
-  /** What is said in the recording. */
+  /** The text of the recording. */
   readonly transcript?: string | undefined;
 }
 
@@ -44,11 +44,11 @@ export interface GenerateSpeechOptions extends CallOptions {
 }
 
 type AnyResult = NonNullable<SpeechTaskBody["result"]>;
-/** What was spoken, and where it is fetched. */
+/** The generated speech, with its download URL. */
 export type SpeechResult = Required<
   Pick<AnyResult, "audio_object_key" | "audio_url" | "audio_url_expires_at" | "duration_seconds">
 >;
-/** What was made of a voice, and where it is fetched. */
+/** The clone of a voice, with its download URL. */
 export type CloneResult = Required<
   Pick<AnyResult, "prompt_object_key" | "prompt_url" | "prompt_url_expires_at" | "prompt_bytes">
 >;
@@ -56,7 +56,7 @@ export type CloneResult = Required<
 export class Speech {
   constructor(private readonly tools: Tools) {}
 
-  /** Upload reference audio: a WAV file that plays for 1 second to 10 minutes. Sent once: a lost answer may hide a voice. */
+  /** Upload reference audio: a WAV file of 1 second to 10 minutes. Not retried: if the response is lost, the voice may exist. */
   async createVoice(file: Blob, options: CallOptions = {}): Promise<Voice> {
     const form = new FormData();
     form.append("file", file, "reference.wav");
@@ -65,13 +65,13 @@ export class Speech {
     return (await this.tools.exchange.send("POST", url, sent)).object<Voice>();
   }
 
-  /** Your voices, newest first, asked for page by page. */
+  /** Iterate over your voices, newest first. */
   async *voices(options: CallOptions = {}): AsyncGenerator<Voice, void, void> {
     const url = withQuery(this.tools.addresses.speech("voices"), { limit: PAGE_ITEMS });
     yield* everyItem<Voice>(this.tools.exchange, url, options.signal);
   }
 
-  /** Hand a text in. When this resolves, the task is durable. */
+  /** Submit a text to be spoken. When this resolves, the task is durable. */
   async generate(wanted: GenerateSpeech, options: GenerateSpeechOptions = {}): Promise<SpeechTask> {
     const body = {
       voice_id: wanted.voiceId,
@@ -82,13 +82,13 @@ export class Speech {
     return this.#submit<SpeechResult>(this.tools.addresses.speech("generate"), body, options);
   }
 
-  /** Have a text spoken by a voice that is only described. When this resolves, the task is durable. */
+  /** Submit a text to be spoken by a described voice. When this resolves, the task is durable. */
   async previewDesign(wanted: PreviewVoiceDesign, options: GenerateSpeechOptions = {}): Promise<SpeechTask> {
     const body = { description: wanted.description, text: wanted.text, language: wanted.language };
     return this.#submit<SpeechResult>(this.tools.addresses.speech("voices", "design-preview"), body, options);
   }
 
-  /** Have a remote make of a voice what texts are spoken with. When this resolves, the task is durable. */
+  /** Submit a voice to be cloned by a remote. When this resolves, the task is durable. */
   async clone(wanted: CloneVoice, options: GenerateSpeechOptions = {}): Promise<SpeechTask<CloneResult>> {
     const body = {
       language: wanted.language,
@@ -116,20 +116,20 @@ export class Speech {
   }
 
   /**
-   * All of your tasks as they change, without an end; it begins with those that have not ended. A broken connection is made
-   * again, without loss or repetition. `after` is the id of the last event that was seen.
+   * Stream your tasks as they change, without an end, beginning with the unfinished ones. A broken connection is reopened,
+   * without lost or repeated events. `after` is the id of the last received event.
    */
   changes(options: StreamOptions = {}): AsyncGenerator<ChangeEvent<SpeechTaskBody>, void, void> {
     return followChanges<SpeechTaskBody>(this.tools.exchange, this.tools.addresses.speech("tasks", "events"), options);
   }
 
-  /** The handle of a task whose id is known. Nothing is asked yet. */
+  /** The handle of a task with a known id. It sends no request yet. */
   task(id: string): SpeechTask {
     return new SpeechTask(this.tools, id, urlsBelow(this.tools.addresses.speech("tasks", id)), null);
   }
 }
 
-/** A text that is spoken, or a voice that is cloned. `wait` resolves to where what came of it is. */
+/** A speech or clone task. `wait` resolves to its result with the download URL. */
 export class SpeechTask<Result extends AnyResult = SpeechResult> extends JobHandle<SpeechTaskBody, Result> {
   readonly #tools: Tools;
 
@@ -151,7 +151,7 @@ export class SpeechTask<Result extends AnyResult = SpeechResult> extends JobHand
     return task;
   }
 
-  /** Waits for the audio, or for the file of a clone, and fetches it, compared with its checksum. */
+  /** Wait for the audio or the clone's file, download it, and verify its checksum. */
   async audio(options: CallOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
     await this.wait(options);
     const [file] = await this.artifacts(options);

@@ -1,20 +1,20 @@
-/** Tasks as they are sent: a few as a JSON array, many as NDJSON lines. */
+/** Encoding of tasks: a few as a JSON array, many as NDJSON lines. */
 
-/** Fewer are sent as JSON, within their request. */
+/** Up to this many tasks are sent as JSON in the request. */
 export const LISTED_TASKS_MAX = 1_000;
-/** What is longer is staged; the server takes requests of up to 1 MiB. */
+/** Longer lists are uploaded first; the server accepts requests of up to 1 MiB. */
 export const BODY_BYTES_MAX = 512 * 1024;
-/** How much text is gathered before it becomes a piece of a Blob. */
+/** The size of text that is collected into one part of a Blob. */
 const PIECE_CHARACTERS = 1024 * 1024;
 
 export type Tasks = Iterable<unknown> | AsyncIterable<unknown>;
 
-/** A short list is `listed`, as the JSON of an array; a long one is a `list`, of NDJSON lines. */
+/** A short list is `listed` as a JSON array; a long one is a `list` of NDJSON lines. */
 export type Gathered =
   | { readonly listed: string; readonly list: null }
   | { readonly listed: null; readonly list: Blob };
 
-/** Takes all tasks of a list. */
+/** Encode all tasks of a list. */
 export async function gather(tasks: Tasks): Promise<Gathered> {
   const pieces: Blob[] = [];
   let lines: string[] = [];

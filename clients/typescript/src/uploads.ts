@@ -1,4 +1,4 @@
-/** Lists that are sent to the server's store before they are handed in. */
+/** `client.uploads`: task lists that are uploaded before their batch is submitted. */
 
 import type { Upload } from "./bodies.js";
 import { STORE_SILENCE_MS_MAX } from "./files.js";
@@ -8,8 +8,8 @@ export class Uploads {
   constructor(private readonly tools: Tools) {}
 
   /**
-   * Stage NDJSON lines, to be handed in as `uploadId` within a day, once. The URL that they go to is
-   * signed, and may be of the server's blob store: no credential goes there.
+   * Upload NDJSON lines, and return an `uploadId` to submit once within a day. The upload URL is signed and
+   * may point to the server's blob store, so no credential is sent.
    */
   async create(list: Blob, options: CallOptions = {}): Promise<string> {
     const { exchange, addresses } = this.tools;

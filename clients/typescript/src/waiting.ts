@@ -1,4 +1,4 @@
-/** Waiting for an end by long-polls, which the server answers when it has come. */
+/** Waiting for a job or batch to finish, by long-polling. */
 
 import { withQuery } from "./addresses.js";
 import { Deadline } from "./deadline.js";
@@ -7,16 +7,16 @@ import type { Answer, Exchange } from "./exchange.js";
 import { seconds } from "./requestHeaders.js";
 import { backoffSeconds } from "./retries.js";
 
-/** How long the server is asked to hold one long-poll: less than most proxies allow. */
+/** How long the server is asked to hold one long-poll: shorter than most proxies' timeouts. */
 export const POLL_SECONDS = 30;
 
 export interface WaitOptions {
-  /** Throws WaitTimeoutError after so many milliseconds. Without it, waits for as long as it takes. */
+  /** Throws WaitTimeoutError after this many milliseconds. Default: waits without limit. */
   readonly timeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What is waited for: it takes over each answer, and says how it is by then. */
+/** Something to wait for: it updates itself from each response and knows its state. */
 export interface Waited {
   readonly id: string;
   readonly state: string;
@@ -47,7 +47,7 @@ export async function waitForEnd(
       fruitless = 0;
       continue;
     }
-    // A server that is about to stop does not hold; nor must this become a busy loop.
+    // A server that shuts down does not hold polls; avoid a busy loop.
     fruitless += 1;
     const delay = backoffSeconds(fruitless - 1, Math.random());
     await exchange.pause(Math.min(delay, deadline.remainingMs() / 1000), options.signal);

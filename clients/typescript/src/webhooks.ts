@@ -1,4 +1,4 @@
-/** Says whether a webhook is Coatcheck's, by the rules of Standard Webhooks. */
+/** Verification of webhook signatures, by the rules of Standard Webhooks. */
 
 import { InvalidWebhookError, isObject } from "./errors.js";
 import { joined } from "./exchange.js";
@@ -7,11 +7,11 @@ const SECRET_PREFIX = "whsec_";
 const TOLERANCE_SECONDS = 5 * 60;
 
 /**
- * What a webhook tells: that something of this `type` happened at `timestamp`.
+ * A verified webhook event: something of this `type` happened at `timestamp`.
  *
- * `id` is the same at every try: keep those that you have seen, and pass over what you know. `data` is
- * what it happened to, as its surface shows it when the webhook is sent; where the body has no `data`,
- * as for the states of chats, it is the whole body.
+ * `id` is the same at every delivery attempt: store the ids that you have seen, and ignore repeated ones.
+ * `data` is the job or batch at the time of sending; if the body has no `data`, as for the states of chats,
+ * it is the whole body.
  */
 export interface WebhookEvent<Data = Record<string, unknown>> {
   readonly id: string;
@@ -22,19 +22,19 @@ export interface WebhookEvent<Data = Record<string, unknown>> {
   readonly previousState: string | null;
 }
 
-/** A request's headers, however they are kept: `Headers`, Node's, or any object. */
+/** A request's headers: `Headers`, Node's headers, or any object. */
 export type GivenHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
 
 export interface VerifyOptions {
-  /** How far the time of signing may lie from now: 300. */
+  /** The maximum distance between the time of signing and now. Default: 300. */
   readonly toleranceSeconds?: number | undefined;
-  /** What counts as now, in milliseconds since 1970. */
+  /** The current time in milliseconds since 1970. */
   readonly now?: number | undefined;
 }
 
 /** `client.webhooks`. */
 export class Webhooks {
-  /** What a webhook tells, if it is genuine; the same as `verifyWebhook`. */
+  /** Verify a webhook and return its event; the same as `verifyWebhook`. */
   verify<Data = Record<string, unknown>>(
     payload: string | Uint8Array,
     headers: GivenHeaders,
@@ -46,10 +46,10 @@ export class Webhooks {
 }
 
 /**
- * What a webhook tells, if it was signed with this secret, or one of several.
+ * Verify a webhook against one or several secrets, and return its event.
  *
- * `payload` is the request's body, to the byte: what was parsed and written again is another. Throws
- * InvalidWebhookError if it was signed otherwise, was changed on its way, or was signed too long ago.
+ * `payload` is the exact request body; do not parse and serialise it again. Throws InvalidWebhookError if
+ * the webhook was signed with another secret, was modified, or is too old.
  */
 export async function verifyWebhook<Data = Record<string, unknown>>(
   payload: string | Uint8Array,
@@ -67,7 +67,7 @@ export async function verifyWebhook<Data = Record<string, unknown>>(
   const signed = joined([new TextEncoder().encode(`${id}.${timestamp}.`), body]);
   const given = signatures.split(" ").flatMap(readSignature);
   let isGenuine = false;
-  // Every secret is tried with every signature, and WebCrypto compares in constant time.
+  // Try every secret with every signature; WebCrypto compares in constant time.
   for (const bytes of secrets) {
     const key = await crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
     for (const signature of given) {
