@@ -1,1 +1,1 @@
-"""Coatcheck and its peers, measured on the same work, the same PostgreSQL, in one run."""
+"""Benchmarks of Coatcheck and comparable systems, with the same work and PostgreSQL, in one run."""

@@ -1,4 +1,4 @@
-"""The figures of the report: what each is called, and which way is better."""
+"""The names of the report's figures, and which direction is better."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What machine and which versions a run was made with."""
+"""The machine and the versions of a run."""
 
 import importlib.metadata
 import json

@@ -1,4 +1,4 @@
-"""The statistics of the bench: medians over rounds with their spread, and percentiles."""
+"""Statistics: medians over rounds with their spread, and percentiles."""
 
 import statistics
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What can be said on the command line of the bench."""
+"""The command line options of the benchmark."""
 
 import argparse
 from collections.abc import Sequence
@@ -26,27 +26,27 @@ class Options:
 def parse(arguments: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(
         prog="make bench ARGS=...",
-        description="Measures Coatcheck and its peers on the same work in one run.",
+        description="Measures Coatcheck and comparable systems on the same work in one run.",
     )
     names = [contender.name for contender in CONTENDERS]
     parser.add_argument("--rounds", type=int, help=f"rounds (default {ROUNDS}; 1 with --quick)")
     parser.add_argument(
-        "--only", metavar="NAME,...", help=f"only these contenders, of {', '.join(names)}"
+        "--only", metavar="NAME,...", help=f"only these contenders: {', '.join(names)}"
     )
     parser.add_argument(
-        "--scenarios", metavar="NAME,...", help=f"only these, of {', '.join(Scenario)}"
+        "--scenarios", metavar="NAME,...", help=f"only these scenarios: {', '.join(Scenario)}"
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes: a look, not a verdict")
+    parser.add_argument("--quick", action="store_true", help="small sizes, for a first impression")
     parser.add_argument(
         "--output",
         type=Path,
-        help="where to write the report; by default a whole run writes bench/results, "
-        "and a quick or partial one only prints",
+        help="folder of the report (default: a whole run writes bench/results, a quick or "
+        "partial run only prints)",
     )
     parser.add_argument(
         "--folder",
         type=Path,
-        help="where to put the servers' data while it runs (default: a temporary folder)",
+        help="folder of the servers' data (default: a temporary folder)",
     )
     chosen = parser.parse_args(arguments)
     rounds = chosen.rounds if chosen.rounds is not None else (1 if chosen.quick else ROUNDS)

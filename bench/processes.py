@@ -1,4 +1,4 @@
-"""Child processes of the bench: every one is started here and ended here, whatever happens."""
+"""Child processes of the benchmark: started here, and ended here in every case."""
 
 import asyncio
 import os

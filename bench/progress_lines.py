@@ -1,4 +1,4 @@
-"""What the terminal shows while the bench runs: who is at it, and each figure as it is found."""
+"""Progress on the terminal: the current contender, and each figure as it is measured."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""The report in Markdown: the table, the ratios, the targets, and what was run how."""
+"""The report in Markdown: the table, the ratios, the targets, and the settings."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a run found: kept per round, summed up at the end, written as JSON."""
+"""The results of a run: stored per round, summarised at the end, written as JSON."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""How much work each measurement does. Bounded: no measurement runs on by itself."""
+"""The sizes of all measurements. Every measurement is bounded."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A fresh store for each measurement, whichever server the contender keeps its jobs in."""
+"""A fresh store for each measurement, in the contender's own database server."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What Coatcheck set out to reach against its peers, checked against a run's figures."""
+"""Coatcheck's targets, checked against a run's figures."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""``python -m chaos``: see options.py. Exits with 0 only if a run that counts found nothing."""
+"""``python -m chaos``: see options.py. Exits with 0 only if a valid run found nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a deployment that runs, which removes some of them while one looks."""
+"""Files of a running deployment, which may disappear while they are read."""
 
 from __future__ import annotations
 

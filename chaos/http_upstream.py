@@ -1,4 +1,4 @@
-"""The upstream of a service that is registered over HTTP. It never dies, and notes each call."""
+"""The upstream of a service registered over HTTP. It never dies, and records each call."""
 
 from __future__ import annotations
 

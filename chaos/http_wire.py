@@ -1,4 +1,4 @@
-"""What passes between a client and a server of HTTP, read just enough to see a request answered."""
+"""A partial parser of HTTP traffic, enough to see when a request is answered."""
 
 from __future__ import annotations
 

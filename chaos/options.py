@@ -1,4 +1,4 @@
-"""What can be said on the command line of a chaos run."""
+"""The command line options of a chaos run."""
 
 from __future__ import annotations
 
@@ -37,47 +37,47 @@ class Options:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """Read the command line. Ends the program, with what is wrong, if it makes no sense."""
+    """Parse the command line. Exits with a message if it is invalid."""
     parser = argparse.ArgumentParser(
         prog="make chaos ARGS=...",
-        description="Runs a real deployment under a mixed load while a seeded plan of faults "
-        "strikes it, then checks that nothing was lost, done twice or left behind.",
+        description="Runs a real deployment under a mixed load, injects faults from a seeded "
+        "plan, then checks that nothing was lost, done twice or left behind.",
         epilog=f"Kinds of faults: {', '.join(KINDS)}; groups of them: {', '.join(GROUPS)}.",
     )
     parser.add_argument(
-        "--minutes", type=float, default=2.0, help="how long faults strike (default 2)"
+        "--minutes", type=float, default=2.0, help="how long to inject faults (default 2)"
     )
     parser.add_argument(
-        "--seed", type=int, help="repeats the plan of an earlier run (default: a new one, printed)"
+        "--seed", type=int, help="repeat the plan of an earlier run (default: a new seed, printed)"
     )
     parser.add_argument(
         "--only",
         metavar="NAME,...",
-        help="only these kinds of faults, at the times they would have beside the others; "
-        f"or {SWEEP}: every named crash point instead of a plan; or none: no faults at all",
+        help="only these kinds of faults, at the same times as with the others; "
+        f"{SWEEP}: every named crash point instead of a plan; none: no faults at all",
     )
     parser.add_argument(
-        "--surfaces", metavar="NAME,...", help=f"load on these only, of {', '.join(SURFACES)}"
+        "--surfaces", metavar="NAME,...", help=f"load only these surfaces: {', '.join(SURFACES)}"
     )
     parser.add_argument(
-        "--rate", type=float, default=20.0, help="calls a second, about (default 20)"
+        "--rate", type=float, default=20.0, help="approximate calls per second (default 20)"
     )
     parser.add_argument(
         "--settle",
         type=float,
         default=180.0,
         metavar="SECONDS",
-        help="how long everything may take to end once the faults have (default 180)",
+        help="time for all jobs to finish after the last fault (default 180)",
     )
     parser.add_argument("--report", type=Path, metavar="DIR", help=f"default: {REPORTS}/DATE-SEED")
     parser.add_argument(
         "--folder",
         type=Path,
-        help="where the deployment's data goes meanwhile (default: a temporary folder, removed "
-        "after a run that found nothing)",
+        help="folder of the deployment's data (default: a temporary folder, removed "
+        "after a run without findings)",
     )
-    parser.add_argument("--keep", action="store_true", help="never remove that folder")
-    parser.add_argument("--plan", action="store_true", help="print the plan, and run nothing")
+    parser.add_argument("--keep", action="store_true", help="keep that folder")
+    parser.add_argument("--plan", action="store_true", help="print the plan and exit")
     chosen = parser.parse_args(arguments)
     if chosen.minutes <= 0:
         parser.error("--minutes must be above 0")
@@ -116,5 +116,7 @@ def _chosen(
     names = tuple(name.strip() for name in given.split(",") if name.strip())
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        parser.error(f"{option}: {', '.join(unknown) or 'nothing'} is not of {', '.join(known)}")
+        parser.error(
+            f"{option}: {', '.join(unknown) or 'nothing'} is not one of {', '.join(known)}"
+        )
     return names

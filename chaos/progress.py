@@ -1,4 +1,4 @@
-"""A line on the terminal every few seconds: how far a run is, what struck, what was done."""
+"""A progress line on the terminal every few seconds: time, faults and finished work."""
 
 from __future__ import annotations
 

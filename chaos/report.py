@@ -1,4 +1,4 @@
-"""What a run amounted to, for people (Markdown, a picture, a summary) and for programs (JSON)."""
+"""The report of a run, for people (Markdown, a picture, a summary) and for programs (JSON)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run, told from its beginning to its verdict."""
+"""One chaos run, from its start to its verdict."""
 
 from __future__ import annotations
 

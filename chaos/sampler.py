@@ -1,4 +1,4 @@
-"""Notes once a second how much waits in the database, for as long as it can be asked."""
+"""Records the database's backlog once a second, while the database responds."""
 
 from __future__ import annotations
 

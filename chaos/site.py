@@ -1,4 +1,4 @@
-"""An ASGI application on a loopback port, in the event loop of whoever opens it."""
+"""An ASGI application on a loopback port, in the caller's event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a run: what came, what ended and what waited, and underneath what struck whom."""
+"""The chart of a run: submitted, finished and waiting jobs, and the faults below."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Receives the webhooks of a run: verifies each, notes it, and is not always in a good mood."""
+"""A webhook receiver that verifies and records each webhook, and fails now and then."""
 
 from __future__ import annotations
 

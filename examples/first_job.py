@@ -1,4 +1,4 @@
-"""One job, from hand-in to result, in one process and one file.
+"""One job, from submission to result, in one process and one file.
 
     .venv/bin/python examples/first_job.py
 

@@ -1,1 +1,1 @@
-"""The batches scenario: a million tasks from a staged list to an export, and a scrape."""
+"""The batches scenario: a million tasks from an uploaded list to an export, and a scrape."""

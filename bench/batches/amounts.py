@@ -1,4 +1,4 @@
-"""How much the batches scenario does. Bounded: nothing runs on by itself."""
+"""The sizes of the batches scenario. Every measurement is bounded."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A client of the batches API: what of it the scenario needs, and nothing that costs much."""
+"""A minimal and cheap client of the batches API, for the scenario only."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Whether an export holds what its manifest says, and its manifest what the batch says."""
+"""Checks an export against its manifest, and the manifest against the batch."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The figures of the batches scenario: what each is called, and its unit."""
+"""The names and units of the batches scenario's figures."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""A service that nobody calls: its worker takes lists in and writes exports, and runs no task."""
+"""A service without calls: its worker ingests lists and writes exports, and runs no task."""
 
 from coatcheck import Service
 

@@ -1,4 +1,4 @@
-"""Servers of the bench itself, on loopback addresses: what Coatcheck calls while it is measured."""
+"""Local servers that Coatcheck calls while it is measured."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""How much memory processes had at most: the kernel's own high-water mark, not a sample."""
+"""The peak memory of processes, from the kernel's high-water mark instead of samples."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A scrape under limits, and what of them the server saw.
+"""A scrape under rate limits, checked by what the scraped server saw.
 
 Most pages are of a few hosts, so that each limit is the one that holds in its turn: first that of
 the whole run, and in the end, when only the hosts with many pages are left, that of each host.

@@ -1,4 +1,4 @@
-"""As many single jobs as a batch has tasks, in the same lane, for the same workers."""
+"""The same number of single jobs as a batch has tasks, in the same lane, for the same workers."""
 
 from bench.contenders.coatcheck import BULK_CHUNK, ENDPOINT
 from bench.payload import payload_object

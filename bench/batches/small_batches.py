@@ -1,4 +1,4 @@
-"""Batches of ten tasks, handed in while a large one drains: what their callers see."""
+"""Batches of ten tasks, submitted while a large one drains: what their callers see."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The list that is staged: a no-op task of 100 bytes a line."""
+"""The uploaded list: one no-op task of 100 bytes per line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Coatcheck and its peers: one module each. The order is the order of the report."""
+"""Coatcheck and comparable systems: one module each, in the order of the report."""
 
 from bench.contenders import (
     bullmq,

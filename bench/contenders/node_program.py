@@ -1,4 +1,4 @@
-"""Where the Node that the bench brings along (a wheel) and its programs lie."""
+"""The paths of the Node programs and of the Node that comes as a wheel."""
 
 import json
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""How long the dashboard's pages take, with a short history and with a long one."""
+"""The dashboard scenario: page times with a short and with a long history."""

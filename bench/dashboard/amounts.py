@@ -1,4 +1,4 @@
-"""How much the dashboard scenario does. Bounded: nothing runs on by itself."""
+"""The sizes of the dashboard scenario. Every measurement is bounded."""
 
 from dataclasses import dataclass
 

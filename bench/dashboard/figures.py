@@ -1,4 +1,4 @@
-"""The pages that are timed."""
+"""The pages that the scenario measures."""
 
 from dataclasses import dataclass
 from enum import StrEnum

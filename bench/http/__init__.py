@@ -1,1 +1,1 @@
-"""The control plane over HTTP, beside the cheapest servers there are for the same request."""
+"""The HTTP scenario: Coatcheck's server compared with minimal servers for the same request."""

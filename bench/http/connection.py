@@ -1,4 +1,4 @@
-"""One kept-alive HTTP connection, with as little of a client as will do: it shares our cores."""
+"""A minimal keep-alive HTTP connection, because the client shares the server's cores."""
 
 import asyncio
 from collections.abc import Mapping

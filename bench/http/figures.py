@@ -1,4 +1,4 @@
-"""The figures of the HTTP part: what each is called, and its unit."""
+"""The names and units of the HTTP scenario's figures."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Submits at a set pace, whatever the answers do; each is timed from when it was due."""
+"""Submits at a fixed rate, independent of responses, and times each from its due time."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The HTTP part of the report: the table, with ratios to the echo, and the targets."""
+"""The HTTP part of the report: the table with ratios to the echo, and the targets."""
 
 from collections.abc import Mapping, Sequence
 

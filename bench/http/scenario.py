@@ -1,4 +1,4 @@
-"""One round over HTTP: the yardsticks and Coatcheck right after each other."""
+"""One round over HTTP: the comparison servers and Coatcheck right after each other."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The servers that are measured: each one process, on a port of the loopback."""
+"""The measured servers: one process each, on a loopback port."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""How long after its handler a result is at a waiting client: by `Prefer: wait`, by long-poll."""
+"""The time from a handler's end until a waiting client has the result, by wait and by long-poll."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""How much the llm scenario does. Bounded: nothing runs on by itself."""
+"""The sizes of the llm scenario. Every measurement is bounded."""
 
 from dataclasses import dataclass
 

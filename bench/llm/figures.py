@@ -1,4 +1,4 @@
-"""The figures of the llm scenario: what each is called, and its unit."""
+"""The names and units of the llm scenario's figures."""
 
 from dataclasses import dataclass
 from enum import StrEnum

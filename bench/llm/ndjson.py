@@ -1,4 +1,4 @@
-"""Times the tokens of a streamed chat as they arrive: the same few lines for both ways."""
+"""Times the tokens of a streamed chat as they arrive, with the same code for both ways."""
 
 import asyncio
 import json

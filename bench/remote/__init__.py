@@ -1,1 +1,1 @@
-"""The remote scenario: many jobs in flight elsewhere, and one small worker to look after them."""
+"""The remote scenario: many remote executions in flight, managed by one small worker."""

@@ -1,4 +1,4 @@
-"""How much the remote scenario does."""
+"""The sizes of the remote scenario."""
 
 from dataclasses import dataclass
 

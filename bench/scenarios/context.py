@@ -1,4 +1,4 @@
-"""What every scenario is given."""
+"""The arguments of every scenario."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Attacks on a real deployment: what one caller can cost the others. See ``__main__`` for how."""
+"""Attacks on a real deployment: what one caller can cost the others. See ``__main__``."""

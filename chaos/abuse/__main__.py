@@ -33,9 +33,9 @@ HEAD = (
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m chaos.abuse")
-    parser.add_argument("--only", default=",".join(ATTACKS), help="which, with commas between")
-    parser.add_argument("--source", type=Path, default=ROOT, help="another checkout to attack")
-    parser.add_argument("--report", type=Path, help="a file for the table as well")
+    parser.add_argument("--only", default=",".join(ATTACKS), help="names, separated by commas")
+    parser.add_argument("--source", type=Path, default=ROOT, help="the checkout to attack")
+    parser.add_argument("--report", type=Path, help="also write the table to this file")
     options = parser.parse_args(arguments)
     chosen = [name.strip() for name in options.only.split(",")]
     if unknown := set(chosen) - set(ATTACKS):

@@ -1,4 +1,4 @@
-"""What an attack is: a caller's worst, what it has to be refused, and what it may cost."""
+"""The definition of an attack: its requests, the expected refusals, and the allowed cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does an attack, with a bystander beside it, and measures."""
+"""Runs an attack next to an innocent tenant, and measures both."""
 
 from __future__ import annotations
 

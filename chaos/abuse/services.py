@@ -1,4 +1,4 @@
-"""The service of the attacked worker: what a bystander calls, and what an attacker may use."""
+"""The service of the attacked worker: endpoints for the innocent tenant and the attacker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers were promised: the jobs and batches that were answered 2xx."""
+"""The acknowledged jobs and batches: those that got a 2xx response."""
 
 from __future__ import annotations
 

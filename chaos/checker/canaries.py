@@ -1,4 +1,4 @@
-"""G. No payload byte outlives its time: looked for on disk, in blobs, logs and every table."""
+"""G. No payload byte outlives its retention: searches disks, blobs, logs and every table."""
 
 from __future__ import annotations
 

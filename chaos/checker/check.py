@@ -1,4 +1,4 @@
-"""Runs every check over what a run left."""
+"""Runs all checks on the evidence of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run amounted to, in numbers."""
+"""The summary of a run in numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run went, second by second, as the witness in the database saw it."""
+"""The course of a run second by second, from the database's trigger log."""
 
 from __future__ import annotations
 

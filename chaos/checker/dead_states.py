@@ -1,4 +1,4 @@
-"""E. No dead state: whatever has not ended has something that will move it on, and does end."""
+"""E. No dead state: something moves every unfinished job on, and every job finishes."""
 
 from __future__ import annotations
 

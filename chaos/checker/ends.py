@@ -1,4 +1,4 @@
-"""C and D. A job ends once and stays as it ended; every step on its way is one that may be."""
+"""C and D. A job reaches one final state and stays in it; every transition is legal."""
 
 from __future__ import annotations
 

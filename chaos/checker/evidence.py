@@ -1,4 +1,4 @@
-"""All that a run left, opened once for every check."""
+"""The evidence of a run, opened once for all checks."""
 
 from __future__ import annotations
 

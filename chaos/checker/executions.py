@@ -1,4 +1,4 @@
-"""D. What is completed was done: a handler ran for it, at least once."""
+"""D. A handler ran at least once for every completed job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""D. Each job came to the end that was right for it, or to one that faults explain."""
+"""D. Each job reached its expected final state, or one that faults explain."""
 
 from __future__ import annotations
 

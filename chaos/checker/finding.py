@@ -1,4 +1,4 @@
-"""What checks find, and what a run amounts to."""
+"""Findings of checks, and the verdict on a run."""
 
 from __future__ import annotations
 

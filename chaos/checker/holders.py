@@ -1,4 +1,4 @@
-"""C. What completed a job is the result of whoever held it: that process, and that attempt."""
+"""C. The result of a job comes from its lease holder: that process and that attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids as callers spell them, and as the database does."""
+"""Conversion of ids between the API's and the database's spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A. Acknowledged is durable: what was answered 2xx is there, and has come to an end."""
+"""A. Acknowledged is durable: whatever got a 2xx response is stored and has finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""B. One idempotency key, one job, under any race and however often a call is repeated."""
+"""B. One idempotency key, one job, in every race and however often a call is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What these tests share with the project's others: databases, servers and folders."""
+"""Fixtures that these tests share with the project's other tests."""
 
 from __future__ import annotations
 

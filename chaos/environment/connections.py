@@ -1,4 +1,4 @@
-"""Takes up every connection that PostgreSQL has to give, and gives them back."""
+"""Takes all connections of PostgreSQL, and releases them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small disk, and something on it that is in the way."""
+"""A small disk, and a file that fills it."""
 
 from __future__ import annotations
 

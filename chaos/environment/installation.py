@@ -1,4 +1,4 @@
-"""Coatcheck as it is installed: real commands on a database, for which a test makes trouble."""
+"""An installed Coatcheck: real commands on a database that a test disturbs."""
 
 from __future__ import annotations
 

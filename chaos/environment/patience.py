@@ -1,4 +1,4 @@
-"""Waiting for what takes a while even when all is well: processes that start, leases that end."""
+"""Waiting for slow events: processes that start, leases that expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real PgBouncer before a real PostgreSQL."""
+"""A real PgBouncer in front of a real PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A primary and a standby that follows it, and one address that leads to either."""
+"""A primary, a streaming standby, and one address that leads to either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blob folder's disk is full: callers are told, jobs are tried again, no half blob is seen."""
+"""The blob folder's disk is full: callers get errors, jobs retry, no partial blob is visible."""
 
 from __future__ import annotations
 

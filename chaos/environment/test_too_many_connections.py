@@ -1,4 +1,4 @@
-"""53300: PostgreSQL has no connection to give. Callers are told to come back, processes wait."""
+"""53300: PostgreSQL has no connection left. Callers get 503 with Retry-After, processes wait."""
 
 from __future__ import annotations
 

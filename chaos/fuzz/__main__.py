@@ -64,10 +64,10 @@ def _run(part: Part, seed: int, times: int) -> tuple[int, float]:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m chaos.fuzz", description=__doc__)
-    parser.add_argument("--times", type=int, default=TIMES, help=f"how much more ({TIMES})")
-    parser.add_argument("--seed", type=int, help="to try the same again")
+    parser.add_argument("--times", type=int, default=TIMES, help=f"factor of examples ({TIMES})")
+    parser.add_argument("--seed", type=int, help="repeat an earlier run")
     names = ", ".join(part.name for part in PARTS)
-    parser.add_argument("--only", type=_names, default=[], help=f"of these: {names}")
+    parser.add_argument("--only", type=_names, default=[], help=f"only these parts: {names}")
     return parser.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""Bytes that were good once: what is flipped, cut, spliced and overwritten in them."""
+"""Mutations of valid bytes: flips, cuts, splices and overwrites."""
 
 from __future__ import annotations
 

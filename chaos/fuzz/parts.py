@@ -1,4 +1,4 @@
-"""What the lane runs: each part is a choice of tests, run by a pytest of its own."""
+"""The parts of the fuzz run: each is a selection of tests in its own pytest process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives that chance has changed: each is refused, or is an archive; nothing else happens."""
+"""Randomly mutated archives: each is refused or read as an archive, and nothing else happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that chance has changed, to every route: answered or hung up on, never by a 5xx."""
+"""Randomly mutated requests to every route: answered or disconnected, never with a 5xx."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URLs that chance has changed: what the guard lets pass leads where everybody says it leads."""
+"""Randomly mutated URLs: those that pass the guard lead where every parser says they lead."""
 
 from __future__ import annotations
 

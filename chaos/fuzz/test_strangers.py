@@ -1,4 +1,4 @@
-"""Schemathesis without a key. In `make test` the tenant matrix asks every route without one."""
+"""Schemathesis without a key. In `make test`, the tenant matrix calls every route without one."""
 
 from __future__ import annotations
 

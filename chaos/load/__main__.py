@@ -26,18 +26,22 @@ from coatcheck.egress.authorities import trusted_authorities
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m chaos.load", description="The load alone.")
-    parser.add_argument("--url", action="append", help="of a server; may be given several times")
-    parser.add_argument("--key", action="append", help="of an organisation's admin; the same")
+    parser = argparse.ArgumentParser(
+        prog="python -m chaos.load", description="Runs the load alone."
+    )
+    parser.add_argument("--url", action="append", help="URL of a server; repeatable")
+    parser.add_argument("--key", action="append", help="admin key of an organisation; repeatable")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--settle-seconds", type=float, default=60.0)
-    parser.add_argument("--rate", type=float, default=20.0, help="calls a second, about")
+    parser.add_argument("--rate", type=float, default=20.0, help="approximate calls per second")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--surfaces", help=f"of {','.join(SURFACES)}")
-    parser.add_argument("--world-port", type=int, default=0, help="the first of two")
-    parser.add_argument("--folder", type=Path, default=Path("build/load"), help="of the history")
+    parser.add_argument("--surfaces", help=f"only these: {','.join(SURFACES)}")
+    parser.add_argument("--world-port", type=int, default=0, help="first of two ports")
     parser.add_argument(
-        "--environment", action="store_true", help="say what the deployment has to be told"
+        "--folder", type=Path, default=Path("build/load"), help="folder of the history"
+    )
+    parser.add_argument(
+        "--environment", action="store_true", help="print the settings that the deployment needs"
     )
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Batches: in one body, as staged and streamed lists, open ones; rerun, cancelled, exported."""
+"""The batches load: inline, uploaded, streamed and open lists; reruns, cancellations, exports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-Sent Events, as they come."""
+"""A reader of Server-Sent Events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers: they follow a job to its end, each in another way, and note what they see."""
+"""Readers that follow a job until it finishes, each in another way, and record what they see."""
 
 from __future__ import annotations
 

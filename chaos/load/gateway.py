@@ -1,4 +1,4 @@
-"""Jobs of the gateway: in all lanes, quick and slow, cancelled, repeated, raced for, retried."""
+"""The gateway load: jobs in all lanes, quick, slow, cancelled, repeated, raced and retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What jobs of the gateway are about: what each is handed in with, and how it is to end."""
+"""The gateway load's jobs: their inputs and expected final states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives of code: sent again and again until the graph is there, or read by their job."""
+"""The graphs load: archives, posted until the graph is ready, or polled by job."""
 
 from __future__ import annotations
 

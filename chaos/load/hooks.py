@@ -1,4 +1,4 @@
-"""Webhooks of a run: whose secrets the receiver trusts, and who is told of everything."""
+"""The webhook endpoints of a run, and the secrets that the receiver trusts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chats: queued, waited for, followed as they are said, cancelled; of two models."""
+"""The llm load: chats of two models, queued, waited for, streamed and cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The load as a whole: scenes are begun at a rate, and each is played to its end."""
+"""The whole load: starts scenarios at a fixed rate, and runs each to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts to be spoken by a remote: spawned once, polled, cancelled, and the audio compared."""
+"""The speech load: texts for a remote, started once, polled, cancelled, with the audio compared."""
 
 from __future__ import annotations
 

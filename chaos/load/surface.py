@@ -1,4 +1,4 @@
-"""What the loads of the five surfaces have in common."""
+"""The base of the loads of all five surfaces."""
 
 from __future__ import annotations
 

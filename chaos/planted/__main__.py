@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m chaos.planted", description="See whether planted bugs are found."
+        prog="python -m chaos.planted", description="Checks that planted bugs are found."
     )
     parser.add_argument(
         "--only",
@@ -67,19 +67,19 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="bugs whose names contain one of these",
     )
     parser.add_argument(
-        "--lane", choices=get_args(LaneName), help="those that it has to catch, by this lane"
+        "--lane", choices=get_args(LaneName), help="only the bugs that this lane must catch"
     )
     parser.add_argument(
         "--report",
         type=Path,
         metavar="DIR",
         default=REPOSITORY / "build" / "planted" / time.strftime("%Y%m%d-%H%M%S"),
-        help="where the table and what each run said is written to",
+        help="folder of the table and of each run's output",
     )
     parser.add_argument(
         "--without-control",
         action="store_true",
-        help="do not see first whether the lanes pass without a bug",
+        help="do not first check that the lanes pass without a bug",
     )
     return parser.parse_args(arguments)
 

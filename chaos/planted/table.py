@@ -1,4 +1,4 @@
-"""What was planted and what was found: a line as it happens, and a table in the end."""
+"""The results of planted bugs: a line for each as it happens, and a table at the end."""
 
 from __future__ import annotations
 

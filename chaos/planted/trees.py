@@ -1,4 +1,4 @@
-"""Copies of the tree, for bugs to be planted in. The tree itself is never touched."""
+"""Copies of the source tree to plant bugs in. The tree itself is never changed."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ HEAD = ["", "rounds", "min", "median", "max", "target", ""]
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m chaos.recovery")
-    parser.add_argument("--rounds", type=int, default=10, help="of each measurement (10)")
-    parser.add_argument("--only", default=",".join(MEASUREMENTS), help="which, with commas between")
-    parser.add_argument("--report", type=Path, help="a file for the table as well")
+    parser.add_argument("--rounds", type=int, default=10, help="rounds of each measurement (10)")
+    parser.add_argument("--only", default=",".join(MEASUREMENTS), help="names, separated by commas")
+    parser.add_argument("--report", type=Path, help="also write the table to this file")
     options = parser.parse_args(arguments)
     chosen = [name.strip() for name in options.only.split(",")]
     if unknown := set(chosen) - set(MEASUREMENTS):

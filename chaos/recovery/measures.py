@@ -1,4 +1,4 @@
-"""The measurements. Each is a row of the table: what was measured, how often, and its target."""
+"""The recovery measurements: each is a row of the table, with its target."""
 
 from __future__ import annotations
 

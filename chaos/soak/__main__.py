@@ -166,12 +166,16 @@ def _report(report: Path, rows: Sequence[Sample], title: str, seen: Sequence[str
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m chaos.soak")
-    parser.add_argument("--minutes", type=float, default=60.0, help="how long (60)")
-    parser.add_argument("--seed", type=int, help="of the load and the faults")
-    parser.add_argument("--rate", type=float, default=20.0, help="calls a second (20)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="duration (60)")
+    parser.add_argument("--seed", type=int, help="seed of the load and the faults")
+    parser.add_argument("--rate", type=float, default=20.0, help="calls per second (20)")
     known = ", ".join((*KINDS, *GROUPS))
-    parser.add_argument("--faults", type=_kinds, default=(), help=f"none by default; of: {known}")
-    parser.add_argument("--report", type=Path, help=f"a folder (under {REPORTS})")
+    parser.add_argument(
+        "--faults", type=_kinds, default=(), help=f"kinds of faults (default: none): {known}"
+    )
+    parser.add_argument(
+        "--report", type=Path, help=f"folder of the report (default: under {REPORTS})"
+    )
     return parser.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""The soak as small multiples: one panel for each kind of thing, over the whole run."""
+"""The chart of a soak run: one panel for each kind of series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured: processes by the operating system, the database by its own statistics."""
+"""Soak samples: processes as the operating system sees them, the database by its statistics."""
 
 from __future__ import annotations
 

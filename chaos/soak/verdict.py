@@ -1,4 +1,4 @@
-"""Which series are judged, by which tolerance, and what is said of them."""
+"""The verdict of a soak run: which series are judged, and with which tolerance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m chaos.sweep``: writes sweep.md and sweep.json. Exits with 0 if every point held."""
+"""``python -m chaos.sweep``: writes sweep.md and sweep.json. Exits with 0 if every point passed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ REPORTS = Path("build", "chaos")
 def main() -> int:
     parser = argparse.ArgumentParser(prog='make chaos ARGS="--only sweep"', description=__doc__)
     parser.add_argument("--report", type=Path, help=f"default: {REPORTS}/DATE-sweep")
-    parser.add_argument("--victims", help=f"of {', '.join(PASSES)} (default: all)")
-    parser.add_argument("--tests", default="", help="only tests with one of these words, by comma")
+    parser.add_argument("--victims", help=f"only these: {', '.join(PASSES)} (default: all)")
+    parser.add_argument(
+        "--tests", default="", help="only tests with one of these words, separated by commas"
+    )
     given = parser.parse_args()
     names = given.victims.split(",") if given.victims else list(PASSES)
     if unknown := [name for name in names if name not in PASSES]:

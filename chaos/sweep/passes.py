@@ -1,4 +1,4 @@
-"""The passes of a sweep: one run of pytest over the scenarios for each victim."""
+"""The passes of a sweep: one pytest run over the scenarios for each victim process."""
 
 from __future__ import annotations
 

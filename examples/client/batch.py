@@ -1,4 +1,4 @@
-"""A batch of tasks: handed in, watched to its end, its failures run again, its results fetched.
+"""Submit a batch of tasks, follow it, rerun its failures, and download its results.
 
 make up ARGS="examples.hello:hello examples.documents:documents"
 COATCHECK_API_KEY=$(cat .coatcheck/dev-key) .venv/bin/python examples/client/batch.py

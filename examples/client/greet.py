@@ -1,4 +1,4 @@
-"""Hand in one job and wait for its result.
+"""Submit one job and wait for its result.
 
 make up ARGS="examples.hello:hello examples.documents:documents"
 COATCHECK_API_KEY=$(cat .coatcheck/dev-key) .venv/bin/python examples/client/greet.py

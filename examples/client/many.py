@@ -1,4 +1,4 @@
-"""Hand in many jobs at once, collect what comes, and say what failed.
+"""Submit many jobs at once, collect their results, and report the failures.
 
 make up ARGS="examples.hello:hello examples.documents:documents"
 COATCHECK_API_KEY=$(cat .coatcheck/dev-key) .venv/bin/python examples/client/many.py

@@ -1,4 +1,4 @@
-"""The upstream as a program.
+"""The command line of the upstream.
 
 python -m examples.ollama_upstream --port 11434 --tokens-per-second 100 --load-seconds 2
 """
@@ -35,11 +35,13 @@ _ABOUT = {
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m examples.ollama_upstream",
-        description="A server that behaves like Ollama and has no model. Steered by /control.",
+        description="A server that behaves like Ollama and has no model. Control it over /control.",
     )
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=11434, help="0: any (default: 11434)")
-    parser.add_argument("--token", help="what callers have to present as a bearer token")
+    parser.add_argument(
+        "--port", type=int, default=11434, help="0 for any free port (default: 11434)"
+    )
+    parser.add_argument("--token", help="the bearer token that callers must send")
     parser.add_argument(
         "--model",
         action="append",

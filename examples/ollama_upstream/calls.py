@@ -1,4 +1,4 @@
-"""One call of the API: what came in, and what is to go wrong with it."""
+"""One call of the API, with the faults planned for it."""
 
 from __future__ import annotations
 

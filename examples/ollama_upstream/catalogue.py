@@ -1,4 +1,4 @@
-"""The models that the upstream has on its disk."""
+"""The models on the upstream's disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One HTTP request and its answer, on ASGI."""
+"""One HTTP request and its response, on ASGI."""
 
 from __future__ import annotations
 

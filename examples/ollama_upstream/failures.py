@@ -1,4 +1,4 @@
-"""Refusals, in Ollama's words."""
+"""Error responses in Ollama's wording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to go wrong, on demand."""
+"""Faults that tests can plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes that answer at once: what there is, what is loaded, and embeddings."""
+"""The routes that respond at once: models, loaded models and embeddings."""
 
 from __future__ import annotations
 

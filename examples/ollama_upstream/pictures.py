@@ -1,4 +1,4 @@
-"""Pictures of noise, as PNG: always the same for the same prompt."""
+"""Random PNG pictures, always the same for the same prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the upstream saw."""
+"""The record of the upstream's requests."""
 
 from __future__ import annotations
 

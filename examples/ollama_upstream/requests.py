@@ -1,4 +1,4 @@
-"""Requests, read as Ollama reads them: unknown fields are passed over, wrong types are refused."""
+"""Request parsing as in Ollama: unknown fields are ignored, wrong types are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lets faults happen."""
+"""Injects the planned faults."""
 
 from __future__ import annotations
 

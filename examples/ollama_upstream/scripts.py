@@ -1,4 +1,4 @@
-"""An answer, thought out before it is said: its pieces in their order, and why it ends."""
+"""A prepared answer: its pieces in order, and the reason for its end."""
 
 from __future__ import annotations
 

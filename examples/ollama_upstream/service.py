@@ -1,4 +1,4 @@
-"""Ollama's routes, and what holds for all of them."""
+"""Ollama's routes, and their common checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers in the shapes of ``/api/chat`` and ``/api/generate``, as a stream and whole."""
+"""Responses in the format of ``/api/chat`` and ``/api/generate``, streamed and whole."""
 
 from __future__ import annotations
 

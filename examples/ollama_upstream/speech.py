@@ -1,4 +1,4 @@
-"""Says an answer: at its pace, as a stream or whole, and with what is to go wrong with it."""
+"""Sends an answer at its pace, streamed or whole, with its planned faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast the upstream is, and how much it takes on. May be changed while it runs."""
+"""The upstream's speed and capacity. They may change while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The upstream as a server that can go away and come back."""
+"""The upstream as a server that can stop and restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embeddings: a direction for each text, nearer to each other the more words two texts share."""
+"""Embeddings: one vector per text, closer the more words two texts share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A collector of traces for one's own machine: takes OTLP over HTTP, and keeps what it is sent."""
+"""A local trace collector: receives OTLP over HTTP and stores it in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The remote as a program.
+"""The command line of the text-to-speech server.
 
 python -m examples.tts_remote --port 8900 --folder tts-jobs
 """
@@ -31,15 +31,20 @@ _ABOUT = {
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m examples.tts_remote",
-        description="A remote that speaks, by espeak-ng. Jobs are kept on disk and survive a "
+        description="A text-to-speech server with espeak-ng. Jobs are on disk and survive a "
         "restart. Steered by /control.",
     )
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8900, help="0: any (default: 8900)")
     parser.add_argument(
-        "--folder", type=Path, default=Path("tts-jobs"), help="of the jobs (default: tts-jobs)"
+        "--port", type=int, default=8900, help="0 for any free port (default: 8900)"
     )
-    parser.add_argument("--bearer", help="what callers have to present as a bearer token")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("tts-jobs"),
+        help="folder of the jobs (default: tts-jobs)",
+    )
+    parser.add_argument("--bearer", help="the bearer token that callers must send")
     for each in fields(Tuning):
         parser.add_argument(
             "--" + each.name.replace("_", "-"),

@@ -1,4 +1,4 @@
-"""Calls back whoever wants to know that a job has ended."""
+"""Sends callbacks when jobs have finished."""
 
 from __future__ import annotations
 

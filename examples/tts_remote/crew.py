@@ -1,4 +1,4 @@
-"""Runs jobs: each a task, of which a few speak at a time."""
+"""Runs jobs as tasks, a few of which speak at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a request, and what ends a job."""
+"""Errors that end a request or a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetches what a job is given the URL of."""
+"""Downloads the files whose URLs a job contains."""
 
 from __future__ import annotations
 

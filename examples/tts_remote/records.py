@@ -1,4 +1,4 @@
-"""What the remote saw and did, in this process. What it did at all is in its folder."""
+"""The record of the server's requests and jobs in this process. Its folder has the rest."""
 
 from __future__ import annotations
 

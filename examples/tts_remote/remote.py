@@ -1,4 +1,4 @@
-"""The remote as a server that can go away and come back."""
+"""The text-to-speech server, which can stop and restart."""
 
 from __future__ import annotations
 

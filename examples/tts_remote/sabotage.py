@@ -1,4 +1,4 @@
-"""Lets faults happen to requests."""
+"""Injects the planned faults into requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has a text spoken by a process of its own, which does not outlive its use."""
+"""Speaks a text in a subprocess that does not outlive its use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long jobs take, and how much the remote takes on. May be changed while it runs."""
+"""The duration of jobs, and the server's capacity. They may change while it runs."""
 
 from __future__ import annotations
 

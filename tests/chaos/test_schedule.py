@@ -77,4 +77,4 @@ def test_a_kind_or_a_surface_that_there_is_not_is_refused(
     for arguments in (["--only", "floods"], ["--surfaces", "fax"], ["--minutes", "0"]):
         with pytest.raises(SystemExit):
             parse(arguments)
-    assert "floods is not of kill-server" in capsys.readouterr().err
+    assert "floods is not one of kill-server" in capsys.readouterr().err

@@ -1,1 +1,1 @@
-"""The yardsticks: small applications on the same server and the same event loop."""
+"""The servers to compare with: small applications on the same server and event loop."""

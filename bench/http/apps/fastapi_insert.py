@@ -1,4 +1,4 @@
-"""What one writes first: FastAPI, a connection from the pool, one INSERT, one commit a request."""
+"""A typical first version: FastAPI, a pooled connection, one INSERT and one commit per request."""
 
 import os
 from collections.abc import AsyncIterator

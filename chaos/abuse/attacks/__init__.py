@@ -1,4 +1,4 @@
-"""Every attack, by name. A module of this package holds the attacks of one wall."""
+"""All attacks by name. Each module of this package holds the attacks on one limit."""
 
 from __future__ import annotations
 

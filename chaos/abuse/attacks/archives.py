@@ -1,4 +1,4 @@
-"""Archives that take long to analyse, more of them than a worker analyses at a time."""
+"""Archives that are slow to analyse, more of them than a worker analyses at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of far more tasks than their organisation may have waiting."""
+"""Batches with far more tasks than an organisation may have waiting."""
 
 from __future__ import annotations
 

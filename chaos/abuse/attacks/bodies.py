@@ -1,4 +1,4 @@
-"""Bodies that are sent halfway, and answers that are large or read slowly."""
+"""Half-sent request bodies, and responses that are large or read slowly."""
 
 from __future__ import annotations
 

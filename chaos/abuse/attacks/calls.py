@@ -1,4 +1,4 @@
-"""Calls that never end: upstreams that take a connection and say nothing."""
+"""Calls that never end: upstreams that accept a connection and send nothing."""
 
 from __future__ import annotations
 

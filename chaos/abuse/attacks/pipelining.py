@@ -1,4 +1,4 @@
-"""Requests that are sent without waiting for answers, again and again."""
+"""Pipelined requests without waiting for responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handlers that report more, and faster, than can be stored."""
+"""Handlers that report more, and faster, than the database can store."""
 
 from __future__ import annotations
 

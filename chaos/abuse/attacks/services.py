@@ -1,4 +1,4 @@
-"""As many services as an organisation may register, and lists of them."""
+"""The maximum number of registered services, and listings of them."""
 
 from __future__ import annotations
 

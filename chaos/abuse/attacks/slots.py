@@ -1,4 +1,4 @@
-"""Work that holds the slots of workers, or takes the turns of claims, so that others wait."""
+"""Work that occupies worker slots or claims, so that others wait."""
 
 from __future__ import annotations
 

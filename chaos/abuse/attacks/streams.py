@@ -1,4 +1,4 @@
-"""Connections that are kept: by streams of one key, and by strangers who only stay."""
+"""Connections that stay open: streams of one key, and idle anonymous connections."""
 
 from __future__ import annotations
 

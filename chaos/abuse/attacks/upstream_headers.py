@@ -1,4 +1,4 @@
-"""An upstream whose headers are orders to whoever stands between Coatcheck and its callers."""
+"""An upstream whose headers target the proxies between Coatcheck and its callers."""
 
 from __future__ import annotations
 
