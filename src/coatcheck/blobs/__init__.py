@@ -1,4 +1,5 @@
-"""What is too large for a row, in one container: artifacts, inputs, lists, exports."""
+"""Blob storage in one container, for data too large for a row: artifacts, inputs, task lists
+and exports."""
 
 from coatcheck.blobs.container import BlobContainer, BlobHead, StoredBlob
 from coatcheck.blobs.opening import Patience

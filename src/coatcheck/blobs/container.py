@@ -1,4 +1,4 @@
-"""One container of blobs: a local folder, S3, Azure or GCS, by URL."""
+"""A blob container named by a URL: a local folder, S3, Azure or GCS."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ Source = bytes | Path | BinaryIO | AsyncIterator[bytes]
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _PARTS_AT_A_TIME: Final = 2
-"""Of a long upload, each of 5 MiB, and one more that is gathered: what it needs of memory."""
+"""Concurrent parts of a multipart upload, each of 5 MiB. One more is being filled meanwhile, so an
+upload needs three parts of memory."""
 _PAGE_KEYS: Final = 500
 _WINDOW_BYTES: Final = 64 * 1024 * 1024
-"""How much one answer of a server is read for. A longer one would be cut off by a reader's pauses,
-and by the time that a request may take."""
+"""How many bytes one GET request reads. A longer response could be cut off by a slow reader's
+pauses or by the request timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
-    """What a finished upload amounts to."""
+    """The key, size and hash of a finished upload."""
 
     key: str
     size: int
@@ -53,7 +54,7 @@ class StoredBlob:
 
 
 class BlobHead(NamedTuple):
-    """What a store says of a blob without its bytes. ``etag`` is in the store's own words."""
+    """The size and etag of a blob, without its bytes. ``etag`` has the store's own format."""
 
     size: int
     etag: str | None
@@ -62,9 +63,9 @@ class BlobHead(NamedTuple):
 class BlobContainer:
     """Puts, gets, lists and deletes blobs by key (see ``keys.py``).
 
-    Every call is repeated a few times while it fails in ways that may pass, and then raises
-    ``BlobStoreUnavailable``. Cloud stores repeat single requests (``opening.py``); what they leave
-    out, and all that concerns a folder, is repeated here (``faults.py``).
+    Every call is retried a few times on transient errors and then raises
+    ``BlobStoreUnavailable``. Cloud stores retry single requests themselves (``opening.py``);
+    ``faults.py`` retries the rest, and everything on a local folder.
     """
 
     def __init__(self, opened: OpenStore, patience: Patience) -> None:
@@ -75,7 +76,7 @@ class BlobContainer:
 
     @classmethod
     def open(cls, url: str, patience: Patience | None = None) -> BlobContainer:
-        """The container that a URL names. A local folder is made if it is missing.
+        """Open the container at ``url``. A local folder is created if it is missing.
 
         Raises ``SettingsInvalid`` if the store cannot be set up from the environment.
         """
@@ -90,15 +91,15 @@ class BlobContainer:
         media_type: str | None = None,
         file_name: str | None = None,
     ) -> StoredBlob:
-        """Store all of ``source``; nothing is visible under ``key`` before it is all there.
+        """Store all of ``source``. Nothing is visible under ``key`` until the upload is complete.
 
-        ``media_type`` and ``file_name`` are what a cloud store says of it to whoever downloads it
-        by a signed URL. A folder keeps neither: there, the URL says it.
+        A cloud store sends ``media_type`` and ``file_name`` to whoever downloads the blob by a
+        signed URL. A folder stores neither: there the URL itself carries them.
         """
         attributes = self._attributes(media_type, file_name)
         with explaining_a_write():
             if isinstance(source, bytes | Path):
-                return await self._asked(lambda: self._put_stream(key, source, attributes))
+                return await self._retried(lambda: self._put_stream(key, source, attributes))
             # An open file and a stream can be read only once.
             return await self._put_stream(key, source, attributes)
 
@@ -130,7 +131,7 @@ class BlobContainer:
             )
         except Exception:
             if broken is not None:
-                raise broken from None  # the source's own error, not the store's word for it
+                raise broken from None  # the source's own error, not the store's wrapper of it
             raise
         return StoredBlob(key, size, digest.digest())
 
@@ -145,14 +146,14 @@ class BlobContainer:
         return attributes or None
 
     async def put_whole(self, key: str, content: bytes | bytearray) -> None:
-        """Store ``content`` by one request: it is there in full, or nothing of it is."""
+        """Store ``content`` in one request: all of it or nothing."""
         with explaining_a_write():
-            await self._asked(
+            await self._retried(
                 lambda: obstore.put_async(self._store, key, content, use_multipart=False)
             )
 
     async def get(self, key: str) -> bytes:
-        """The whole of a blob. Raises FileNotFoundError."""
+        """Read a whole blob. Raises FileNotFoundError."""
 
         async def whole() -> bytes:
             self._check_there()
@@ -160,25 +161,25 @@ class BlobContainer:
             return bytes(await answer.bytes_async())
 
         with explaining():
-            return await self._asked(whole)
+            return await self._retried(whole)
 
     async def head(self, key: str) -> BlobHead:
-        """The size of a blob, and what tells it from another of the same key.
+        """Read the size of a blob, and the etag that tells versions of one key apart.
 
         Raises FileNotFoundError.
         """
         with explaining():
             self._check_there()
-            meta = await self._asked(lambda: obstore.head_async(self._store, key))
+            meta = await self._retried(lambda: obstore.head_async(self._store, key))
         return BlobHead(meta["size"], meta["e_tag"])
 
     async def stream(
         self, key: str, start: int = 0, *, stop: int | None = None, etag: str | None = None
     ) -> AsyncIterator[bytes]:
-        """A blob chunk by chunk, from byte ``start`` to before byte ``stop``, or to its end.
+        """Read a blob chunk by chunk, from byte ``start`` up to byte ``stop`` or the end.
 
-        All that comes is of one and the same blob: of the one with this ``etag`` (see ``head``), if
-        it is given. Raises FileNotFoundError, and BlobChanged if another has taken its place.
+        All chunks belong to one version of the blob: the one with this ``etag`` (see ``head``), if
+        given. Raises FileNotFoundError, and BlobChanged if the blob was replaced meanwhile.
         """
         with explaining():
             self._check_there()
@@ -202,7 +203,7 @@ class BlobContainer:
                     if at >= end:
                         break
                 if at == before:
-                    raise BlobStoreUnavailable("the blob store failed: it sent nothing of a blob")
+                    raise BlobStoreUnavailable("the blob store failed: it sent no bytes of a blob")
                 answer = None
 
     async def _get(self, key: str, span: tuple[int, int] | None, etag: str | None) -> GetResult:
@@ -211,20 +212,20 @@ class BlobContainer:
             options["range"] = span
         if etag is not None:
             options["if_match"] = etag
-        return await self._asked(lambda: obstore.get_async(self._store, key, options=options))
+        return await self._retried(lambda: obstore.get_async(self._store, key, options=options))
 
     @property
     def upload_headers(self) -> dict[str, str]:
-        """What a PUT to a URL that the store has signed must carry."""
+        """The headers that a PUT to a URL signed by the store must carry."""
         return {"x-ms-blob-type": "BlockBlob"} if isinstance(self._store, AzureStore) else {}
 
     async def signed_url(
         self, method: Literal["GET", "PUT"], key: str, life: timedelta
     ) -> str | None:
-        """A URL of the store's own that needs no credential.
+        """A URL signed by the store itself, usable without credentials.
 
-        None if it signs none: a folder does not, nor does a store whose credential is a token that
-        was signed by somebody else.
+        None if the store cannot sign: a folder cannot, nor can a store whose credential is itself
+        a token that somebody else signed.
         """
         if not isinstance(self._store, AzureStore | GCSStore | S3Store):
             return None
@@ -237,12 +238,12 @@ class BlobContainer:
                 raise
 
     async def delete(self, keys: list[str]) -> None:
-        """Delete blobs; one that is not there is as good as deleted."""
+        """Delete blobs. A missing blob counts as deleted."""
         if not keys:
             return
         try:
             await self._delete(keys)
-        except FileNotFoundError:  # which says nothing about the others
+        except FileNotFoundError:  # says nothing about the other keys
             for key in keys:
                 with contextlib.suppress(FileNotFoundError):
                     await self._delete([key])
@@ -257,12 +258,12 @@ class BlobContainer:
             )
 
     async def keys_under(self, prefix: str) -> AsyncIterator[list[str]]:
-        """All keys under ``prefix``, a page at a time. After a failure, some may come twice."""
+        """All keys under ``prefix``, page by page. After a retry some keys may come twice."""
         async for page in self._pages(prefix):
             yield [entry["path"] for entry in page]
 
     async def older_than(self, limit: datetime, prefix: str) -> AsyncIterator[list[str]]:
-        """The keys under ``prefix`` last written before ``limit``, a page at a time."""
+        """The keys under ``prefix`` last written before ``limit``, page by page."""
         async for page in self._pages(prefix):
             yield [entry["path"] for entry in page if entry["last_modified"] < limit]
 
@@ -277,36 +278,36 @@ class BlobContainer:
                 yield page
 
     async def drop_unfinished(self, limit: datetime | None, prefix: str) -> int:
-        """Delete what uploads that died half-way left under ``prefix``, if older than ``limit``.
+        """Delete leftovers of interrupted uploads under ``prefix`` that are older than ``limit``.
 
-        Only a local folder shows it (``unfinished.py``). A cloud store keeps unfinished uploads
-        out of sight; its own lifecycle rule removes them.
+        Only a local folder shows them (``unfinished.py``). A cloud store hides unfinished uploads;
+        its own lifecycle rule removes them.
         """
         if self._folder is None:
             return 0
         return await asyncio.to_thread(delete_unfinished, self._folder, prefix, limit)
 
     async def probe(self) -> None:
-        """Write, read and delete a small blob; raises if the container cannot be used."""
-        key = f"_probe/{secrets.token_hex(8)}"  # its own: replicas probe at the same time
+        """Write, read and delete a small blob. Raises if the container cannot be used."""
+        key = f"_probe/{secrets.token_hex(8)}"  # unique: replicas probe at the same time
         await self.put_whole(key, b"probe")
         await self.get(key)
         await self.delete([key])
 
     def _check_there(self) -> None:
-        """Raise BlobStoreUnavailable if the folder itself is gone, as when its disk is.
+        """Raise BlobStoreUnavailable if the folder itself is missing, as after a lost mount.
 
-        In a folder that is gone every blob is, and what is on that disk would pass for deleted.
+        Without this check every blob in a missing folder would count as deleted.
         """
         if self._folder is not None and not self._folder.is_dir():
-            raise BlobStoreUnavailable("the folder of the blob store is not there")
+            raise BlobStoreUnavailable("the blob store's folder does not exist")
 
-    async def _asked(self, operation: Callable[[], Awaitable[Result]]) -> Result:
+    async def _retried(self, operation: Callable[[], Awaitable[Result]]) -> Result:
         return await retried(operation, self._patience.backoff, self._retries)
 
     @property
     def _retries(self) -> int:
-        """How often to repeat what a cloud store repeats by itself."""
+        """How often to retry here what a cloud store already retries by itself."""
         return 0 if self._folder is None else self._patience.retries
 
 

@@ -1,4 +1,4 @@
-"""What a download is called (RFC 6266): always an attachment, whatever it holds."""
+"""Content-Disposition headers (RFC 6266): every download is an attachment, whatever its type."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ _EXTENSIONS: Final = {
     "video/quicktime": ".mov",
     "video/webm": ".webm",
 }
-"""What results are, mostly. Not the table of the machine, which differs from one to the next."""
+"""The usual types of results. Python's own table depends on the machine's files."""
 
 
 def with_extension(name: str, media_type: str | None) -> str:
-    """What to call a file of that name and type, so that it opens: it may be called by what it is
-    to its job, as ``remote-result``."""
+    """The name to download a file under, with an extension that matches its type.
+
+    A job's name for a file may have none, such as ``remote-result``."""
     if "." in name:
         return name
     plain = (media_type or "").partition(";")[0].strip().lower()
@@ -53,9 +54,9 @@ def with_extension(name: str, media_type: str | None) -> str:
 
 
 def attachment(file_name: str | None) -> str:
-    """A Content-Disposition. Only ASCII, whatever the name is, and nothing that could end it.
+    """A Content-Disposition header value: always ASCII, with nothing that could end the header.
 
-    A name's slashes are replaced: it names a file, never a place.
+    Slashes in the name are replaced: it names a file, never a path.
     """
     if not file_name:
         return "attachment"

@@ -1,8 +1,8 @@
-"""Which errors of a store may pass, and what is said of those that do not.
+"""Classifies errors of blob stores: which are transient, and what callers see of the others.
 
-obstore has one class for most of what goes wrong, and the rest in its text: the status of an
-answer, the number of a system error, and the address that was called, with whatever secret that
-carries. So its text is read here, and shown to nobody.
+obstore raises one class for most failures and puts the rest into the text: the response's status,
+the system error number, and the URL that was called, with any secret it carries. So this module
+parses that text, and never shows it.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _LASTING_SYSTEM_ERRORS: Final = {
 
 
 def may_pass(error: BaseError) -> bool:
-    """Whether the same call might succeed in a moment.
+    """Whether the same call might succeed a moment later.
 
-    A server that is overloaded or broken, a connection that failed and a passing error of a disk
-    might. A refusal stays one, and a full disk full.
+    Overloaded or broken servers, failed connections and transient disk errors might recover. A
+    denial stays a denial, and a full disk stays full.
     """
     if not isinstance(error, GenericError):
         return False
@@ -65,26 +65,26 @@ def may_pass(error: BaseError) -> bool:
 
 
 def cannot_sign(error: BaseError) -> bool:
-    """Whether a URL was not signed because our credential is none to sign with."""
+    """Whether signing failed because our credential cannot sign URLs."""
     return "SASforSASNotSupported" in str(error)
 
 
 def explained(error: BaseError) -> BlobStoreUnavailable:
-    """The error for those who asked: no address, no name of a blob, no credential."""
+    """The error that callers see: no address, no blob name, no credential."""
     return BlobStoreUnavailable(f"the blob store failed: {_reason(error)}")
 
 
 def _reason(error: BaseError) -> str:
     if isinstance(error, PermissionDeniedError):
-        return "it denies access"
+        return "access denied"
     if isinstance(error, UnauthenticatedError):
-        return "it does not accept the credentials"
+        return "it rejected the credentials"
     if status := _number(_STATUS, error):
-        return f"it answered with the status {status}"
+        return f"it answered with status {status}"
     if number := _number(_SYSTEM_ERROR, error):
         return os.strerror(number)
     if isinstance(error, GenericError):
-        return "no usable answer came"
+        return "it sent no usable response"
     return type(error).__name__
 
 
@@ -95,25 +95,25 @@ def _number(pattern: re.Pattern[str], error: BaseError) -> int | None:
 
 @contextmanager
 def explaining() -> Iterator[None]:
-    """Raise a store's errors inside as ``BlobStoreUnavailable``; none is told in its own words.
+    """Convert a store's errors to ``BlobStoreUnavailable``, without the store's own text.
 
-    A FileNotFoundError stays one: it is an answer. So is BlobChanged.
+    FileNotFoundError and BlobChanged are answers, and stay as they are.
     """
     try:
         yield
     except PreconditionError:
-        raise BlobChanged("the blob is no longer the one that was asked for") from None
+        raise BlobChanged("the blob was replaced") from None
     except BaseError as error:
         raise explained(error) from None
     except FileNotFoundError as error:
         if error.errno is not None:
-            raise  # the system's, about a file of the caller's own
-        raise FileNotFoundError("there is no such blob") from None
+            raise  # from the system, about a file of the caller's
+        raise FileNotFoundError("no such blob") from None
 
 
 @contextmanager
 def explaining_a_write() -> Iterator[None]:
-    """As ``explaining``; but what is not found when something is written is the container."""
+    """Like ``explaining``, for writes: there "not found" means that the container is missing."""
     try:
         with explaining():
             yield
@@ -126,7 +126,7 @@ def explaining_a_write() -> Iterator[None]:
 async def retried(
     operation: Callable[[], Awaitable[Result]], backoff: Backoff, retries: int
 ) -> Result:
-    """Run something that may safely run twice, again while it fails in ways that may pass."""
+    """Run an idempotent operation, and retry it on transient errors."""
     for failures in range(retries):
         try:
             return await operation()
@@ -140,7 +140,7 @@ async def retried(
 async def retried_stream(
     source: Callable[[], AsyncIterator[Result]], backoff: Backoff, retries: int
 ) -> AsyncIterator[Result]:
-    """As ``retried``, for what comes bit by bit: it begins anew, so that some may come twice."""
+    """Like ``retried``, for a stream. A retry starts over, so items may repeat."""
     for failures in range(retries):
         try:
             async for item in source():

@@ -1,8 +1,8 @@
-"""What a URL of the control plane allows: one method on one blob, until some time.
+"""Signed URL tokens of the control plane: one method on one blob, until an expiry time.
 
-The URL itself says so, signed with a key that is derived from the pepper that all servers of a
-deployment share. So any of them can check it, without a look at the database, and none keeps a
-list. Whoever has the URL may use it; that is what it is for.
+The token carries its own permission, signed with a key derived from the pepper that all servers of
+a deployment share. So any server can check it without the database, and none keeps a list. Whoever
+has the URL may use it; that is its purpose.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _TOKEN_CHARACTERS_MAX: Final = 8 * 1024
 
 
 class Grant(msgspec.Struct, frozen=True, array_like=True):
-    """``expires`` is a Unix time. ``bytes_max`` bounds what is put; the rest is for a GET."""
+    """One permission. ``expires`` is a Unix time; ``bytes_max`` limits a PUT; the names are for a
+    GET."""
 
     method: Literal["GET", "PUT"]
     key: str
@@ -38,40 +39,40 @@ class Grant(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Grants:
-    """Signs grants, and tells those that it signed from all others."""
+    """Signs grants and verifies signed ones."""
 
     def __init__(self, pepper: str) -> None:
         hkdf = HKDF(hashes.SHA256(), _KEY_BYTES, salt=None, info=_LABEL)
         self._key = hkdf.derive(pepper.encode())
 
     def token(self, grant: Grant) -> str:
-        """A grant as one segment of a path."""
-        said = msgspec.msgpack.encode(grant)
-        return base64.urlsafe_b64encode(self._mac(said) + said).rstrip(b"=").decode()
+        """A grant encoded as one path segment."""
+        payload = msgspec.msgpack.encode(grant)
+        return base64.urlsafe_b64encode(self._mac(payload) + payload).rstrip(b"=").decode()
 
     def read(self, token: str, method: Literal["GET", "PUT"], now: datetime) -> Grant:
-        """The grant in a token, for this method.
+        """Decode and verify the grant in a token, for this method.
 
-        Raises SignedUrlExpired if its time is up, and NotFound if it is anything but a grant that
-        was signed here: what is wrong with it, is not said.
+        Raises SignedUrlExpired if it has expired, and NotFound for anything else that is not a
+        valid grant; the error does not say what is wrong.
         """
         raw = _decoded(token)
-        mac, said = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
-        if not hmac.compare_digest(mac, self._mac(said)):
+        mac, payload = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+        if not hmac.compare_digest(mac, self._mac(payload)):
             raise NotFound
-        grant = msgspec.msgpack.decode(said, type=Grant)
+        grant = msgspec.msgpack.decode(payload, type=Grant)
         if grant.method != method:
             raise NotFound
         if grant.expires <= now.timestamp():
-            raise SignedUrlExpired("This URL has expired; ask for another where it came from.")
+            raise SignedUrlExpired("This URL has expired. Request a new one where you got it.")
         return grant
 
-    def _mac(self, said: bytes) -> bytes:
-        return hmac.digest(self._key, said, "sha256")
+    def _mac(self, payload: bytes) -> bytes:
+        return hmac.digest(self._key, payload, "sha256")
 
 
 def _decoded(token: str) -> bytes:
-    """The bytes of a token that is spelt as we would spell it; else none."""
+    """The bytes of a token in canonical base64url; empty otherwise."""
     if len(token) > _TOKEN_CHARACTERS_MAX or not token.isascii():
         return b""
     padded = token.encode() + b"=" * (-len(token) % 4)
@@ -79,5 +80,5 @@ def _decoded(token: str) -> bytes:
         raw = base64.b64decode(padded, altchars=b"-_", validate=True)
     except binascii.Error:
         return b""
-    spelt = base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-    return raw if spelt == token else b""
+    canonical = base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+    return raw if canonical == token else b""

@@ -1,7 +1,7 @@
-"""How blobs are named: by deployment and owner, so that a name says what it belongs to.
+"""Blob keys: they name the deployment and the owner, so a key says what it belongs to.
 
-An organisation's name is not part of it: it may hold what a path must not. What is a user's own,
-and kept for as long as its row is, has the user in its name, spelt so that a path can hold it.
+Organisation names are not part of a key: they may contain what a path must not. Data that belongs
+to a user and lives as long as its row has the user in its key, encoded for use in a path.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _REFERENCES = "references"
 _FOLDER_NAME_BYTES_MAX = 200
 
 OF_USERS = (_GENERATIONS, _REFERENCES)
-"""What the keys of all that is some user's own begin with."""
+"""The first segments of the keys of all user-owned blobs."""
 
 
 def artifacts_of(deployment: UUID) -> str:
-    """What the keys of all artifacts of a deployment begin with."""
+    """The key prefix of a deployment's artifacts."""
     return f"{_ARTIFACTS}/{deployment.hex}"
 
 
 def artifact_key(deployment: UUID, job: UUID) -> str:
-    """A fresh key. Each upload gets its own, so that two attempts never write the same blob."""
+    """A new key. Each upload gets its own, so two attempts never write the same blob."""
     return f"{artifacts_of(deployment)}/{to_text(job)}/{to_text(new_id())}"
 
 
 def job_of(key: str) -> UUID | None:
-    """The job that an artifact's blob belongs to, or None for a key of another making."""
+    """The job that an artifact's blob belongs to, or None if the key has another form."""
     parts = key.split("/")
     if len(parts) != 4 or parts[0] != _ARTIFACTS:
         return None
@@ -45,20 +45,20 @@ def job_of(key: str) -> UUID | None:
 
 
 def inputs_of(deployment: UUID) -> str:
-    """What the keys of all inputs of a deployment begin with."""
+    """The key prefix of a deployment's inputs."""
     return f"{_INPUTS}/{deployment.hex}"
 
 
 def input_key(deployment: UUID, job: UUID) -> str:
-    """A fresh key, for the pieces of one upload (see ``pieces.py``).
+    """A new key for the pieces of one upload (see ``pieces.py``).
 
-    Two uploads for the same job, such as those of two racers, never share a piece.
+    Two concurrent uploads for the same job never share a piece.
     """
     return f"{inputs_of(deployment)}/{to_text(job)}/{to_text(new_id())}"
 
 
 def input_of_piece(blob_key: str) -> tuple[UUID, str] | None:
-    """The job and the input key that a piece belongs to, or None for a key of another making."""
+    """The job and the input key that a piece belongs to, or None if the key has another form."""
     parts = blob_key.split("/")
     if len(parts) != 5 or parts[0] != _INPUTS:
         return None
@@ -67,17 +67,18 @@ def input_of_piece(blob_key: str) -> tuple[UUID, str] | None:
 
 
 def uploads_of(deployment: UUID) -> str:
-    """What the keys of all staged lists of a deployment begin with."""
+    """The key prefix of a deployment's staged task lists."""
     return f"{_UPLOADS}/{deployment.hex}"
 
 
 def upload_key(deployment: UUID, upload: UUID) -> str:
-    """Where a caller puts a list before handing a batch in. It has one place: a PUT replaces it."""
+    """The key of a list that a caller uploads before submitting a batch. A second PUT replaces
+    it."""
     return f"{uploads_of(deployment)}/{to_text(upload)}"
 
 
 def upload_of(key: str) -> UUID | None:
-    """The upload that a blob is of, or None for a key of another making."""
+    """The upload that a blob belongs to, or None if the key has another form."""
     parts = key.split("/")
     if len(parts) != 3 or parts[0] != _UPLOADS:
         return None
@@ -85,12 +86,12 @@ def upload_of(key: str) -> UUID | None:
 
 
 def lists_of(deployment: UUID) -> str:
-    """What the keys of all lists that came in the body of a request begin with."""
+    """The key prefix of task lists that came in a request body."""
     return f"{_LISTS}/{deployment.hex}"
 
 
 def list_key(deployment: UUID, batch: UUID, part: UUID) -> str:
-    """A fresh key, for the pieces of one list (see ``pieces.py``)."""
+    """A new key for the pieces of one list (see ``pieces.py``)."""
     return f"{lists_of(deployment)}/{to_text(batch)}/{to_text(part)}/{to_text(new_id())}"
 
 
@@ -104,17 +105,17 @@ def list_of_piece(blob_key: str) -> tuple[UUID, str] | None:
 
 
 def exports_of(deployment: UUID) -> str:
-    """What the keys of all exports of a deployment begin with."""
+    """The key prefix of a deployment's exports."""
     return f"{_EXPORTS}/{deployment.hex}"
 
 
 def export_key(deployment: UUID, batch: UUID, export: UUID) -> str:
-    """A fresh key. Each attempt gets its own, so that two never write the same blob."""
+    """A new key. Each attempt gets its own, so two attempts never write the same blob."""
     return f"{exports_of(deployment)}/{to_text(batch)}/{to_text(export)}/{to_text(new_id())}"
 
 
 def export_of(key: str) -> UUID | None:
-    """The export that a blob is of, or None for a key of another making."""
+    """The export that a blob belongs to, or None if the key has another form."""
     parts = key.split("/")
     if len(parts) != 5 or parts[0] != _EXPORTS:
         return None
@@ -122,23 +123,23 @@ def export_of(key: str) -> UUID | None:
 
 
 def generation_key(user: str, generation: UUID) -> str:
-    """Where what was spoken for a user is: in one place, whoever stores it, and however often."""
+    """The key of the audio generated for a user. It is fixed, so a repeated store replaces it."""
     return f"{_GENERATIONS}/{_folder_of(user)}/{to_text(generation)}.wav"
 
 
 def clone_key(user: str, clone: UUID) -> str:
-    """Where what was made of a user's voice is."""
+    """The key of the speaker prompt made from a user's voice."""
     return f"{_CLONES}/{_folder_of(user)}/{to_text(clone)}.prompt"
 
 
 def reference_key(user: str, voice: UUID) -> str:
-    """Where the audio of a user's voice is."""
+    """The key of the reference audio of a user's voice."""
     return f"{_REFERENCES}/{_folder_of(user)}/{to_text(voice)}/reference.wav"
 
 
 def _folder_of(user: str) -> str:
-    """A user's id as the name of a folder: no two are the same. What a name cannot hold is
-    percent-encoded; one that gets too long by it is told by its hash."""
+    """A user's id as a unique folder name. Characters that a name cannot hold are
+    percent-encoded; a name that would be too long becomes a hash."""
     name = quote(user, safe="@+=,").replace("~", "%7E")
     if not name.strip("."):
         name = name.replace(".", "%2E")

@@ -1,4 +1,4 @@
-"""From a URL to a store: ``file``, ``s3``, ``az``, ``abfs``, ``abfss`` and ``gs``.
+"""Opens blob stores by URL: ``file``, ``s3``, ``az``, ``abfs``, ``abfss`` and ``gs``.
 
 Credentials, regions and endpoints come from the variables that each store's own tools read.
 """
@@ -37,7 +37,7 @@ _NEEDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a store is waited for, and how often it is asked again."""
+    """Timeout and retries for calls to a blob store."""
 
     backoff: Backoff = BLOB_BACKOFF
     retries: int = BLOB_RETRIES
@@ -46,11 +46,11 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class OpenStore:
-    """A store, twice: deletions have a handle that repeats nothing by itself.
+    """A store with two handles: the one for deletions does not retry by itself.
 
-    obstore repeats what it may. It takes a deletion for what must not happen twice, because stores
-    take it as a POST, and does not repeat one that timed out or was done in part. We know that ours
-    may: with this handle it is we who repeat, and nobody else.
+    obstore retries idempotent requests. It treats a deletion as not idempotent, because stores
+    take it as a POST, and does not retry one that timed out or was partly done. Ours are
+    idempotent, so our own code retries them through this handle, and nothing else does.
     """
 
     store: ObjectStore
@@ -59,12 +59,12 @@ class OpenStore:
 
 
 def open_store(url: str, patience: Patience) -> OpenStore:
-    """The store that a URL names. A local folder is made if it is missing."""
+    """Open the store at ``url``. A local folder is created if it is missing."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         folder = Path(unquote(parts.path))
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        local = LocalStore(prefix=folder, automatic_cleanup=True)  # no empty folder tells of a job
+        local = LocalStore(prefix=folder, automatic_cleanup=True)  # leaves no empty folder per job
         return OpenStore(local, local, folder)
     client_options = _client_options(_family(parts.scheme), patience)
     try:
@@ -84,22 +84,20 @@ def _family(scheme: str) -> str:
 
 
 def _client_options(family: str, patience: Patience) -> ClientConfig:
-    """A silent server is given up on soon; a large blob on a slow line may take its time."""
+    """Short timeouts for a silent server, a long one for a large blob on a slow connection."""
     options: ClientConfig = {
         "connect_timeout": _CONNECT,
         "read_timeout": patience.answer,
         "timeout": _REQUEST,
     }
     if any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS.get(family, ())):
-        options["allow_http"] = True  # whoever wrote the address wrote http
+        options["allow_http"] = True  # the operator wrote http:// into the endpoint
     return options
 
 
 def _retries(patience: Patience) -> RetryConfig:
-    """The first wait is ``base``; each after it lies between that and three times the one before.
-
-    Three, so that it is doubled on average.
-    """
+    """Backoff for obstore's retries: the first wait is ``base``, each next one lies between that
+    and three times the previous one, so that waits double on average."""
     attempts = patience.retries + 1
     return {
         "max_retries": patience.retries,

@@ -1,9 +1,9 @@
-"""A stream of any length as plain blobs, ``<key>/00000``, ``<key>/00001`` and so on.
+"""Stores a stream of any length as numbered blobs: ``<key>/00000``, ``<key>/00001`` and so on.
 
-A store's own way to take a long upload keeps what it has so far where no listing shows it. If the
-process dies, those bytes stay, unseen, until the store's owner happens to have a rule for them.
-Each piece is a blob of its own that is either there, and listed, or not: what a dead upload left
-can be found and deleted, on every store.
+A store's own multipart upload keeps unfinished parts where no listing shows them. If the process
+dies, those bytes stay there, unless the bucket's owner has a lifecycle rule for them. Each piece
+here is a blob of its own that is either complete and listed, or absent. So the pieces of a dead
+upload can be found and deleted, on every store.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from coatcheck.blobs.container import BlobContainer
 _log = logging.getLogger(__name__)
 PIECE_BYTES: Final = 8 * 1024 * 1024
 _CHUNK_BYTES: Final = 1024 * 1024
-_undoing: set[asyncio.Task[None]] = set()  # a task that nobody refers to may vanish
+_undoing: set[asyncio.Task[None]] = set()  # keeps references, so that no task is collected early
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPieces:
-    """What a finished upload amounts to."""
+    """The key, number of pieces, size and hash of a finished upload."""
 
     key: str
     pieces: int
@@ -40,11 +40,11 @@ async def store_pieces(
     *,
     piece_bytes: int = PIECE_BYTES,
 ) -> StoredPieces:
-    """Store all of ``source`` under ``key``, a fresh one, hashing it on the way.
+    """Store all of ``source`` under a new ``key``, hashing it on the way.
 
-    One piece is gathered while the one before it is being sent: more is never in memory. If the
-    source or the store fails, or the caller is cancelled, what was stored is deleted as far as the
-    store lets us, and the error goes on.
+    One piece is filled while the previous one is sent; no more is in memory. If the source or the
+    store fails, or the caller is cancelled, the stored pieces are deleted as far as the store
+    allows, and the error propagates.
     """
     upload = _Upload(container, key)
     digest = hashlib.sha256()
@@ -79,9 +79,9 @@ async def stream_pieces(
     *,
     piece_bytes: int = PIECE_BYTES,
 ) -> AsyncIterator[bytes]:
-    """What ``store_pieces`` stored, from byte ``start`` on, in chunks of at most 1 MiB.
+    """Read back what ``store_pieces`` stored, from byte ``start``, in chunks of at most 1 MiB.
 
-    Raises FileNotFoundError where a piece is gone. Pieces before ``start`` are not read.
+    Raises FileNotFoundError if a piece is missing. Pieces before ``start`` are not read.
     """
     first, begin = divmod(start, piece_bytes)
     for number in range(first, pieces):
@@ -92,7 +92,7 @@ async def stream_pieces(
 
 
 async def delete_pieces(container: BlobContainer, key: str) -> None:
-    """Delete every piece under ``key``, also of an upload that never ended. A repeat is a no-op."""
+    """Delete every piece under ``key``, also of an unfinished upload. Idempotent."""
     async for keys in container.keys_under(key):
         await container.delete(keys)
     await container.drop_unfinished(None, key)
@@ -103,7 +103,7 @@ def _piece_key(key: str, number: int) -> str:
 
 
 class _Upload:
-    """The pieces of one key: at most one of them on its way."""
+    """The pieces of one key, with at most one being sent."""
 
     def __init__(self, container: BlobContainer, key: str) -> None:
         self._container = container
@@ -112,20 +112,20 @@ class _Upload:
         self.pieces = 0
 
     async def send(self, piece: bytearray) -> None:
-        """Begin to send a piece, once the one before it has arrived."""
+        """Start sending a piece, after the previous one has arrived."""
         await self.settle()
         piece_key = _piece_key(self._key, self.pieces)
         self.pieces += 1
         self._sending = asyncio.create_task(self._container.put_whole(piece_key, piece))
 
     async def settle(self) -> None:
-        """Wait until the piece on its way has arrived; raises if it did not."""
+        """Wait until the piece being sent has arrived. Raises if it failed."""
         if self._sending is not None:
             await asyncio.shield(self._sending)
             self._sending = None
 
     async def undo(self) -> None:
-        """Delete what was sent. A caller that is cancelled again leaves it to run in peace."""
+        """Delete the pieces sent so far. Continues even if the caller is cancelled again."""
         undoing = asyncio.create_task(self._undo())
         _undoing.add(undoing)
         undoing.add_done_callback(_undoing.discard)
@@ -133,13 +133,11 @@ class _Upload:
 
     async def _undo(self) -> None:
         if self._sending is not None:
-            # Not cancelled: a piece that lands after its deletion would stay.
-            # Its own error, if it has one, has been raised or comes too late to matter.
+            # Not cancelled: a piece that arrives after its deletion would stay.
+            # Its own error was raised already, or no longer matters.
             await asyncio.gather(self._sending, return_exceptions=True)
         try:
             sent = [_piece_key(self._key, number) for number in range(self.pieces)]
             await self._container.delete(sent)
         except Exception as error:  # noqa: BLE001 - the upload's own error must reach the caller
-            _log.warning(
-                "the pieces of a failed upload were left to the sweeper: %s", type(error).__name__
-            )
+            _log.warning("could not delete the pieces of a failed upload: %s", type(error).__name__)

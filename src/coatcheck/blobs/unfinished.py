@@ -1,7 +1,7 @@
-"""What an upload that died half-way leaves in a local folder.
+"""Removes the leftovers of interrupted uploads from a local folder.
 
-The folder's store writes to a file named ``<key>#<number>``, which no listing returns, and renames
-it when all is there. A process that is killed between leaves that file, or an empty folder.
+The folder store writes to a file named ``<key>#<number>``, which no listing returns, and renames
+it when it is complete. A process that dies in between leaves that file, or an empty folder.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 
 
 def delete_unfinished(root: Path, prefix: str, limit: datetime | None) -> int:
-    """Delete such files under ``prefix``, if older than ``limit``, and folders that they empty.
+    """Delete such files under ``prefix`` that are older than ``limit``, and emptied folders.
 
-    Returns how many files it were.
+    Returns the number of deleted files.
     """
     deleted = 0
     for folder, folders, files in os.walk(root / prefix, topdown=False):
@@ -32,13 +32,13 @@ def delete_unfinished(root: Path, prefix: str, limit: datetime | None) -> int:
 def _is_older(path: Path, limit: datetime | None) -> bool:
     try:
         written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    except FileNotFoundError:  # finished or deleted meanwhile
+    except FileNotFoundError:  # finished or deleted in the meantime
         return False
     return limit is None or written_at < limit
 
 
 def _remove_while_empty(folder: Path, root: Path) -> None:
-    with contextlib.suppress(OSError):  # not empty, or gone: either way there is no more to do
+    with contextlib.suppress(OSError):  # not empty or already gone: nothing left to do
         while folder != root:
             folder.rmdir()
             folder = folder.parent
