@@ -175,7 +175,7 @@ async def test_many_organisations_that_flood_leave_places_for_one_that_does_not(
         for flood in floods:
             await flood.__aexit__(None, None, None)
     assert not shared._held
-    assert not shared._turns
+    assert not shared._waiters
 
 
 async def test_when_every_place_is_taken_it_is_nobodys_fault_in_particular(

@@ -1,4 +1,4 @@
-"""The one door to the outside: which addresses may be called, and a client that keeps to them."""
+"""Outgoing connections: which addresses may be called, and HTTP clients that call no others."""
 
 from coatcheck.egress.guard import Guard, guard_of
 from coatcheck.egress.receivers import receiver_guard

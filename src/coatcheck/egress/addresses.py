@@ -1,9 +1,9 @@
-"""Which addresses are public: ranges that are allowed, and what is special within them.
+"""Decides whether an IP address is public: in an allowed range, and in no special one within it.
 
-``ipaddress.is_global`` is no answer: Python 3.11 says yes to NAT64, 6to4 and IPv4-compatible
-spellings of private addresses, to site-local and multicast ones, and to the address under which
-Azure serves a machine its secrets. Here an address is public only if it lies in a range of unicast
-addresses of the internet and in none that IANA set apart.
+``ipaddress.is_global`` does not suffice: Python 3.11 accepts NAT64, 6to4 and IPv4-compatible forms
+of private addresses, site-local and multicast addresses, and the address at which Azure serves a
+machine its secrets. Here an address is public only if it lies in a range of internet unicast
+addresses and in none that IANA reserved.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _IPV4_SPECIAL: Final = tuple(
 )
 
 _IPV6_UNICAST: Final = IPv6Network("2000::/3")
-"""All that IANA has given out. Mapped, compatible, NAT64, ULA, link- and site-local lie outside."""
+"""Everything IANA has allocated. Mapped, compatible, NAT64, ULA, link- and site-local lie
+outside."""
 
 _IPV6_SPECIAL: Final = tuple(
     map(
@@ -51,7 +52,7 @@ _IPV6_SPECIAL: Final = tuple(
             "2001:db8::/32",  # documentation
             "2002::/16",  # 6to4: any IPv4 address in disguise
             "2620:4f:8000::/48",  # AS112
-            "3ffe::/16",  # the 6bone, given back
+            "3ffe::/16",  # the former 6bone
             "3fff::/20",  # documentation
         ),
     )
@@ -59,7 +60,7 @@ _IPV6_SPECIAL: Final = tuple(
 
 
 def is_public(address: Address) -> bool:
-    """Whether this is a unicast address of the internet, and nothing special."""
+    """Whether this is an ordinary unicast address of the internet."""
     if isinstance(address, IPv4Address):
         return _IPV4_UNICAST_FIRST <= address <= _IPV4_UNICAST_LAST and not any(
             address in special for special in _IPV4_SPECIAL

@@ -1,6 +1,6 @@
-"""The certificate authorities that servers are checked against, read once for a whole process.
+"""The TLS certificate authorities, loaded once per process.
 
-Reading them takes longer than all else that a client does when it is made, and a worker makes many.
+Loading them takes longer than everything else in creating a client, and a worker creates many.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import httpx2
 
 
 def trusted_authorities(*, trust_env: bool = True) -> SSLContext:
-    """The system's, or those that SSL_CERT_FILE or SSL_CERT_DIR names if ``trust_env``.
+    """The system's authorities, or with ``trust_env`` those of SSL_CERT_FILE or SSL_CERT_DIR.
 
-    Everybody gets the same context: it may be used, and not be changed.
+    All callers share one context: use it, do not change it.
     """
     named = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
     return _read(trust_env, named if trust_env else None)

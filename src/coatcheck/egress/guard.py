@@ -1,9 +1,9 @@
-"""The guard: decides where this deployment may connect, once, for the very connection it makes.
+"""The egress guard: decides whether a connection is allowed, at the moment it is made.
 
-A name is resolved once for each new connection; every address that it has must be allowed, and the
-connection goes to one of those addresses. So a name that leads elsewhere a moment later leads
-nowhere. TLS and the Host header keep the name. What COATCHECK_EGRESS_ALLOW lists may be called
-although it is not public, and over plain http.
+Each new connection resolves its name once; all of the name's addresses must be allowed, and the
+connection goes to one of exactly those. So a name that resolves differently a moment later (DNS
+rebinding) gains nothing. TLS and the Host header keep the name. Hosts in COATCHECK_EGRESS_ALLOW may
+be called although they are not public, and over plain http.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _FIRST_UNPRIVILEGED_PORT: Final = 1024
 _LOCAL_DOMAINS: Final = frozenset(
     {"alt", "arpa", "internal", "invalid", "local", "localhost", "onion", "test"}
 )
-"""Top-level domains that never lead to the internet (RFC 6761 and its kin)."""
+"""Top-level domains that never resolve on the internet (RFC 6761 and similar)."""
 
 
 class Guard:
-    """Says which URLs may be called, and makes clients that call no others.
+    """Checks which URLs may be called, and makes clients that call no others.
 
     >>> guard = guard_of(settings)
     >>> await guard.check_url("https://example.com/hook", org)  # raises UrlForbidden if it may not
     >>> async with guard.client() as client:
     ...     await client.get(url, extensions=charged_to(org))
 
-    ``org`` is the organisation whose name is looked up, for its limits; "" is the deployment.
+    ``org`` is the organisation that the look-up counts for; "" is the deployment itself.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class Guard:
         plain_http: bool = False,
         resolver: Resolver | None = None,
     ) -> None:
-        """``plain_http``: what is public may be called without TLS. For pages, not for secrets."""
+        """``plain_http``: public hosts may be called without TLS. For pages, not for secrets."""
         self._allow = tuple(allow)
         self._plain_http = plain_http
         self._resolve = shared_resolver() if resolver is None else resolver
 
     async def check_url(self, url: str, org: str = "") -> None:
-        """Raise UrlForbidden unless the URL may be called as things are now; LookUpRefused if its
-        host is not looked up now.
+        """Raise UrlForbidden unless the URL may be called now, or LookUpRefused if its host cannot
+        be looked up now.
 
-        For the time of registration: the client checks again, whenever it connects.
+        For checks at registration. The client checks again on every connection.
         """
         target = read_target(url)
         try:
@@ -69,7 +69,7 @@ class Guard:
     async def addresses_of(
         self, target: Target, org: str = "", timeout: float | None = None
     ) -> list[Address]:
-        """The addresses of ``target``, all of which may be connected to.
+        """The addresses of ``target``, if all of them may be connected to.
 
         Raises UrlForbidden, NameNotFound, LookUpRefused, or TimeoutError.
         """
@@ -78,7 +78,7 @@ class Guard:
             addresses = [target.address]
         else:
             if not (trusted or self._allow):
-                _check_name(target.host)  # spares the resolver
+                _check_name(target.host)  # saves a look-up
             addresses = await self._resolve(target.host, org, timeout)
         if not (trusted or self._all_listed(addresses, target.port)):
             unlisted = [a for a in addresses if not self._lists(a, target.port)]
@@ -92,10 +92,10 @@ class Guard:
         limits: httpx2.Limits | None = None,
         verify: SSLContext | None = None,
     ) -> httpx2.AsyncClient:
-        """A client that connects only where it may. Redirects are answers like any other.
+        """An HTTP client that connects only where it may. It does not follow redirects.
 
-        It uses no proxy and keeps no cookies: the requests of all tenants share it. Calling what is
-        not allowed raises UrlForbidden. Requests name their organisation: see ``charged_to``.
+        It uses no proxy and keeps no cookies, because requests of all tenants share it. Calling a
+        forbidden URL raises UrlForbidden. Requests name their organisation: see ``charged_to``.
         """
         return guarded_client(self, timeout=timeout, limits=limits, verify=verify)
 
@@ -112,7 +112,7 @@ class Guard:
 def guard_of(
     settings: Settings, *, plain_http: bool = False, allow: Sequence[AllowRule] = ()
 ) -> Guard:
-    """The guard as the settings have it. ``allow``: what it lets pass besides."""
+    """A guard made from the settings. ``allow`` has additional rules."""
     return Guard(
         (*settings.egress_allow, *allow),
         plain_http=plain_http,
@@ -121,9 +121,9 @@ def guard_of(
 
 
 def _check(target: Target, addresses: Sequence[Address], plain_http: bool) -> None:
-    """What holds for every target that COATCHECK_EGRESS_ALLOW does not list."""
+    """The rules for every target that COATCHECK_EGRESS_ALLOW does not list."""
     if not all(map(is_public, addresses)):
-        # Which one, and what it is, would tell strangers about our network.
+        # Naming the address would tell strangers about our network.
         raise UrlForbidden("The URL leads to an address that is not public.")
     if target.scheme != "https" and not plain_http:
         raise UrlForbidden("The URL must begin with https://.")

@@ -1,13 +1,13 @@
-"""Shares the look-ups of names among organisations.
+"""Limits concurrent DNS look-ups per organisation.
 
-Names are the tenants' own, and a name server may let us wait for each of them. So an organisation
-has only so many look-ups under way, and fewer as the process fills up: whoever has none can begin
-one while there is any place. More of an organisation's wait for their turn, for a moment, and are
-refused then. Look-ups of one name at one time are one look-up, and what failed a moment ago is not
-asked for again.
+Tenants choose the names, and a name server may be slow for each of them. So an organisation may run
+a limited number of look-ups at once, and fewer as the process fills up: an organisation with none
+running can start one as long as any slot is free. Further look-ups of an organisation wait briefly
+for a slot and are then refused. Concurrent look-ups of one name share one query, and a name that
+failed a moment ago is not queried again.
 
-What is shared is a process's. Nothing that was found is kept: the guard checks the addresses that
-a connection is made to, and those are of that very moment.
+The limits are per process. No result is cached: the guard checks the addresses that a connection
+actually uses, and they must be current.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from coatcheck.egress.addresses import Address
 from coatcheck.telemetry import metrics
 
 LOOK_UPS_MAX: Final = 256
-"""Under way at one time, of all organisations."""
+"""Concurrent look-ups of all organisations."""
 LOOK_UPS_PER_ORG_MAX: Final = 16
 _SHARE_OF_FREE_PLACES: Final = 8
-"""An organisation may hold an eighth of the places that are free, and always one: 16 that flood
-leave 51 places for others."""
+"""An organisation may hold an eighth of the free slots, and at least one: 16 organisations that
+flood leave 51 slots for others."""
 WAITING_PER_ORG_MAX: Final = 256
 LOOK_UP_SECONDS_MAX: Final = 5.0
 TURN_SECONDS_MAX: Final = 3.0
-"""For so long a look-up waits for one of its organisation's to end."""
+"""How long a look-up waits for a slot of its organisation."""
 FAILURE_SECONDS: Final = 5.0
-"""For so long a name that was not found, or did not answer, is not asked for again."""
+"""How long a name that failed or timed out is not queried again."""
 FAILURES_MAX: Final = 4_096
-"""Names that are remembered so; the oldest go first."""
+"""How many failed names are remembered; the oldest are dropped first."""
 
 
 class NameNotFound(Exception):
-    """The name has no address, or nobody can be asked for it at present."""
+    """The name has no address, or no name server could be reached."""
 
 
 Ask = Callable[[str], Awaitable[list[Address]]]
-"""Takes a host name; raises NameNotFound. May take for ever, and be cancelled."""
+"""Takes a host name; raises NameNotFound. May take forever, and may be cancelled."""
 
 
 @dataclass(slots=True)
@@ -54,47 +54,47 @@ class _UnderWay:
 
 
 class LookUps:
-    """All look-ups of a process."""
+    """All look-ups of this process."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._under_way: dict[str, _UnderWay] = {}
         self._held: dict[str, int] = {}
-        """Places by organisation; none of zero."""
-        self._held_in_all = 0
-        self._turns: dict[str, deque[asyncio.Future[None]]] = {}
-        """Who waits for a place, by organisation, the next to be served first."""
+        """Slots in use by organisation, without zeros."""
+        self._held_total = 0
+        self._waiters: dict[str, deque[asyncio.Future[None]]] = {}
+        """Waiters for a slot by organisation, first in first out."""
         self._failures: dict[str, float] = {}
-        """Names that failed, and until when they are taken to fail; in that order."""
+        """Failed names and the time until which they count as failed, in that order."""
 
     async def addresses(self, host: str, org: str, timeout: float | None) -> list[Address]:
         """All addresses of ``host``. Raises NameNotFound, TimeoutError, or LookUpRefused."""
         async with asyncio.timeout(timeout):
             if host not in self._under_way:
                 self._check_failed(host)
-                await self._take_turn(org)
+                await self._acquire(org)
                 try:
                     self._begin(host, org)
                 except BaseException:
-                    self._give_back(org)
+                    self._release(org)
                     raise
             return await self._answer(self._under_way[host])
 
     def _begin(self, host: str, org: str) -> None:
-        """Begin a look-up on the place that was taken, or give that back if somebody else has
-        begun it meanwhile. Raises NameNotFound if they are done, and it failed."""
+        """Start a look-up on the acquired slot, or release the slot if the same look-up was
+        started meanwhile. Raises NameNotFound if that one has already failed."""
         self._check_failed(host)
         if host in self._under_way:
-            self._give_back(org)
+            self._release(org)
             return
         task = asyncio.create_task(self._look_up(host), name="look-up")
         look_up = self._under_way[host] = _UnderWay(host, task)
 
         def ended(task: asyncio.Task[list[Address]]) -> None:
             self._forget(look_up)
-            self._give_back(org)
+            self._release(org)
             if not task.cancelled():
-                task.exception()  # whoever waited for it has seen it
+                task.exception()  # marks it as retrieved; the waiters have seen it
 
         task.add_done_callback(ended)
 
@@ -113,7 +113,7 @@ class LookUps:
         finally:
             look_up.waiting -= 1
             if not look_up.waiting and not look_up.task.done():
-                # Nobody wants to know any more. Whoever asks now begins anew.
+                # Nobody waits for this any more. The next caller starts a new one.
                 self._forget(look_up)
                 look_up.task.cancel()
 
@@ -121,71 +121,71 @@ class LookUps:
         if self._under_way.get(look_up.host) is look_up:
             del self._under_way[look_up.host]
 
-    # Places
+    # Slots
 
     def _may_begin(self, org: str) -> bool:
-        free = LOOK_UPS_MAX - self._held_in_all
+        free = LOOK_UPS_MAX - self._held_total
         share = max(1, min(LOOK_UPS_PER_ORG_MAX, free // _SHARE_OF_FREE_PLACES))
         return free > 0 and self._held.get(org, 0) < share
 
     def _hold(self, org: str) -> None:
         self._held[org] = self._held.get(org, 0) + 1
-        self._held_in_all += 1
+        self._held_total += 1
 
-    def _give_back(self, org: str) -> None:
+    def _release(self, org: str) -> None:
         self._held[org] -= 1
         if not self._held[org]:
             del self._held[org]
-        self._held_in_all -= 1
-        self._serve_turns()
+        self._held_total -= 1
+        self._serve_waiters()
 
-    async def _take_turn(self, org: str) -> None:
-        """Wait for a place, and take it. Raises LookUpRefused."""
-        if org not in self._turns and self._may_begin(org):
+    async def _acquire(self, org: str) -> None:
+        """Wait for a slot and acquire it. Raises LookUpRefused."""
+        if org not in self._waiters and self._may_begin(org):
             self._hold(org)
             return
-        turns = self._turns.setdefault(org, deque())
-        if len(turns) >= WAITING_PER_ORG_MAX:
+        waiters = self._waiters.setdefault(org, deque())
+        if len(waiters) >= WAITING_PER_ORG_MAX:
             raise self._refusal(org)
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        turns.append(turn)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters.append(waiter)
         try:
             async with asyncio.timeout(TURN_SECONDS_MAX):
                 try:
-                    await turn
+                    await waiter
                 except asyncio.CancelledError:
-                    if turn.done() and not turn.cancelled():
-                        self._give_back(org)  # it came at the very moment
+                    if waiter.done() and not waiter.cancelled():
+                        self._release(org)  # the slot arrived just as we were cancelled
                     raise
         except TimeoutError:
             raise self._refusal(org) from None
         finally:
-            self._leave_line(org, turn)
+            self._stop_waiting(org, waiter)
 
-    def _leave_line(self, org: str, turn: asyncio.Future[None]) -> None:
-        turns = self._turns.get(org)
-        if turns is not None:
-            if turn in turns:
-                turns.remove(turn)
-            if not turns:
-                del self._turns[org]
+    def _stop_waiting(self, org: str, waiter: asyncio.Future[None]) -> None:
+        waiters = self._waiters.get(org)
+        if waiters is not None:
+            if waiter in waiters:
+                waiters.remove(waiter)
+            if not waiters:
+                del self._waiters[org]
 
-    def _serve_turns(self) -> None:
-        """Give the free places to those who wait, one organisation after the other."""
+    def _serve_waiters(self) -> None:
+        """Give free slots to waiters, one per organisation in rotation."""
         served = True
         while served:
             served = False
-            for org in list(self._turns):
-                turns = self._turns.pop(org)
-                while turns and self._may_begin(org):
-                    turn = turns.popleft()
-                    if not turn.done():
+            for org in list(self._waiters):
+                waiters = self._waiters.pop(org)
+                while waiters and self._may_begin(org):
+                    waiter = waiters.popleft()
+                    if not waiter.done():
                         self._hold(org)
-                        turn.set_result(None)
+                        waiter.set_result(None)
                         served = True
                         break
-                if turns:
-                    self._turns[org] = turns  # behind the others
+                if waiters:
+                    self._waiters[org] = waiters  # to the end of the rotation
 
     def _refusal(self, org: str) -> LookUpRefused:
         if org in self._held:

@@ -1,9 +1,8 @@
-"""Where webhooks may be sent: wherever the guard lets anything, and on a developer's machine to
-itself.
+"""The egress guard for webhooks: on a developer's machine they may also go to that machine.
 
-Receivers only. What else leaves the deployment is steered by others as well: an upstream is called
-with whatever its callers send, and a page that is fetched may redirect to wherever it likes. But
-whoever names a receiver names the very URL that is posted to.
+Only webhooks. Other outgoing requests are influenced by more people: an upstream is called with
+whatever its callers send, and a fetched page may redirect anywhere. But whoever configures a
+webhook names the exact URL that is posted to.
 """
 
 from __future__ import annotations
@@ -18,5 +17,5 @@ _LOOPBACK: Final = parse_allow("localhost,127.0.0.0/8,::1")
 
 
 def receiver_guard(settings: Settings) -> Guard:
-    """The guard of webhooks, as the settings have it."""
+    """The guard for webhooks, made from the settings."""
     return guard_of(settings, allow=_LOOPBACK if settings.webhook_loopback else ())

@@ -1,13 +1,13 @@
-"""From a host's name to all of its addresses, without a thread that waits.
+"""Resolves host names asynchronously, without a blocked thread.
 
-The system's ``getaddrinfo`` blocks a thread for as long as a name server is silent, and a thread
-cannot be taken back: a few slow names would stop everybody's calls. c-ares asks the same questions
-over sockets that the event loop watches. It reads the same files: ``/etc/hosts``,
+The system's ``getaddrinfo`` blocks a thread for as long as a name server is silent, and a blocked
+thread cannot be reclaimed: a few slow names would stop everybody's calls. c-ares sends the same
+queries over sockets that the event loop watches. It reads the same files: ``/etc/hosts``,
 ``/etc/resolv.conf`` with its search list and ``ndots``, ``/etc/nsswitch.conf``.
 
-Each look-up has a channel of its own (some 30 microseconds to make). So it can be cancelled, its
-timeouts do not depend on what other tenants' names took, a change of those files counts at once,
-and c-ares keeps no cache: every answer is of this moment.
+Each look-up has its own channel (about 30 microseconds to create). So it can be cancelled, its
+timeouts do not depend on other tenants' names, changes of those files apply at once, and c-ares
+keeps no cache: every answer is current.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from coatcheck.egress.look_ups import LookUps, NameNotFound
 __all__ = ["NameNotFound", "Resolver", "ask_name_servers", "shared_resolver"]
 
 Resolver = Callable[[str, str, float | None], Awaitable[list[Address]]]
-"""Takes a host name, the organisation that it is looked up for, and seconds. Raises NameNotFound,
-TimeoutError, or LookUpRefused."""
+"""Takes a host name, the organisation that the look-up counts for, and a timeout in seconds.
+Raises NameNotFound, TimeoutError, or LookUpRefused."""
 
 _FIRST_TRY_SECONDS: Final = 1.0
-"""For so long one name server is waited for; the next round takes twice as long."""
+"""The timeout for one name server; it doubles in the next round."""
 _TRIES: Final = 3
 _FLAGS: Final = pycares.ARES_FLAG_EDNS | pycares.ARES_FLAG_IGNTC
-"""No answer is asked for again by TCP: one of 64 KiB would hold thousands of addresses, each of
-which is parsed, sorted and checked on the event loop. A packet of UDP (1,232 bytes) has some 70."""
+"""Never falls back to TCP: a response of 64 KiB would hold thousands of addresses, each of which is
+parsed, sorted and checked on the event loop. A UDP packet (1,232 bytes) holds about 70."""
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, ...], LookUps]] = (
     WeakKeyDictionary()
@@ -44,9 +44,9 @@ _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, ...], Look
 
 
 def shared_resolver(servers: Sequence[str] = ()) -> Resolver:
-    """The resolver of this process: all its guards share the limits of ``look_ups.py``.
+    """The resolver of this process. All guards share the limits of ``look_ups.py``.
 
-    ``servers`` are name servers as ``address:port``; without any the system's are asked.
+    ``servers`` are name servers as ``address:port``; without any, the system's are used.
     """
     asked = tuple(servers)
 
@@ -61,9 +61,9 @@ def shared_resolver(servers: Sequence[str] = ()) -> Resolver:
 
 
 async def ask_name_servers(host: str, *, servers: Sequence[str] = ()) -> list[Address]:
-    """The addresses of ``host``, in the order to be tried. Raises NameNotFound.
+    """The addresses of ``host``, in the order to try them. Raises NameNotFound.
 
-    Cancelled, it asks no more.
+    Cancelling it stops the query.
     """
     try:
         query = _Query(host, servers)
@@ -79,7 +79,7 @@ async def ask_name_servers(host: str, *, servers: Sequence[str] = ()) -> list[Ad
 
 
 class _Query:
-    """One question to c-ares, whose sockets and timers are the running loop's."""
+    """One c-ares query, with its sockets and timers on the running loop."""
 
     def __init__(self, host: str, servers: Sequence[str]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -107,12 +107,12 @@ class _Query:
         self._set_timer()
 
     def close(self) -> None:
-        """Stop asking. On the loop's thread: pycares destroys a channel on one of its own, and
-        nothing may be left for that one to call back."""
+        """Stop the query. On the loop's thread: pycares destroys a channel on a thread of its own,
+        which must have nothing left to call back."""
         channel, self._channel = self._channel, None
         if channel is None:
             return
-        self.answer.cancel()  # unless it has come
+        self.answer.cancel()  # a no-op if the answer has arrived
         channel.cancel()
         for descriptor in self._watched:
             self._loop.remove_reader(descriptor)
@@ -122,7 +122,7 @@ class _Query:
         channel.close()
 
     def _watch(self, descriptor: int, readable: bool, writable: bool) -> None:
-        """c-ares says what it waits for on a socket; neither, before it closes it."""
+        """c-ares reports what it waits for on a socket; neither means that it will close it."""
         if self._loop.is_closed():
             return
         bad = pycares.ARES_SOCKET_BAD

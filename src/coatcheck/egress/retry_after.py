@@ -1,4 +1,4 @@
-"""Reads what those whom we call ask for by ``Retry-After``."""
+"""Parses the ``Retry-After`` header of responses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from email.utils import parsedate_to_datetime
 
 
 def asked_seconds(headers: Mapping[str, str], now: datetime, most: float) -> float | None:
-    """The delay that ``Retry-After`` asks for, as seconds or as a date, 0 to ``most``; None if it
-    asks for none. ``headers`` are looked up by lower-case names.
+    """The delay that ``Retry-After`` asks for in seconds, between 0 and ``most``, or None.
 
-    A date is held against the other's own clock where it says what that shows.
+    ``headers`` has lower-case names. A date is compared with the server's own ``Date`` if it sent
+    one.
     """
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():

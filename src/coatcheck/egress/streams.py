@@ -1,8 +1,8 @@
-"""A connection that is cheap to ask whether its other end has left.
+"""A network stream with a cheap check for whether the other end has closed.
 
-The pool asks that of every idle connection at every request. httpcore2's own streams look up the
-addresses of both ends each time before they answer; with a hundred idle connections that takes
-longer than the request.
+The connection pool checks every idle connection at every request. httpcore2's own streams look up
+the addresses of both ends first each time; with a hundred idle connections that takes longer than
+the request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import httpcore2
 
 
 class Connection(httpcore2.AsyncNetworkStream):
-    """A stream of httpcore2's that remembers its socket."""
+    """An httpcore2 stream that remembers its socket."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream
@@ -44,7 +44,7 @@ class Connection(httpcore2.AsyncNetworkStream):
         return self._stream.get_extra_info(info)
 
     def _is_readable(self) -> bool:
-        """Whether something came that nobody asked for: for an idle connection, its end."""
+        """Whether unexpected data arrived: on an idle connection, that it was closed."""
         descriptor = -1 if self._socket is None else self._socket.fileno()
         if descriptor < 0:
             return True  # closed already

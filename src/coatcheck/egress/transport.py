@@ -1,8 +1,8 @@
-"""How the guard's clients connect: to an address that was checked, and to no other.
+"""The HTTP transport of guarded clients: it connects only to addresses that were checked.
 
-The pool of connections is httpcore2's, keyed by scheme, host and port; what is ours is the step
-that opens a socket. A connection that is used again was checked when it was made, and still leads
-where it led then.
+The connection pool is httpcore2's, keyed by scheme, host and port; only the step that opens a
+socket is ours. A reused connection was checked when it was opened, and still leads to the same
+address.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from coatcheck.egress.urls import Scheme, Target, target_of
 
 _ORG_EXTENSION: Final = "coatcheck.org"
 _org: ContextVar[str] = ContextVar("organisation of the request that connects", default="")
-"""From the transport to the connector, which the pool calls in the request's own task and tells
-nothing of the request."""
+"""Passes the organisation from the transport to the connector. The pool calls the connector in the
+request's own task, without the request."""
 
 
 class Checker(Protocol):
-    """Who decides: the guard."""
+    """Decides which addresses are allowed: the guard."""
 
     async def addresses_of(
         self, target: Target, org: str, timeout: float | None
@@ -38,15 +38,15 @@ class Checker(Protocol):
 
 
 def charged_to(org: str) -> dict[str, Any]:
-    """A request's ``extensions``: the organisation that its look-ups of names are counted for.
+    """The ``extensions`` of a request that name the organisation its look-ups count for.
 
-    Requests without are the deployment's own.
+    Requests without it count for the deployment itself.
     """
     return {_ORG_EXTENSION: org}
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Sends requests to where they may go. One pool for each scheme, whose rules differ."""
+    """Sends requests through the guard. One pool per scheme, because their rules differ."""
 
     def __init__(
         self, checker: Checker, *, limits: httpx2.Limits, verify: SSLContext | None = None
@@ -77,7 +77,7 @@ def guarded_client(
     limits: httpx2.Limits | None,
     verify: SSLContext | None,
 ) -> httpx2.AsyncClient:
-    """A client on a guarded transport, without what httpx2 does of its own accord."""
+    """A client on a guarded transport, with httpx2's automatic behaviour switched off."""
     return httpx2.AsyncClient(
         transport=GuardedTransport(checker, limits=limits or httpx2.Limits(), verify=verify),
         timeout=timeout,
@@ -88,10 +88,10 @@ def guarded_client(
 
 
 class _PoolTransport(httpx2.AsyncHTTPTransport):
-    """httpx2's own transport on a pool that opens its sockets through a connector.
+    """httpx2's transport on a pool that opens its sockets through a connector.
 
-    httpx2 has no argument for that, so the pool is made here instead of by its ``__init__``, which
-    is not called: if the attribute were renamed, every request would fail, and none get past.
+    httpx2 has no argument for that, so this replaces its ``__init__`` and makes the pool itself. If
+    httpx2 renamed the attribute, every request would fail; none would bypass the guard.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class _PoolTransport(httpx2.AsyncHTTPTransport):
 
 
 class _CheckedConnector(httpcore2.AsyncNetworkBackend):
-    """Opens a socket: resolves once, has every address checked, connects to one of them."""
+    """Opens a socket: resolves once, checks every address, connects to one of them."""
 
     def __init__(self, checker: Checker, scheme: Scheme) -> None:
         self._checker = checker
@@ -133,7 +133,7 @@ class _CheckedConnector(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectTimeout(f"resolving {host} took too long") from error
         failure: httpcore2.ConnectError | httpcore2.ConnectTimeout | None = None
         for tried, address in enumerate(addresses):
-            # One that does not answer leaves the others their share of the time.
+            # An address that does not answer leaves the others their share of the time.
             left = None if deadline is None else max(0.0, deadline - loop.time())
             share = None if left is None else left / (len(addresses) - tried)
             try:

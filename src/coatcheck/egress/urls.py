@@ -1,7 +1,7 @@
-"""How a URL has to be spelt. One parser reads it: that of the library that connects.
+"""Strict URL parsing with one parser: that of the library that connects.
 
-Programs disagree about what odd URLs mean, and an attack is a URL that the guard and the client
-read differently. So whatever is odd is refused, and the rest is read by httpx2 alone.
+Programs disagree about the meaning of odd URLs, and an attack is a URL that the guard and the
+client read differently. So odd URLs are refused, and httpx2 alone reads the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAME_CHARACTERS_MAX: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a URL leads: a scheme, a host and a port. ``address`` is set if the host is one."""
+    """Where a URL leads: scheme, host and port. ``address`` is set if the host is an IP address."""
 
     scheme: Scheme
     host: str
@@ -42,7 +42,7 @@ class Target:
 
 
 def read_target(url: str, characters_max: int = URL_CHARACTERS_MAX) -> Target:
-    """Where ``url`` leads, if it is spelt plainly. Raises UrlForbidden, which says what is not."""
+    """Parse ``url``, if it is spelt plainly. Raises UrlForbidden with the reason otherwise."""
     if len(url) > characters_max:
         raise UrlForbidden(f"The URL must have at most {characters_max} characters.")
     if not url.isprintable() or " " in url or "\\" in url:
@@ -62,12 +62,12 @@ def read_target(url: str, characters_max: int = URL_CHARACTERS_MAX) -> Target:
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:
-        raise UrlForbidden("The URL cannot be read.") from None
+        raise UrlForbidden("The URL is not valid.") from None
     return target_of(parsed)
 
 
 def target_of(url: httpx2.URL) -> Target:
-    """Where a URL leads that httpx2 has read. Raises UrlForbidden for an odd host or port."""
+    """The target of a URL that httpx2 has parsed. Raises UrlForbidden for an odd host or port."""
     if url.scheme not in _DEFAULT_PORTS:
         raise UrlForbidden("The URL must begin with https:// and a host.")
     if url.userinfo:
@@ -80,14 +80,14 @@ def target_of(url: httpx2.URL) -> Target:
 
 
 def _address(host: str) -> Address | None:
-    """The address that ``host`` is, or None for a name."""
+    """The IP address that ``host`` spells, or None for a name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
-        pass  # a name, then
-    # What is left of numeric spellings is what resolvers read as an address and people do not.
+        pass  # a name
+    # The remaining numeric spellings are ones that resolvers read as addresses and people do not.
     if looks_numeric(host):
         raise UrlForbidden("The URL's host is an address in an unusual spelling.")
     if len(host) > _NAME_CHARACTERS_MAX or not _NAME.fullmatch(host):
-        raise UrlForbidden("The URL's host is no host name.")
+        raise UrlForbidden("The URL's host is not a valid host name.")
     return None
