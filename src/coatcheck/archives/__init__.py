@@ -1,7 +1,8 @@
-"""Archives that callers hand in, read strictly.
+"""A strict zip reader for archives that callers upload.
 
-One reading of an archive, or none: whatever two programs could read differently is refused, and so
-is whatever could hurt one that unpacks it. Nothing is ever unpacked to disk here.
+An archive has exactly one meaning or is refused: anything that two programs could read differently
+is an error, and so is anything that could harm a program that unpacks it. Nothing is ever unpacked
+to disk here.
 """
 
 from coatcheck.archives.directory import TAIL_BYTES_MAX, read_directory

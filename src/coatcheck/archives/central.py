@@ -1,4 +1,4 @@
-"""Reads one header of the central directory."""
+"""Parses one header of a zip's central directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coatcheck.archives.reasons import Reason, rejected
 _HEADER: Final = struct.Struct("<4s6H3L5H2L")
 _SIGNATURE: Final = b"PK\x01\x02"
 _VERSION_MAX: Final = 45
-"""4.5: ZIP64. Later versions stand for packing methods and encryption that are not read."""
+"""4.5: ZIP64. Later versions mean compression methods and encryption that we do not support."""
 
 _MAX16: Final = 0xFFFF
 _MAX32: Final = 0xFFFFFFFF
@@ -31,12 +31,12 @@ _EMPTY_DEFLATED_BYTES: Final = 2
 
 
 HEADER_BYTES_MAX: Final = _HEADER.size + 3 * _MAX16
-"""A header with the longest name, extra fields and comment that it can have."""
+"""The size of a header with the longest possible name, extra fields and comment."""
 
 
 def read_header(number: int, directory: bytes, at: int, limits: ArchiveLimits) -> tuple[Entry, int]:
-    """The entry whose header begins at ``at`` in bytes of the central directory, and where the
-    header ends."""
+    """Parse the header at ``at`` in the central directory; returns the entry and where the header
+    ends."""
     if at + _HEADER.size > len(directory) or not directory.startswith(_SIGNATURE, at):
         raise mismatch()
     (
@@ -86,7 +86,7 @@ def mismatch() -> Exception:
 def _large(
     number: int, zip64: bytes | None, unpacked: int, packed: int, header_at: int, disk: int
 ) -> tuple[int, int, int, int]:
-    """The numbers, with those that had no room in the header taken from the ZIP64 field."""
+    """The numbers, with those too large for the header taken from the ZIP64 field."""
     missing = [unpacked == _MAX32, packed == _MAX32, header_at == _MAX32, disk == _MAX16]
     wanted = 8 * sum(missing[:3]) + 4 * missing[3]
     if len(zip64 or b"") != wanted or (zip64 is not None and not wanted):
@@ -111,20 +111,18 @@ def _check_features(entry: Entry, version: int) -> None:
     if entry.method not in {STORED, DEFLATED}:
         raise rejected(
             Reason.UNKNOWN_METHOD,
-            f"{entry} is packed by method {entry.method}; only 0 (stored) and 8 (deflate) are"
-            " read.",
+            f"{entry} uses compression method {entry.method}; only 0 (stored) and 8 (deflate)"
+            " are supported.",
         )
     if entry.flags & ~KNOWN_FLAGS or version > _VERSION_MAX:
-        raise rejected(
-            Reason.UNSUPPORTED_FEATURE, f"{entry} needs a feature of zip that is not read."
-        )
+        raise rejected(Reason.UNSUPPORTED_FEATURE, f"{entry} needs an unsupported zip feature.")
 
 
 def _is_symlink(entry: Entry, attributes: int) -> bool:
-    """Whether it is a symbolic link. If not, it is a file or a directory, and the name, the mode
-    and the attributes agree on which; or the archive is refused.
+    """Whether the entry is a symbolic link. If not, it is a file or a directory, and its name, mode
+    and attributes must agree on which; otherwise the archive is refused.
 
-    The mode is heeded whatever system the header says it was made on: programs differ there.
+    The mode counts whatever system the header claims it was made on: programs differ there.
     """
     kind = stat.S_IFMT(attributes >> 16)
     if kind == stat.S_IFLNK or attributes & _WINDOWS_REPARSE_POINT:
@@ -147,7 +145,7 @@ def _check_sizes(entry: Entry, limits: ArchiveLimits) -> None:
         raise rejected(Reason.DIRECTORY_WITH_DATA, f"{entry} is a directory that has data.")
     stored = entry.method == STORED
     if (stored and packed != unpacked) or (not stored and packed < _EMPTY_DEFLATED_BYTES):
-        raise rejected(Reason.SIZE_MISMATCH, f"{entry} has sizes that cannot be true.")
+        raise rejected(Reason.SIZE_MISMATCH, f"{entry} has impossible sizes.")
     if unpacked > limits.unpacked_bytes:
         raise too_large(limits)
     if unpacked > limits.ratio_free_bytes and unpacked > limits.ratio * packed:

@@ -1,10 +1,10 @@
-"""Reads and checks the central directory, which is at the end of an archive.
+"""Parses and checks a zip's central directory, which is at the end of the archive.
 
-All that can be known without the archive's other bytes is checked here, so that a bad archive is
-refused when it is uploaded. What only local headers and data can tell, ``reader.py`` does.
+Everything that can be checked without the rest of the archive is checked here, so that a bad
+archive is refused at upload. ``reader.py`` checks the local headers and the data.
 
-A directory may have hundreds of thousands of entries. ``DirectoryScan`` is fed with it in pieces,
-and keeps numbers and names of what has passed, not the entries.
+A directory may have hundreds of thousands of entries. ``DirectoryScan`` takes it in pieces, and
+keeps only numbers and names of the entries that have passed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from coatcheck.archives.names import NameCheck, differing_in_case
 from coatcheck.archives.reasons import Reason, rejected
 
 TAIL_BYTES_MAX: Final = 4 * 1024 * 1024
-"""How much of the end of an archive is kept while it is uploaded: for most, all of its directory,
-and for each the records that say where that is."""
+"""How much of the end of an archive is kept during an upload: usually the whole directory, and
+always the records that locate it."""
 
 LOCAL_HEADER_BYTES: Final = 30
 DESCRIPTOR_BYTES_MAX: Final = 24
@@ -31,9 +31,9 @@ _EXTRA_BYTES_MAX: Final = 0xFFFF
 
 
 def read_end(tail: bytes, size: int, limits: ArchiveLimits) -> EndRecord:
-    """Where the central directory of an archive of ``size`` bytes is that ends with ``tail``.
+    """Locate the central directory of an archive of ``size`` bytes that ends with ``tail``.
 
-    ``tail`` is the whole archive, or its last ``TAIL_BYTES_MAX``. Raises ArchiveRejected.
+    ``tail`` is the whole archive or its last ``TAIL_BYTES_MAX`` bytes. Raises ArchiveRejected.
     """
     if size > limits.archive_bytes:
         raise rejected(
@@ -50,7 +50,7 @@ def read_end(tail: bytes, size: int, limits: ArchiveLimits) -> EndRecord:
 
 
 def directory_in(tail: bytes, size: int, end: EndRecord) -> bytes | None:
-    """The central directory, if all of it is in the last bytes of the archive, ``tail``."""
+    """The central directory, if ``tail``, the end of the archive, contains all of it."""
     base = size - len(tail)
     if end.directory_at < base:
         return None
@@ -66,7 +66,7 @@ def check_directory(directory: bytes, size: int, end: EndRecord, limits: Archive
 
 
 def read_directory(tail: bytes, size: int, limits: ArchiveLimits) -> Directory:
-    """The central directory of an archive of ``size`` bytes, all of it in the last ones, ``tail``.
+    """The central directory of an archive of ``size`` bytes; ``tail`` must contain all of it.
 
     Raises ArchiveRejected.
     """
@@ -81,10 +81,10 @@ def read_directory(tail: bytes, size: int, limits: ArchiveLimits) -> Directory:
 
 
 class DirectoryScan:
-    """Checks a central directory that comes in pieces. Its methods raise ArchiveRejected."""
+    """Checks a central directory piece by piece. Its methods raise ArchiveRejected."""
 
     def __init__(self, size: int, end: EndRecord, limits: ArchiveLimits) -> None:
-        """``size`` is that of the whole archive."""
+        """``size`` is the size of the whole archive."""
         self._size = size
         self._end = end
         self._limits = limits
@@ -99,11 +99,11 @@ class DirectoryScan:
         self._ends = array("Q")
 
     def feed(self, piece: bytes) -> Iterator[Entry]:
-        """The entries whose headers are whole with this piece. To be used up before the next."""
+        """The entries that this piece completes. Exhaust it before the next call."""
         self._left_bytes -= len(piece)
         unread = self._unread + piece
         at = 0
-        # Of a header that is not whole yet, more has to come; of the last one it cannot.
+        # An incomplete header waits for more bytes, except at the end, where none can come.
         while len(self._starts) < self._end.entries and (
             self._left_bytes <= 0 or len(unread) - at >= HEADER_BYTES_MAX
         ):
@@ -123,12 +123,12 @@ class DirectoryScan:
         try:
             self._starts.append(entry.header_at)
             self._needs.append(LOCAL_HEADER_BYTES + named + entry.packed_bytes)
-        except OverflowError:  # a number of 64 bits, and what has to be added to it
+        except OverflowError:  # a 64-bit number plus a length
             raise _overlapping(entry.number) from None
         self._spares.append(_EXTRA_BYTES_MAX + descriptor)
 
     def finish(self) -> None:
-        """Check what only all entries together can tell. To be called when all was fed."""
+        """Run the checks that need all entries. Call it after the last piece."""
         if len(self._starts) != self._end.entries:
             raise mismatch()
         if self._unread or self._left_bytes:
@@ -138,7 +138,7 @@ class DirectoryScan:
             )
         self._names.finish()
         if not self._has_files:
-            raise rejected(Reason.NO_FILES, "The archive holds no file.")
+            raise rejected(Reason.NO_FILES, "The archive contains no file.")
         limits = self._limits
         if self._unpacked > max(limits.ratio_free_bytes, limits.ratio * self._size):
             raise rejected(
@@ -148,10 +148,9 @@ class DirectoryScan:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Check that what each entry needs at least has room until the next one begins, and that
-        no more is free than it may use.
+        """Check that each entry fits before the next one begins, with no unexplained space between.
 
-        How long its local header is, is not in the directory: the reader checks it to the byte.
+        The directory does not say how long a local header is: the reader checks it to the byte.
         """
         starts = self._starts
         order = sorted(range(len(starts)), key=starts.__getitem__)
@@ -171,14 +170,14 @@ class DirectoryScan:
             self._ends[index] = ends_at
 
     def laid_out(self, entries: list[Entry]) -> list[Entry]:
-        """All entries that were fed, in the order of their place, each with where it ends."""
+        """All entries in order of position, each with the position of its end."""
         for entry in entries:
             entry.ends_at = self._ends[entry.number - 1]
         entries.sort(key=lambda entry: entry.header_at)
         return entries
 
     def directory_of(self, entries: Sequence[Entry]) -> Directory:
-        """The directory of all these entries, but for those that are skipped."""
+        """The directory of these entries without the skipped ones."""
         left_out = differing_in_case(entry.name for entry in entries if not entry.is_symlink)
         skipped: Counter[Skipped] = Counter()
         kept = []

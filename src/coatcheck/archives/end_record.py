@@ -1,8 +1,8 @@
-"""Finds the end record: where the central directory is, and how many entries it has.
+"""Finds a zip's end record, which locates the central directory and counts its entries.
 
-A zip is read from its end. The end record is the last thing in the file but for a comment, whose
-length it gives; it may be preceded by a ZIP64 end record, which has room for larger numbers, and a
-locator of that. Everything has to lie exactly where it should, with nothing between and after.
+A zip is read from its end. The end record comes last, followed only by a comment whose length it
+gives. A ZIP64 end record, with room for larger numbers, and its locator may precede it. Everything
+must lie exactly where it should, with nothing between or after.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOCATOR_SIGNATURE: Final = b"PK\x06\x07"
 _END64: Final = struct.Struct("<4sQ2H2L4Q")
 _END64_SIGNATURE: Final = b"PK\x06\x06"
 _END64_SIZE_FIELD: Final = _END64.size - 12
-"""The record's own size field does not count the signature and itself."""
+"""The record's own size field excludes the signature and itself."""
 
 _LOCAL_SIGNATURE: Final = b"PK\x03\x04"
 _CENTRAL_SIGNATURE: Final = b"PK\x01\x02"
@@ -72,7 +72,7 @@ def _find(tail: bytes, base: int) -> int:
     if fitting == [last]:
         return last
     if fitting:
-        # Programs that look for the last signature, and those that heed lengths, would differ.
+        # Programs that search for the last signature and programs that trust lengths would differ.
         raise rejected(Reason.SEVERAL_END_RECORDS, "The archive has more than one end record.")
     if _end_of(tail, last) > len(tail):
         raise rejected(Reason.TRUNCATED, "The archive is cut off within its comment.")
@@ -97,11 +97,11 @@ def _no_end_record(tail: bytes, base: int, *, cut: bool) -> ArchiveRejected:
         return rejected(Reason.SPLIT_ARCHIVE, "The archive is one part of several.")
     if cut or (base == 0 and tail.startswith(_LOCAL_SIGNATURE)) or _CENTRAL_SIGNATURE in tail:
         return rejected(Reason.TRUNCATED, "The archive is cut off: it has no end record.")
-    return rejected(Reason.NOT_A_ZIP, "This is no zip archive: it has no end record.")
+    return rejected(Reason.NOT_A_ZIP, "This is not a zip archive: it has no end record.")
 
 
 def _zip64_at(tail: bytes, end_at: int, base: int) -> int:
-    """The position of the ZIP64 end record, which has to lie right before its locator."""
+    """The position of the ZIP64 end record, which must lie right before its locator."""
     locator_at = end_at - _LOCATOR.size
     _, disk, offset, disks = _LOCATOR.unpack_from(tail, locator_at)
     at = locator_at - _END64.size
@@ -110,7 +110,7 @@ def _zip64_at(tail: bytes, end_at: int, base: int) -> int:
     if at < 0 or not tail.startswith(_END64_SIGNATURE, at):
         raise _inconsistent()
     if offset != base + at:
-        # A ZIP64 archive with something in front of it that its offsets do not count.
+        # A ZIP64 archive with prepended bytes that its offsets do not count.
         if offset < base + at and _directory_before(tail, at):
             raise rejected(Reason.PREFIX_BYTES, "There are bytes before the first entry.")
         raise _inconsistent()
@@ -125,7 +125,7 @@ def _directory_before(tail: bytes, at: int) -> bool:
 
 
 def _agreed(small: int, large: int, stands_in: int) -> int:
-    """The number of the ZIP64 record, which the other record has too or has no room for."""
+    """The ZIP64 record's number, which must equal the small one unless that is at its maximum."""
     if small not in {large, stands_in}:
         raise _inconsistent()
     return large
@@ -136,7 +136,7 @@ def _inconsistent() -> ArchiveRejected:
 
 
 def _check_place(tail: bytes, base: int, before: int, offset: int, length: int) -> None:
-    """The central directory has to end where the end records begin."""
+    """Check that the central directory ends where the end records begin."""
     missing = base + before - (offset + length)
     if missing == 0:
         return

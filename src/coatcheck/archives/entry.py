@@ -1,4 +1,4 @@
-"""What an archive holds, as its central directory says."""
+"""Data types for a zip's entries, as its central directory describes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFLATED: Final = 8
 ENCRYPTED_FLAGS: Final = 1 << 0 | 1 << 6 | 1 << 13
 DESCRIPTOR_FLAG: Final = 1 << 3
 KNOWN_FLAGS: Final = 1 << 1 | 1 << 2 | DESCRIPTOR_FLAG | 1 << 11
-"""How hard the packer tried (1, 2), sizes that follow the data (3), and a name in UTF-8 (11)."""
+"""Compression level (1, 2), sizes after the data (3), and a UTF-8 name (11)."""
 
 
 Skipped = Literal["symlink", "name_case"]
@@ -26,9 +26,9 @@ case (or in how its letters are composed)."""
 class Entry:
     """A file or directory. ``number`` counts from 1, in the order of the central directory.
 
-    ``header_at`` is where its local header begins, ``ends_at`` where the next one or the central
-    directory does: no byte between the two belongs to anything else. ``ends_at`` is known once all
-    entries are, ``data_at``, where its bytes begin, once its local header was read.
+    ``header_at`` is where its local header begins; ``ends_at`` is where the next entry or the
+    central directory begins, so all bytes between belong to this entry. ``ends_at`` is set when all
+    entries are known; ``data_at``, where its data begins, when its local header has been read.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""The extra fields of an entry: what of them is read, and what must not be there."""
+"""Parses the extra fields of a zip entry, and refuses dangerous ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _UNICODE_PATH: Final = 0x7075
 
 
 def zip64_field(number: int, extra: bytes, raw_name: bytes) -> bytes | None:
-    """The field that holds large sizes, if there is one; the other fields are checked.
+    """The ZIP64 field, which holds large sizes, if there is one; checks the other fields.
 
-    Raises ArchiveRejected for fields that do not fill their place exactly, that say an entry is
-    encrypted, or that give it another name.
+    Raises ArchiveRejected if fields do not fill their space exactly, mark an entry as encrypted, or
+    give it another name.
     """
     zip64: bytes | None = None
     for kind, data in _fields(number, extra):
@@ -57,7 +57,7 @@ def _bad(number: int) -> Exception:
 
 
 def _check_unicode_path(number: int, data: bytes, raw_name: bytes) -> None:
-    """Some programs go by this name, others by the one in the header."""
+    """Refuse a second name that differs: some programs use this one, others the header's."""
     if len(data) < _UNICODE_HEADER.size:
         raise _bad(number)
     version, crc = _UNICODE_HEADER.unpack_from(data)

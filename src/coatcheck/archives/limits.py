@@ -1,4 +1,4 @@
-"""How large an archive, and what is in it, may be."""
+"""Size limits for archives and their contents."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLimits:
-    """Bounds that hold for the archive as it says it is, and again for the bytes that come out.
+    """Limits that apply to the sizes that an archive declares, and again to the bytes unpacked.
 
-    ``ratio`` is how often larger than packed the whole may be, and each entry. Below
-    ``ratio_free_bytes`` it is not looked at: a small file of zeros is no bomb.
+    ``ratio`` is the highest compression ratio of the whole and of each entry. It does not apply
+    below ``ratio_free_bytes``: a small file of zeros is not a zip bomb.
     """
 
     archive_bytes: int = ARCHIVE_BYTES_MAX
@@ -32,5 +32,5 @@ class ArchiveLimits:
 
     @staticmethod
     def of(entries: int, unpacked_mb: int) -> ArchiveLimits:
-        """Those of a deployment, as its settings say."""
+        """The limits from a deployment's settings."""
         return ArchiveLimits(entries=entries, unpacked_bytes=unpacked_mb * _MIB)

@@ -1,4 +1,4 @@
-"""The local header of an entry and what follows its data, held against the central directory."""
+"""Compares an entry's local header and data descriptor with the central directory."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _DESCRIPTOR_64: Final = struct.Struct("<L2Q")
 
 
 def data_at(window: Window, entry: Entry) -> int:
-    """Where the entry's data begins. Raises ArchiveRejected unless all around it is as it should
-    be: the same name, method, flags and sizes as in the central directory, and not a byte spare."""
+    """Where the entry's data begins. Raises ArchiveRejected unless the local header has the same
+    name, method, flags and sizes as the central directory, and no byte is left over."""
     head = window.read(entry.header_at, LOCAL_HEADER_BYTES)
     _, _version, flags, method, _time, _date, crc, packed, unpacked, name_length, extra_length = (
         _HEADER.unpack(head)
@@ -43,7 +43,7 @@ def data_at(window: Window, entry: Entry) -> int:
         unpacked, packed = _large(entry, zip64, unpacked, packed)
     promised = (entry.crc, entry.packed_bytes, entry.unpacked_bytes)
     for here, there in zip((crc, packed, unpacked), promised, strict=True):
-        # Whoever did not know a number yet left it 0, and has it in the descriptor.
+        # A streaming writer leaves an unknown number 0 here, and puts it into the descriptor.
         if here != there and not (entry.has_descriptor and here == 0):
             raise _mismatch(entry)
     _check_rest(window, entry, begins_at + entry.packed_bytes)
@@ -51,9 +51,9 @@ def data_at(window: Window, entry: Entry) -> int:
 
 
 def _large(entry: Entry, zip64: bytes, unpacked: int, packed: int) -> tuple[int, int]:
-    """Both sizes: a local header has both in its ZIP64 field, or none.
+    """Both sizes: a local header has both or neither in its ZIP64 field.
 
-    Python's zipfile, before 3.11.4, wrote small ones into the header as well.
+    Python's zipfile before 3.11.4 also wrote small ones into the header.
     """
     large = _SIZES_64.unpack(zip64) if len(zip64) == _SIZES_64.size else None
     if large is None or (unpacked, packed) not in {(_MAX32, _MAX32), large}:
@@ -64,7 +64,7 @@ def _large(entry: Entry, zip64: bytes, unpacked: int, packed: int) -> tuple[int,
 
 
 def _check_rest(window: Window, entry: Entry, ended_at: int) -> None:
-    """What is between the data and the next entry is a data descriptor, or nothing."""
+    """Check that only a data descriptor, if any, lies between the data and the next entry."""
     spare = entry.ends_at - ended_at
     if spare > (DESCRIPTOR_BYTES_MAX if entry.has_descriptor else 0):
         raise rejected(

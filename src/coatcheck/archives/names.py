@@ -1,4 +1,4 @@
-"""Which names an entry may have, alone and beside the others."""
+"""Rules for the names of zip entries, alone and in relation to each other."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _DRIVE: Final = re.compile(r"[A-Za-z]:")
 _BIDI_CONTROLS: Final = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
-"""They make a name look like another one."""
+"""Control characters that make a name look like another one."""
 
 
 def read_name(number: int, raw: bytes, limits: ArchiveLimits) -> str:
-    """The name of an entry, with the slash at its end if it is a directory.
+    """Decode and check the name of an entry; a directory's ends with a slash.
 
-    Names are UTF-8 whether or not the entry says so: Finder does not, and writes nothing else. A
-    name in another encoding is refused, since which one it is would have to be guessed.
+    Names must be UTF-8 even without the UTF-8 flag: Finder omits the flag and always writes UTF-8.
+    Another encoding is refused, since we would have to guess which one it is.
     """
     if not raw:
         raise rejected(Reason.EMPTY_NAME, f"Entry {number} has no name.")
@@ -75,7 +75,7 @@ def _check_path(number: int, name: str, limits: ArchiveLimits) -> None:
 
 
 class NameCheck:
-    """Checks names beside each other, as they come: no name twice, and no file that is also a
+    """Checks names against each other as they come: no duplicates, and no file that is also a
     directory."""
 
     def __init__(self) -> None:
@@ -94,16 +94,16 @@ class NameCheck:
         same.add(key)
 
     def finish(self) -> None:
-        """To be called when all names are there."""
+        """Call this after the last name."""
         if not self._files.isdisjoint(_around_others(self._files | self._folders)):
             raise _both()
 
 
 def _around_others(names: Collection[str]) -> Iterator[str]:
-    """The names that others have as a folder around them.
+    """The names that are a parent folder of other names.
 
-    Not by the folders of each name, of which there may be thirty times as many as names: in this
-    order, whatever is inside of a name comes right after it.
+    Listing the parents of each name could give thirty times as many strings. In this sort order,
+    the contents of a folder follow right after its name.
     """
     ordered = sorted(names, key=_with_lowest_slash)
     for name, following in pairwise(ordered):
@@ -124,10 +124,10 @@ def _both(number: int | None = None) -> ArchiveRejected:
 
 
 def differing_in_case(names: Iterable[str]) -> set[str]:
-    """The names of files to leave out, so that no two are the same where case does not count.
+    """The names of files to leave out so that names stay unique on a case-insensitive disk.
 
-    Of several, the one that sorts first stays. A file gives way to a directory: many repositories
-    have BUILD and build/.
+    Of several, the first in sort order stays. A file yields to a directory: many repositories have
+    BUILD and build/.
     """
     kept: dict[str, str] = {}
     folders: set[str] = set()
@@ -149,5 +149,5 @@ def differing_in_case(names: Iterable[str]) -> set[str]:
 def _caseless(name: str) -> str:
     if name.isascii():
         return name.lower()
-    # Taken apart first: folding knows letters, not the accents that they may carry.
+    # Decomposed first: case folding handles letters, not composed accents.
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())

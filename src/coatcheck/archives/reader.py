@@ -1,7 +1,7 @@
-"""Reads the files in an archive, in place and to the byte.
+"""Reads files from a zip archive in place, and checks every byte.
 
-Each byte that comes out is counted against the size that was promised, so that neither a bomb nor
-a lie is noticed late, and each file's checksum is compared. Nothing is written anywhere.
+Unpacked bytes are counted against the declared size, so that zip bombs and wrong sizes are noticed
+at once, and each file's checksum is verified. Nothing is written to disk.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ _SCANNED_BYTES: Final = 1024 * 1024
 
 
 class ArchiveReader:
-    """An archive whose headers were all found in order when it was opened.
+    """An open archive whose headers have all been checked.
 
-    Threads, and processes that are forked later, may read from one at the same time. A context
-    manager.
+    Threads and processes forked later may read from one reader concurrently. A context manager.
     """
 
     def __init__(self, source: Path | int, limits: ArchiveLimits | None = None) -> None:
@@ -52,7 +51,7 @@ class ArchiveReader:
         for entry in scan.laid_out(entries):
             entry.data_at = data_at(window, entry)
             if entry.is_directory and entry.packed_bytes:
-                self.check(entry)  # nobody else will
+                self.check(entry)  # no caller reads a directory's data
         return scan.directory_of(entries)
 
     def __enter__(self) -> ArchiveReader:
@@ -66,28 +65,27 @@ class ArchiveReader:
 
     @property
     def descriptor(self) -> int:
-        """The open file's."""
+        """The file descriptor of the archive."""
         return self._window.descriptor
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Files and directories, in the order in which they lie in the archive, but for those that
-        are skipped."""
+        """Files and directories in the order of the archive, without skipped ones."""
         return self.directory.entries
 
     def read(self, entry: Entry, bytes_max: int) -> bytes | None:
-        """The file's bytes; None, and nothing is read, if there are more than ``bytes_max``."""
+        """The file's bytes; None, without reading, if there are more than ``bytes_max``."""
         if entry.unpacked_bytes > bytes_max:
             return None
         return b"".join(self.pieces(entry))
 
     def check(self, entry: Entry) -> None:
-        """Read the file and keep nothing. Raises ArchiveRejected if it is not as promised."""
+        """Read the file and discard it. Raises ArchiveRejected if it does not match its entry."""
         for _ in self.pieces(entry):
             pass
 
     def pieces(self, entry: Entry) -> Iterator[bytes]:
-        """The file's bytes piece by piece. Its last one is right only once this has ended."""
+        """The file's bytes piece by piece. They are verified only when the iterator has ended."""
         crc = 0
         left = entry.unpacked_bytes
         unpacked = self._stored(entry) if entry.method == STORED else self._inflated(entry)
@@ -132,14 +130,14 @@ class ArchiveReader:
 
     @staticmethod
     def _rest(inflater: zlib._Decompress) -> Iterator[bytes]:
-        """What the inflater has taken in and not yet given out."""
+        """The output that the inflater still holds."""
         while not inflater.eof and (piece := inflater.decompress(b"", _PIECE_BYTES)):
             yield piece
 
 
 def _wrong_size(entry: Entry) -> ArchiveRejected:
     return rejected(
-        Reason.SIZE_MISMATCH, f"{entry} does not have the {entry.unpacked_bytes} bytes it promises."
+        Reason.SIZE_MISMATCH, f"{entry} does not have the {entry.unpacked_bytes} bytes it declares."
     )
 
 

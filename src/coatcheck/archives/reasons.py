@@ -1,4 +1,4 @@
-"""Why an archive is refused: one short, stable word for each reason."""
+"""Reason codes for refused archives: one short, stable word each."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _SHOWN_CHARACTERS_MAX: Final = 100
 
 
 class Reason(StrEnum):
-    """The words, for programs. The sentence that comes along says which entry, and what to do."""
+    """The codes, for programs. The message beside it says which entry, and what to do."""
 
-    # It is no whole zip.
+    # Not a complete zip.
     NOT_A_ZIP = "not_a_zip"
     TRUNCATED = "truncated"
     SPLIT_ARCHIVE = "split_archive"
-    # Bytes that one program would read and another would not.
+    # Bytes that some programs would read and others would not.
     PREFIX_BYTES = "prefix_bytes"
     TRAILING_BYTES = "trailing_bytes"
     SEVERAL_END_RECORDS = "several_end_records"
@@ -27,7 +27,7 @@ class Reason(StrEnum):
     OVERLAPPING_ENTRIES = "overlapping_entries"
     GAP_BETWEEN_ENTRIES = "gap_between_entries"
     HEADER_MISMATCH = "header_mismatch"
-    # Too much of something.
+    # Limits exceeded.
     ARCHIVE_TOO_LARGE = "archive_too_large"
     TOO_MANY_ENTRIES = "too_many_entries"
     UNPACKED_TOO_LARGE = "unpacked_too_large"
@@ -46,15 +46,15 @@ class Reason(StrEnum):
     NAME_MISMATCH = "name_mismatch"
     DUPLICATE_NAME = "duplicate_name"
     FILE_AND_DIRECTORY = "file_and_directory"
-    # Entries that are no plain file or directory.
+    # Entries that are not plain files or directories.
     SPECIAL_FILE = "special_file"
     KIND_MISMATCH = "kind_mismatch"
     DIRECTORY_WITH_DATA = "directory_with_data"
-    # Features that are not read.
+    # Unsupported features.
     ENCRYPTED = "encrypted"
     UNKNOWN_METHOD = "unknown_method"
     UNSUPPORTED_FEATURE = "unsupported_feature"
-    # What was promised is not what comes out.
+    # Contents that differ from the declaration.
     SIZE_MISMATCH = "size_mismatch"
     CORRUPT_DATA = "corrupt_data"
     CHECKSUM_MISMATCH = "checksum_mismatch"
@@ -66,7 +66,7 @@ def rejected(reason: Reason, message: str) -> ArchiveRejected:
 
 
 def labelled(number: int, name: str) -> str:
-    """An entry as a sentence begins: by its number, and by its name if that is fit to be shown."""
+    """An entry for the start of a sentence: its number, and its name if that can be displayed."""
     if name.isprintable() and len(name) < _SHOWN_CHARACTERS_MAX:
         return f"Entry {number} ({name})"
     return f"Entry {number}"

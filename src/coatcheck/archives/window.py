@@ -1,4 +1,4 @@
-"""The bytes of an archive's file, read by place."""
+"""Random access to the bytes of an archive file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from coatcheck.archives.reasons import Reason, rejected
 
 
 class Window:
-    """A regular file, opened for reading. Has no position of its own, so that threads and forked
-    processes can read from one at the same time."""
+    """A regular file opened for reading. It has no position of its own, so threads and forked
+    processes can read from it concurrently."""
 
     def __init__(self, source: Path | int) -> None:
-        """``source`` is a path, of which no last symbolic link is followed, or a descriptor, which
-        stays the caller's."""
+        """``source`` is a path (a symbolic link as its last part is refused) or a descriptor, which
+        the caller keeps."""
         self._owned = not isinstance(source, int)
         if isinstance(source, int):
             self.descriptor = source
@@ -28,7 +28,7 @@ class Window:
         self.size = about.st_size
 
     def read(self, at: int, length: int) -> bytes:
-        """Exactly so many bytes. Raises ArchiveRejected if the file ends before."""
+        """Exactly ``length`` bytes at ``at``. Raises ArchiveRejected if the file is shorter."""
         data = os.pread(self.descriptor, length, at)
         while len(data) < length:
             more = os.pread(self.descriptor, length - len(data), at + len(data))
