@@ -65,7 +65,7 @@ def test_a_tampered_receipt_is_refused_and_not_shown(
     (tmp_path / "receipt.json").write_bytes(tampered)
     ran = command("verify", "receipt.json", "--key", key)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert "is not genuine: what it says is not what was signed" in ran.stderr
+    assert "is not genuine: its content differs from what was signed" in ran.stderr
 
 
 def test_a_receipt_of_another_key_is_refused(command: Command, key: str, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Deletion receipts: what became of each copy of a job's input, and of the files that a job made;
-signed, to be verified offline."""
+"""Deletion receipts: signed, offline-verifiable statements of what became of each copy of a job's
+input and of the files a job produced."""
 
 from coatcheck.receipts.artifacts import (
     ArtifactReceipt,

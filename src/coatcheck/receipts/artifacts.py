@@ -1,4 +1,4 @@
-"""What the receipt of an artifact says: the same of a job's output as a receipt of its input."""
+"""The receipt of an artifact: it says of a job's output what a receipt says of its input."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ KIND: Final = "artifact"
 
 
 class ArtifactReceipt(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a file that a job made has been. ``complete`` says that no copy of it is left.
+    """Where copies of a job's output file were kept. ``complete`` means that no copy is left.
 
-    ``contentHash`` and ``bytes`` are those of the last file of the name; ``layers`` has every one
+    ``contentHash`` and ``bytes`` describe the latest file of the name; ``layers`` lists every file
     that the job stored under it.
     """
 
@@ -43,8 +43,8 @@ class SignedArtifactReceipt(msgspec.Struct, frozen=True):
 
 
 def describe_artifact(record: ArtifactRecord, job_id: str) -> ArtifactReceipt:
-    """The receipt of an artifact, as of when its record was read. ``job_id`` is what its surface
-    calls the job."""
+    """The receipt of an artifact, as of when its record was read. ``job_id`` is the job's id in the
+    API that it was submitted through."""
     upstream = record.endpoint == UPSTREAM_ENDPOINT
     return ArtifactReceipt(
         version=VERSION,

@@ -1,4 +1,4 @@
-"""What a receipt says. Nothing in it shows where our machines keep things."""
+"""The contents of a receipt. It reveals nothing about where our machines keep things."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AFTER_HOST: Final = re.compile("[:/]")
 
 
 class ReceiptLayer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One copy: when it was stored, and when and by what it was deleted; null while it is there."""
+    """One copy: when it was stored, and when and how it was deleted; null while it exists."""
 
     layer: str
     place: str
@@ -27,7 +27,7 @@ class ReceiptLayer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class Receipt(msgspec.Struct, frozen=True, rename="camel"):
-    """Where the archive of a job has been. ``complete`` says that no copy of it is left."""
+    """Where copies of a job's archive were kept. ``complete`` means that no copy is left."""
 
     version: int
     job_id: str
@@ -65,7 +65,7 @@ def describe(record: InputRecord, operation: str) -> Receipt:
 
 
 def canonical(value: Any) -> bytes:
-    """JSON without a choice: keys in order, no blanks, UTF-8. What is signed."""
+    """Canonical JSON, which is what gets signed: sorted keys, no blanks, UTF-8."""
     return msgspec.json.encode(value, order="sorted")
 
 
@@ -81,7 +81,7 @@ def _layer(copy: Copy) -> ReceiptLayer:
 
 
 def _label(copy: Copy) -> str:
-    """A word for a place, never a path or a key of ours."""
+    """A name for a place, never one of our paths or keys."""
     match copy.layer:
         case Layer.BLOB:
             return "blob store"

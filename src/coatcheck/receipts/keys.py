@@ -1,7 +1,7 @@
-"""The key that signs receipts, and its public half in the forms that others read.
+"""The Ed25519 key that signs receipts, and its public key as PEM and JWK.
 
-It is derived from the pepper that all servers of a deployment share, so that each of them signs
-with the same key and none needs a setting more (docs/adr/0017).
+It is derived from the pepper that all servers of a deployment share, so that all of them sign with
+the same key without another setting (docs/adr/0017).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """What a receipt is verified with."""
+    """The key that verifies receipts."""
 
     key: Ed25519PublicKey
 
@@ -34,12 +34,12 @@ class PublicKey:
 
     @property
     def jwk(self) -> dict[str, str]:
-        """RFC 8037, with what it is for."""
+        """The key as a JWK (RFC 8037) with its use."""
         return {**self._required(), "kid": self.kid, "alg": "EdDSA", "use": "sig"}
 
     @property
     def kid(self) -> str:
-        """Its thumbprint (RFC 7638), by which a signature names it."""
+        """The key's thumbprint (RFC 7638), by which a signature names it."""
         text = msgspec.json.encode(self._required(), order="sorted")
         return _base64url(hashlib.sha256(text).digest())
 
@@ -54,7 +54,7 @@ def derive(pepper: str) -> Ed25519PrivateKey:
 
 
 def read_public_keys(text: bytes) -> list[PublicKey]:
-    """The Ed25519 keys of a PEM file, a JWK or a JWK set. Raises ValueError, saying why."""
+    """The Ed25519 keys in a PEM file, a JWK or a JWK set. Raises ValueError with the reason."""
     if text.lstrip().startswith(b"-----BEGIN"):
         return [_from_pem(text)]
     try:
@@ -70,8 +70,8 @@ def read_public_keys(text: bytes) -> list[PublicKey]:
 def _from_pem(text: bytes) -> PublicKey:
     try:
         key = serialization.load_pem_public_key(text)
-    except Exception as error:  # the library raises what its parsers do, of several kinds
-        raise ValueError("it is no public key in PEM") from error
+    except Exception as error:  # the library raises several kinds of parser errors
+        raise ValueError("it is not a PEM public key") from error
     if not isinstance(key, Ed25519PublicKey):
         raise ValueError("it is not an Ed25519 key")
     return PublicKey(key)

@@ -1,4 +1,4 @@
-"""Signing a receipt, and telling a true one from any other, by standard JWS (RFC 7515, 8037)."""
+"""Signs receipts and verifies them, as standard JWS (RFC 7515, 8037)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _jws: Final = PyJWS(algorithms=[_ALGORITHM])
 
 
 class ReceiptRefused(Exception):
-    """Not a receipt that was signed with the key, as it stands; says in what way."""
+    """The text is not a receipt signed with the key; the message says why."""
 
 
 class Signer:
-    """Signs receipts with the key of the deployment."""
+    """Signs receipts with the deployment's key."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -56,22 +56,21 @@ class Signer:
 
 
 def verify(text: bytes, keys: Sequence[PublicKey]) -> Receipt | ArtifactReceipt:
-    """The receipt in ``text``, if one of ``keys`` signed exactly what it says.
+    """The receipt in ``text``, of an input or an artifact, if one of ``keys`` signed exactly it.
 
-    Of an input or of an artifact: it says itself which. Raises ReceiptRefused otherwise. Needs
-    nothing but its arguments.
+    Raises ReceiptRefused otherwise. Needs nothing but its arguments.
     """
     document = _read(text)
     shown, signature = document["receipt"], document["signature"]
     payload = _signed_payload(signature, keys)
     if _canonical(shown) != payload:
-        raise ReceiptRefused("what it says is not what was signed: it was changed")
+        raise ReceiptRefused("its content differs from what was signed: it was changed")
     try:
         receipt = _receipt(shown)
     except msgspec.ValidationError as error:
         raise ReceiptRefused(f"it is signed, but not a receipt of this kind: {error}") from error
     if receipt.version != VERSION:
-        raise ReceiptRefused(f"it is of version {receipt.version}; this program knows {VERSION}")
+        raise ReceiptRefused(f"it has version {receipt.version}; this program knows {VERSION}")
     return receipt
 
 
@@ -94,12 +93,12 @@ def _read(text: bytes) -> dict[str, Any]:
         or not isinstance(document["receipt"], dict)
         or not isinstance(document["signature"], str)
     ):
-        raise ReceiptRefused("it is not an object with a receipt and a signature, and no more")
+        raise ReceiptRefused("it must be an object with exactly a receipt and a signature")
     return document
 
 
 def _canonical(shown: dict[str, Any]) -> bytes | None:
-    """Its canonical JSON; None where it has none: half a surrogate pair, a number beyond all."""
+    """Its canonical JSON; None if it has none (half a surrogate pair, a number out of range)."""
     try:
         return canonical(shown)
     except (ValueError, OverflowError, RecursionError):
@@ -107,31 +106,31 @@ def _canonical(shown: dict[str, Any]) -> bytes | None:
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a key that is there twice, a reader would see one value and a program check the other."""
+    """Refuse duplicate keys: a reader might see one value while a program checks the other."""
     read = dict(pairs)
     if len(read) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("duplicate key")
     return read
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _signed_payload(signature: str, keys: Sequence[PublicKey]) -> bytes:
     try:
         header = _jws.get_unverified_header(signature)
     except jwt.InvalidTokenError as error:
-        raise ReceiptRefused(f"its signature is no JWS: {error}") from error
+        raise ReceiptRefused(f"its signature is not a JWS: {error}") from error
     if header.get("alg") != _ALGORITHM or not header.keys() <= _HEADERS:
-        raise ReceiptRefused("its signature is not of the kind that receipts have")
+        raise ReceiptRefused("its signature is not of the kind used for receipts")
     for key in keys:
         if key.kid == header.get("kid"):
             break
     else:
-        raise ReceiptRefused("it was signed with another key than the one given")
+        raise ReceiptRefused("it was signed with a different key than the one given")
     try:
         payload: bytes = _jws.decode(signature, key.key, algorithms=[_ALGORITHM])
     except jwt.InvalidTokenError as error:
-        raise ReceiptRefused("its signature does not match: it was changed, or forged") from error
+        raise ReceiptRefused("its signature does not match: it was changed or forged") from error
     return payload
