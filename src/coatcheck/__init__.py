@@ -84,7 +84,7 @@ __all__ = [
     "__version__",
 ]
 
-_WHEN_FIRST_USED = {
+_LAZY_IMPORTS = {
     "ApiError": "coatcheck.client",
     "AsyncClient": "coatcheck.client",
     "AuthenticationError": "coatcheck.client",
@@ -126,8 +126,8 @@ _WHEN_FIRST_USED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is used: a handler does not pay for a client, nor a command for all."""
-    module = _WHEN_FIRST_USED.get(name)
+    """Import a name on first use, so that a handler or command loads only what it needs."""
+    module = _LAZY_IMPORTS.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(module), name)

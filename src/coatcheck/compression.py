@@ -1,5 +1,6 @@
-"""HTTP's content codings: undone piece by piece, so that a small body cannot fill the memory, and
-gzip made of what is answered."""
+"""HTTP content codings: bounded decompression of bodies, and gzip compression of responses.
+
+Decompression goes piece by piece, so that a small body cannot fill the memory."""
 
 from __future__ import annotations
 
@@ -9,37 +10,37 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Final, Protocol
 
 ACCEPT_ENCODING: Final = "gzip, deflate"
-"""What servers are told that can be unpacked here."""
+"""The codings that this module can unpack, for requests."""
 
 GZIP_LEVEL: Final = 1
-"""Of what is answered: the higher ones take up to three times as long for a tenth less."""
+"""For responses. Higher levels take up to three times as long to save a tenth."""
 
 _PIECE_BYTES: Final = 256 * 1024
 _FED_BYTES: Final = 16 * 1024
-"""What zlib is given at a time. At the end of each member it copies what is left of that, and a
-body may be of nothing but members."""
+"""How much zlib gets at a time. At the end of each member it copies the rest of its input, and a
+body may consist of nothing but members."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _RAW: Final = -zlib.MAX_WBITS
 
 
 class BodyCorrupt(Exception):
-    """The bytes are not what their coding says they are, or some are missing."""
+    """The bytes do not match their declared coding, or some are missing."""
 
 
 class Unpacker(Protocol):
-    """Takes a body as it was sent; gives it as it was meant."""
+    """Decompresses a body."""
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """What the next bytes amount to, a bounded piece at a time. Raises BodyCorrupt."""
+        """Decompress the next bytes, a bounded piece at a time. Raises BodyCorrupt."""
         ...
 
     def end(self) -> None:
-        """There is no more. Raises BodyCorrupt if there should be."""
+        """Mark the end of the body. Raises BodyCorrupt if it is incomplete."""
         ...
 
 
 def unpacker(coding: str) -> Unpacker | None:
-    """The unpacker for a ``Content-Encoding``; None if there is none."""
+    """The unpacker for a ``Content-Encoding``; None if it is not supported."""
     match coding.strip().lower():
         case "" | "identity":
             return _Identity()
@@ -60,7 +61,7 @@ class _Identity:
 
 
 class _Zlib:
-    """One stream of zlib's."""
+    """One zlib stream."""
 
     def __init__(self, window_bits: int) -> None:
         self._stream = zlib.decompressobj(window_bits)
@@ -72,7 +73,7 @@ class _Zlib:
 
     @property
     def rest(self) -> bytes:
-        """What came after the stream's end."""
+        """The input after the end of the stream."""
         return self._stream.unused_data
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
@@ -85,14 +86,14 @@ class _Zlib:
             data = self._stream.unconsumed_tail
             if piece:
                 yield piece
-            # A full piece may not be all: zlib has taken the last bytes in, and gives no more.
+            # After a full piece, zlib may hold more output although it has consumed all input.
             if not data and len(piece) < _PIECE_BYTES:
                 return
 
 
 class Gzip:
-    """Any number of members, one after the other, and perhaps padding after the last; none, if it
-    is to be ``strict``."""
+    """Gzip: any number of members, then possibly padding; ``strict`` allows no padding and no
+    empty body."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self._strict = strict
@@ -121,7 +122,7 @@ class Gzip:
 
 
 class _Deflate:
-    """zlib's format, as the standard says; or a bare deflate stream, as some servers send."""
+    """The zlib format, as the standard says, or a bare deflate stream, as some servers send."""
 
     def __init__(self) -> None:
         self._stream: _Zlib | None = None
@@ -140,7 +141,7 @@ class _Deflate:
 
 
 def _opens_zlib(data: bytes) -> bool:
-    """Whether these could be the first bytes of zlib's format: deflate, and a window it knows."""
+    """Whether these bytes could begin the zlib format: method deflate and a valid window size."""
     method, window = data[0] & 0x0F, data[0] >> 4
     return method == zlib.DEFLATED and window <= 7 and (len(data) < 2 or _is_checked(data))
 
@@ -150,13 +151,13 @@ def _is_checked(data: bytes) -> bool:
 
 
 def gzipped(body: bytes) -> bytes:
-    """A body as gzip."""
+    """Compress a body with gzip."""
     return zlib.compress(body, GZIP_LEVEL, _GZIP)
 
 
 async def gzipped_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same piece by piece: what is given out is never much more than what has come. Between two
-    pieces others have their turn, also if nothing here has to be waited for."""
+    """Compress a stream with gzip, piece by piece, holding back little. Yields to the event loop
+    between pieces, even if nothing else here waits."""
     stream = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, _GZIP)
     try:
         async for piece in pieces:
@@ -166,4 +167,4 @@ async def gzipped_pieces(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield stream.flush()
     finally:
         if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()  # its reader may have gone in the middle
+            await pieces.aclose()  # the reader may have left in the middle

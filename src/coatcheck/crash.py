@@ -1,10 +1,10 @@
-"""Named places where a test can make the process die, or stand still.
+"""Named crash points, where a test can kill or stop the process.
 
 ``COATCHECK_CRASH_AT=name:nth`` ends the process, as ``kill -9`` would, when ``crash_point(name)``
-is passed for the nth time. ``COATCHECK_CRASH_AT=name:nth:stop`` makes it stop itself there, as
-``kill -STOP`` would, once: whatever else is to happen exactly then (PostgreSQL dies, a lease ends)
-can be done before ``kill -CONT`` lets it go on. Off, a crash point costs one look at a module
-global.
+is passed for the nth time. ``COATCHECK_CRASH_AT=name:nth:stop`` stops it there once, as
+``kill -STOP`` would. The test can then do what should happen at exactly that moment (kill
+PostgreSQL, let a lease expire) before ``kill -CONT`` resumes the process. When off, a crash point
+costs one read of a module global.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ CRASH_POINTS: Final = frozenset(
         "remote.settled",
     }
 )
-"""Every point there is. The sweep in tests/e2e kills at each of them."""
+"""All crash points. The sweep in tests/e2e kills at each of them."""
 
 _EXIT_CODE: Final = 137
 _STOP: Final = "stop"
@@ -92,10 +92,10 @@ _STOP: Final = "stop"
 
 @dataclass(frozen=True, slots=True)
 class _Armed:
-    """The point at which something is to happen, and after how many passings of it."""
+    """The crash point to trigger, and how many passes before it does."""
 
     name: str
-    passings: int
+    passes: int
     stops: bool
 
 
@@ -106,9 +106,9 @@ def _read_armed() -> _Armed | None:
     name, _, rest = value.partition(":")
     nth, _, what = rest.partition(":")
     if name not in CRASH_POINTS:
-        raise ValueError(f"COATCHECK_CRASH_AT names no crash point: {name!r}")
+        raise ValueError(f"COATCHECK_CRASH_AT names an unknown crash point: {name!r}")
     if what not in ("", _STOP):
-        raise ValueError(f"COATCHECK_CRASH_AT can only stop at a point, not {what!r}")
+        raise ValueError(f"COATCHECK_CRASH_AT: the only action is 'stop', not {what!r}")
     return _Armed(name, int(nth or "1"), stops=what == _STOP)
 
 
@@ -116,12 +116,12 @@ _armed: _Armed | None = _read_armed()
 
 
 def crash_point(name: str) -> None:
-    """Die here, or stand still, if the environment says so."""
+    """Die or stop here if COATCHECK_CRASH_AT says so."""
     global _armed
     if _armed is None or _armed.name != name:
         return
-    if _armed.passings > 1:
-        _armed = replace(_armed, passings=_armed.passings - 1)
+    if _armed.passes > 1:
+        _armed = replace(_armed, passes=_armed.passes - 1)
         return
     if not _armed.stops:
         os._exit(_EXIT_CODE)
@@ -130,5 +130,5 @@ def crash_point(name: str) -> None:
 
 
 def is_armed(name: str) -> bool:
-    """Whether this process will die, or stand still, at ``name``."""
+    """Whether this process will die or stop at ``name``."""
     return _armed is not None and _armed.name == name

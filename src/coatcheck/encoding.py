@@ -1,4 +1,4 @@
-"""A handler's values as JSON: results, output chunks, log fields."""
+"""Encodes a handler's values as JSON: results, output chunks, log fields."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import msgspec
 
 
 def _plain(value: Any) -> Any:
-    """What msgspec does not know by itself: pydantic's models."""
+    """Convert what msgspec does not support by itself: pydantic models."""
     pydantic = sys.modules.get("pydantic")
     if pydantic is not None and isinstance(value, pydantic.BaseModel):
         return value.model_dump(mode="json")
-    raise TypeError(f"{type(value).__qualname__} has no form in JSON")
+    raise TypeError(f"{type(value).__qualname__} cannot be encoded as JSON")
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_plain)
 
 encode: Final = _ENCODER.encode
-"""Write a value as JSON.
+"""Encode a value as JSON.
 
-Takes what JSON has, and dataclasses, msgspec Structs, pydantic models, datetimes, UUIDs, Decimals,
+Accepts JSON types, dataclasses, msgspec Structs, pydantic models, datetimes, UUIDs, Decimals,
 enums, sets, and bytes (as base64). NaN and the infinities, which JSON lacks, become null. Anything
 else raises TypeError, ValueError or RecursionError.
 """

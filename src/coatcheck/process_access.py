@@ -1,15 +1,15 @@
-"""Who may look into a process: its memory, its environment, its open files.
+"""Protects a process's memory, environment and open files from other processes of its user.
 
 Linux lets every process of a user read ``/proc/PID/environ`` and ``/proc/PID/mem`` of the user's
-other processes, and attach to them as a debugger does. A handler in a process of its own would so
-find the worker's database URL. Two things together shut this off, as root and as anybody else:
+other processes, and attach to them like a debugger. So a handler in its own process could read the
+worker's database URL. Two measures together prevent this, for root and for other users:
 
 - A process that holds secrets calls ``close_to_others``. The kernel then refuses all of the above
-  to whoever lacks the capability CAP_SYS_PTRACE. It also writes no core file.
-- A process that runs code of users calls ``give_up_capabilities``, which matters to root alone:
-  it keeps what a container's root has by default, which is none that reads other processes.
+  to processes without the capability CAP_SYS_PTRACE. It also writes no core file.
+- A process that runs user code calls ``give_up_capabilities``. This matters to root alone, which
+  keeps only a container root's default capabilities, none of which can read other processes.
 
-Elsewhere than on Linux both do nothing.
+Both do nothing on systems other than Linux.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KEPT_CAPABILITIES: Final = {
     "CAP_AUDIT_WRITE": 29,
     "CAP_SETFCAP": 31,
 }
-"""What root in a container has by default, without CAP_MKNOD, by which it would read the disk."""
+"""A container root's default capabilities, without CAP_MKNOD, which would let it read the disk."""
 
 
 class _Header(ctypes.Structure):
@@ -59,9 +59,9 @@ class _Words(ctypes.Structure):
 
 
 def close_to_others() -> bool:
-    """Keep other processes of this user out of this one. False where the system has no such thing.
+    """Deny other processes of this user access to this one. False if the system cannot do that.
 
-    Holds until the process executes another program; what it starts is not closed.
+    It lasts until the process executes another program, and does not extend to children.
     """
     if sys.platform != "linux":
         return False
@@ -71,16 +71,16 @@ def close_to_others() -> bool:
 
 
 def give_up_capabilities(kept: Iterable[int] = tuple(KEPT_CAPABILITIES.values())) -> None:
-    """Give up, for this process and all that it starts, every capability that is not ``kept``."""
+    """Drop every capability not in ``kept``, for this process and all its children."""
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None, use_errno=True)
     mask = sum(1 << number for number in kept)
     for number in range(_CAPABILITIES_MAX):
-        # What is out of this set is not given back to root by the next program that it executes.
+        # Dropped from the bounding set, so that root does not regain it by executing a program.
         if not mask >> number & 1 and libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0):
             if ctypes.get_errno() in (errno.EINVAL, errno.EPERM):
-                break  # the kernel has no more of them; or this is not root, who alone has any
+                break  # no more capabilities exist, or this is not root, who alone has any
             _check(-1, "prctl(PR_CAPBSET_DROP)")
     header = _Header(_CAPABILITY_VERSION_3, 0)
     words = (_Words * 2)()

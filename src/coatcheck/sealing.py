@@ -1,7 +1,7 @@
-"""Authenticated encryption for what is kept where others may read it: AES-256-GCM under named keys.
+"""Authenticated encryption (AES-256-GCM, named keys) for data stored where others may read it.
 
-A sealed text says which key it was sealed with and is bound to the place that it was sealed for.
-Changed, cut, or moved to another place, it does not open. Keys are rotated by listing a new one
+A sealed text names the key it was sealed with and is bound to the place it was sealed for. If it is
+changed, cut, or moved to another place, it does not open. Keys are rotated by listing a new one
 first: the first key seals, and every key in the list opens.
 """
 
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 KEY_CHARACTERS_MIN: Final = 32
-"""Of the text that a key is derived from: 32 hexadecimal digits have 128 bits."""
+"""Minimum length of the text a key is derived from: 32 hexadecimal digits have 128 bits."""
 _VERSION: Final = "v1"
 _KEY_BYTES: Final = 32
 _KEY_ID_BYTES: Final = 8
@@ -33,22 +33,22 @@ class SealError(Exception):
 
 
 class UnknownKey(SealError):
-    """It was sealed with a key that is not in the list. ``key_id`` says which."""
+    """It was sealed with a key that is not in the list: ``key_id``."""
 
     def __init__(self, key_id: str) -> None:
-        super().__init__(f"it was sealed with the key {key_id}, which is not known here")
+        super().__init__(f"it was sealed with the key {key_id}, which is not configured here")
         self.key_id = key_id
 
 
 class SealBroken(SealError):
-    """It was changed or cut, or was sealed for another place."""
+    """It was changed or cut, or sealed for another place."""
 
 
 class Sealer:
     """Seals with the first of ``keys`` and opens with any of them.
 
-    ``label`` says what the keys are used for: one text gives another key for each label. Without
-    keys it opens nothing, and ``seal`` may not be called.
+    ``label`` says what the keys are for: each label derives different keys from the same text.
+    Without keys it opens nothing, and ``seal`` must not be called.
     """
 
     def __init__(self, keys: Sequence[str], label: str) -> None:
@@ -62,7 +62,7 @@ class Sealer:
         """The first is the one that seals."""
 
     def seal(self, place: Sequence[str], plain: bytes) -> str:
-        """``plain``, sealed for ``place``: printable, a third longer, and different each time."""
+        """Seal ``plain`` for ``place``: printable, a third longer, and different each time."""
         key_id = self.key_ids[0]
         nonce = os.urandom(_NONCE_BYTES)
         sealed = self._ciphers[key_id].encrypt(nonce, plain, _bound_to(place))
@@ -70,10 +70,10 @@ class Sealer:
         return f"{_VERSION}.{key_id}.{encoded}"
 
     def open(self, place: Sequence[str], sealed: str) -> bytes:
-        """What was sealed for ``place``. Raises UnknownKey or SealBroken."""
+        """Open what was sealed for ``place``. Raises UnknownKey or SealBroken."""
         found = _SEALED.fullmatch(sealed)
         if found is None:
-            raise SealBroken("it is no sealed text")
+            raise SealBroken("it is not a sealed text")
         key_id, encoded = found.groups()
         cipher = self._ciphers.get(key_id)
         if cipher is None:
@@ -86,10 +86,10 @@ class Sealer:
 
 
 def derived(key: str, label: str, length: int) -> bytes:
-    """Bytes of ``length`` that only who knows ``key`` can make, for what ``label`` says."""
+    """``length`` bytes derived from ``key`` for the purpose ``label``."""
     return HKDF(hashes.SHA256(), length, salt=None, info=label.encode()).derive(key.encode())
 
 
 def _bound_to(place: Sequence[str]) -> bytes:
-    # As JSON, so that no two places are written alike.
+    # JSON, so that no two places have the same encoding.
     return msgspec.json.encode([_VERSION, *place])

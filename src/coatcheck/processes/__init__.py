@@ -1,1 +1,1 @@
-"""Processes of this machine: which one this is, whether another is gone, what it left behind."""
+"""Operating system processes: identify this one, detect dead ones, kill orphans."""

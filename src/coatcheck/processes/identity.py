@@ -1,20 +1,20 @@
-"""Which process this is, and whether another one, that said so of itself, is gone.
+"""Identifies processes, so that one process can prove that another one has died.
 
-A number names a process only within a PID namespace, and only until it is given out again. So a
-process is named by three things: the host, its number there, and when it started. "Gone" is said
-only of a process of this very host, and only on proof: the kernel knows no process of that number,
-or one that started at another time, or one all of whose threads have ended (a zombie that nobody
-has reaped yet). A process that is stopped, traced, swapped out or stuck in a system call is there.
+A PID names a process only within a PID namespace, and only until it is reused. So three things
+identify a process: the host, its PID there, and its start time. A process counts as gone only if it
+ran on this very host, and only on proof: the kernel knows no process of that PID, or one with a
+different start time, or one whose threads have all ended (an unreaped zombie). A process that is
+stopped, traced, swapped out or stuck in a system call still exists.
 
-The host is what makes the numbers comparable, and nothing less: this boot of the kernel, the PID
-namespace (containers on one machine, or of one name, have one each), the time namespace (which
-start times are shown in), the host's name, and the user. The name tells virtual machines apart that
-were made of one snapshot and share the rest. The user is in it because what a dead process left
-behind has to be ended before its work begins again, and only the same user can see all of that.
-Where any of it cannot be established, a process has no host, and nothing is ever said of it: that
-is so on every system but Linux.
+"Host" means everything that makes PIDs comparable: this boot of the kernel, the PID namespace
+(each container has its own, even with the same name), the time namespace (which shifts start
+times), the host name, and the user. The host name tells virtual machines apart that were cloned
+from one snapshot and share the rest. The user is included because the leftovers of a dead process
+must be ended before its work starts again, and only the same user can see all of them. If any of it
+cannot be determined, a process has no host and never counts as gone: that is so on every system but
+Linux.
 
-Start times are the kernel's, in ticks since its boot. No wall clock is read.
+Start times are the kernel's, in ticks since boot. No wall clock is read.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from uuid import UUID, uuid4
 _PROC: Final = Path("/proc")
 _BOOT_ID: Final = _PROC / "sys/kernel/random/boot_id"
 _ENDED: Final = frozenset("ZXx")
-"""The states of a thread that runs no more: a zombie, or one that the kernel is removing."""
+"""States of a thread that no longer runs: a zombie, or one that the kernel is removing."""
 _TICKS_FIELD: Final = 19
-"""Where a process's start time is, counted from its state, the first after its name."""
+"""The index of the start time in /proc/PID/stat, counted from the field after the name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process, as it says of itself. Without a host nobody can tell whether it is gone."""
+    """How a process identifies itself. Without a host, nobody can tell whether it is gone."""
 
     process: UUID
     host: str | None = None
@@ -49,13 +49,13 @@ _name: UUID = uuid4()
 
 
 def name_this_process(name: UUID) -> None:
-    """Have this process go by a name that whoever started it has chosen, and knows it by."""
+    """Give this process the name by which its parent process knows it."""
     global _name  # a process has one name
     _name = name
 
 
 def this_process() -> ProcessIdentity:
-    """Who this process is."""
+    """The identity of this process."""
     host = this_host()
     ticks = None if host is None else _stat(_PROC / "self")
     if host is None or ticks is None:
@@ -64,12 +64,12 @@ def this_process() -> ProcessIdentity:
 
 
 def this_host() -> str | None:
-    """What all processes have in common whose deaths can be seen here; None if that is unknown."""
+    """The host identity, shared by all processes whose deaths are visible here; None if unknown."""
     if sys.platform != "linux":
         return None
     try:
         if (_PROC / "self").readlink().name != str(os.getpid()):
-            return None  # /proc is another namespace's: its numbers are not ours
+            return None  # /proc belongs to another namespace: its PIDs are not ours
         parts = [
             _BOOT_ID.read_text().strip(),
             str((_PROC / "self/ns/pid").readlink()),
@@ -83,23 +83,23 @@ def this_host() -> str | None:
 
 
 def is_gone(pid: int, ticks: int) -> bool:
-    """Whether no thread can run any more of the process of that number, here, which started then.
+    """Whether the process with this PID and start time on this host can run no more code.
 
-    False whenever that is not certain.
+    False whenever that is uncertain.
     """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
     except OSError:
-        return False  # there is one, and it is not ours to look at
+        return False  # it exists, but we may not signal it
     seen = _stat(_PROC / str(pid))
     if seen is None:
-        return False  # it has just ended, or is hidden: the next look will tell
+        return False  # it has just ended, or is hidden: the next check will tell
     state, started = seen
     if started != ticks:
-        return True  # the number is another's by now
-    # The first thread may have ended while others go on.
+        return True  # the PID was reused
+    # The main thread may have ended while others still run.
     return state in _ENDED and _all_threads_ended(pid)
 
 
@@ -113,12 +113,12 @@ def _all_threads_ended(pid: int) -> bool:
 
 
 def _stat(folder: Path) -> tuple[str, int] | None:
-    """The state and the start of a process or a thread; None if the kernel does not say."""
+    """The state and start time of a process or thread; None if the kernel does not say."""
     try:
         text = (folder / "stat").read_text(errors="replace")
     except OSError:
         return None
-    # The name is in parentheses, and may hold anything, parentheses and spaces as well.
+    # The name is in parentheses, and may contain anything, even parentheses and spaces.
     fields = text.rpartition(")")[2].split()
     return (fields[0], int(fields[_TICKS_FIELD])) if len(fields) > _TICKS_FIELD else None
 
@@ -127,4 +127,4 @@ def _time_namespace() -> str:
     try:
         return str((_PROC / "self/ns/time").readlink())
     except FileNotFoundError:
-        return "one time"  # a kernel that knows no such thing
+        return "one time"  # the kernel has no time namespaces

@@ -1,11 +1,11 @@
-"""Ends processes that outlived the job they were started for.
+"""Kills orphan processes: those that outlived the job they were started for.
 
 An isolated job's process leads a process group, and the group is killed with it. Two kinds of
-process escape that: one that moved to a session of its own, and, when the worker itself was killed
-with ``kill -9``, whatever the job's process had started. Both still carry the job's private folder
-as ``TMPDIR`` in the environment they were started with, which is how they are found here.
+process escape that: one that moved to its own session, and, when the worker itself was killed
+with ``kill -9``, the children of the job's process. Both still have the job's private folder as
+``TMPDIR`` in their environment, which is how they are found here.
 
-Linux only: it reads /proc. Elsewhere nothing is found and nothing is ended.
+Linux only: it reads /proc. On other systems it finds and kills nothing.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Final
 
 _PASSES_MAX: Final = 10
-"""A process may fork while the others are looked at, so the search is repeated."""
+"""A process may fork during the search, so the search is repeated."""
 
 _DEATH_MILLISECONDS_MAX: Final = 1_000
 
 
 def kill_strays(directory: Path) -> int:
-    """Kill every process whose TMPDIR is ``directory`` or lies in it; returns how many were found.
+    """Kill every process whose TMPDIR is ``directory`` or inside it; returns how many were found.
 
-    Returns once they are gone, or after a second if the kernel takes longer to end one.
+    Returns when they are gone, or after a second if the kernel takes longer to end one.
     """
     if sys.platform != "linux":
         return 0
@@ -51,8 +51,8 @@ def _other_processes() -> list[int]:
 if sys.platform == "linux":
 
     def _kill_if_stray(pid: int, directory: Path) -> bool:
-        # Opened before the look, so that what is killed is what was looked at even if the process
-        # ends in between and its number is given to another.
+        # Opened before the check, so that the process killed is the one that was checked, even if
+        # it ends in between and its PID is reused.
         try:
             handle = os.pidfd_open(pid)
         except OSError:
