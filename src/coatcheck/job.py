@@ -1,15 +1,15 @@
-"""What a handler is given of its job: who asked, what to report, and whether to stop.
+"""The ``Job`` object that a handler receives: its identity, its reports and its cancellation.
 
-A handler gets one by asking for it: any parameter annotated ``Job`` receives it.
+A handler gets it by declaring a parameter annotated ``Job``.
 
     async def analyze(job: Job, content: str) -> dict:
         await job.progress(0.5, "halfway")
 
-Reports (``progress``, ``log``, ``emit``, ``attach``) leave at once. In an async handler, await
-them: that is what slows a handler down that reports faster than its reports can be stored. One that
-does not await them gets ``ReportsNotAwaited`` when too many bytes wait. In a plain function, just
-call them: the call takes as long as it must. Whatever was reported before the handler returned is
-stored before the job is finished.
+Reports (``progress``, ``log``, ``emit``, ``attach``) are sent at once. In an async handler, await
+them: that slows down a handler that reports faster than its reports can be stored. A handler that
+does not await them gets ``ReportsNotAwaited`` when too many bytes are pending. In a plain function,
+just call them: the call blocks for as long as it must. Everything reported before the handler
+returned is stored before the job is finished.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MEDIA_TYPE_CHARACTERS_MAX: Final = 255
 
 
 def storable_text(text: str) -> str:
-    """The text without what PostgreSQL cannot hold: NUL, and half a surrogate pair."""
+    """The text without what PostgreSQL cannot store: NUL, and half a surrogate pair."""
     if "\x00" in text:
         text = text.replace("\x00", "\ufffd")
     if text.isascii():
@@ -60,15 +60,15 @@ def storable_text(text: str) -> str:
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
-    """How far the job is, from 0 to 1."""
+    """How far the job has come, from 0 to 1."""
 
     fraction: float
     note: str | None = None
 
     def __post_init__(self) -> None:
-        # Written so that NaN fails it too.
+        # Written so that NaN fails too.
         if not 0.0 <= self.fraction <= 1.0:
-            raise ValueError("progress is a fraction from 0 to 1")
+            raise ValueError("progress must be a fraction from 0 to 1")
         if self.note is not None:
             _check_text("a progress note", self.note, PROGRESS_NOTE_CHARACTERS_MAX)
 
@@ -93,14 +93,14 @@ class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
     def __post_init__(self) -> None:
         if len(self.data) > OUTPUT_CHUNK_BYTES_MAX:
             raise ValueError(
-                f"an output chunk has at most {OUTPUT_CHUNK_BYTES_MAX} bytes, not {len(self.data)};"
-                " emit it in pieces"
+                f"an output chunk may have at most {OUTPUT_CHUNK_BYTES_MAX} bytes, not"
+                f" {len(self.data)}; emit it in pieces"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file to keep with the job. The size of a file object is only known once it was read."""
+    """A file to keep with the job. The size of a file object is known only after reading it."""
 
     name: str
     media_type: str
@@ -116,7 +116,7 @@ Report = Progress | LogLine | Chunk | Attachment
 
 
 def bytes_held(report: Report) -> int:
-    """About how much memory a report takes until it is stored; an attachment is streamed."""
+    """About how much memory a report takes until it is stored. Attachments are streamed."""
     match report:
         case Chunk(data=data):
             return len(data) + REPORT_OVERHEAD_BYTES
@@ -127,20 +127,20 @@ def bytes_held(report: Report) -> int:
 
 
 class Reporter(Protocol):
-    """Where reports go. Belongs to the worker; handlers never see it."""
+    """Receives reports. Belongs to the worker; handlers never see it."""
 
     def report(self, report: Report) -> Awaitable[None]:
-        """Take the report at once; what is returned ends when there is room for more.
+        """Accept the report at once; the returned awaitable ends when there is room for more.
 
-        What is returned may be dropped without being awaited, so it is no bare coroutine. For an
-        ``Attachment`` it ends when the data was read to its end: only then may a file vanish.
+        Callers may drop it without awaiting it, so it is not a bare coroutine. For an
+        ``Attachment`` it ends when all data has been read: only then may the file be deleted.
         """
         ...
 
 
 @final
 class _Done:
-    """An awaitable that has nothing to wait for, and that nobody has to await."""
+    """An awaitable that is already done, and that nobody has to await."""
 
     __slots__ = ()
 
@@ -155,9 +155,9 @@ DONE: Final[Awaitable[None]] = _Done()
 class Job:
     """The running job, as its handler sees it.
 
-    ``id`` is the ULID that the caller was given; ``attempt`` counts from 1; ``request_id`` is the
-    caller's, if there was one; ``temp_dir`` is a private folder, gone when the job has ended, which
-    only isolated handlers have (it is also their working folder and ``TMPDIR``).
+    ``id`` is the ULID that the caller received; ``attempt`` counts from 1; ``request_id`` is the
+    caller's, if it sent one; ``temp_dir`` is a private folder that is deleted when the job ends and
+    exists only for isolated handlers (it is also their working folder and ``TMPDIR``).
     """
 
     __slots__ = (
@@ -214,19 +214,19 @@ class Job:
             text = self._id = ids.to_text(self.uuid)
         return text
 
-    # What the handler reports
+    # Reports
 
     def started(self) -> Awaitable[None]:
-        """Say that the work itself has begun, in an endpoint declared with ``starts_itself``.
+        """Report that the actual work has begun, in an endpoint declared with ``starts_itself``.
 
-        Its job is shown as ``processing`` from now on. There is nothing to wait for.
+        From now on the job shows as ``processing``. There is nothing to wait for.
         """
         if self._on_started is not None:
             self._on_started()
         return DONE
 
     def progress(self, fraction: float, note: str | None = None) -> Awaitable[None]:
-        """Say how far the job is: ``fraction`` from 0 to 1, and a note of at most 1,000 characters.
+        """Report progress: ``fraction`` from 0 to 1, and a note of at most 1,000 characters.
 
         Only the latest is kept.
         """
@@ -235,21 +235,21 @@ class Job:
         )
 
     def log(self, message: str, *, level: LogLevel = "info", **fields: Any) -> Awaitable[None]:
-        """Add a line to the job's log, which its caller can read.
+        """Add a line to the job's log, which the caller can read.
 
         ``level`` is debug, info, warning or error. ``fields`` are any values that fit JSON. The
-        message, and the fields together, have at most 8,000 characters each.
+        message may have at most 8,000 characters, and so may the fields together.
         """
         if level not in LOG_LEVELS:
-            raise ValueError(f"a log level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
+            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
         return self._reporter.report(
             LogLine(storable_text(message), level, _plain_fields(fields) if fields else {})
         )
 
     def emit(self, chunk: Any) -> Awaitable[None]:
-        """Send a piece of output now: text, bytes, or any value that fits JSON, to 256 KiB each.
+        """Send a piece of output now: text, bytes, or any value that fits JSON, up to 256 KiB.
 
-        Callers that follow the job see chunks as they come, in this order.
+        Callers that follow the job receive the chunks as they come, in this order.
         """
         return self._reporter.report(_as_chunk(chunk))
 
@@ -262,14 +262,14 @@ class Job:
     ) -> Awaitable[None]:
         """Keep a file with the job: bytes, the path of a file, or a file opened for bytes.
 
-        A second attachment of the same name replaces the first. An async handler that removes or
-        closes the file afterwards has to await this first.
+        A second attachment with the same name replaces the first. An async handler that deletes or
+        closes the file afterwards must await this first.
         """
         if isinstance(data, (bytearray, memoryview)):
             data = bytes(data)
         return self._reporter.report(Attachment(name, media_type, data))
 
-    # How the handler ends the job otherwise than by returning
+    # Ways to end the job other than returning
 
     def retry(
         self, reason: str, *, after: float | None = None, code: str = "retry_later"
@@ -279,7 +279,7 @@ class Job:
         This spends an attempt: when none is left, the job fails with this reason.
         """
         if after is not None and not 0.0 <= after <= RETRY_AFTER_SECONDS_MAX:
-            raise ValueError(f"after is a delay from 0 to {RETRY_AFTER_SECONDS_MAX:.0f} seconds")
+            raise ValueError(f"after must be from 0 to {RETRY_AFTER_SECONDS_MAX:.0f} seconds")
         raise RetryLater(reason, after=after, code=code)
 
     def fail(self, reason: str, *, code: str = "job_failed") -> NoReturn:
@@ -287,33 +287,33 @@ class Job:
         raise FailJob(reason, code=code)
 
     async def hand_over(self, work: RemoteWork) -> NoReturn:
-        """Have the work done by a remote, and stop here: for handlers of Coatcheck's own.
+        """Give the work to a remote provider and stop here: for Coatcheck's own handlers.
 
         The job stays ``processing`` without a worker until the remote is done.
         """
         if self._hand_over is None:
-            raise RuntimeError("this worker hands nothing over")
+            raise RuntimeError("this worker cannot hand work over to a remote")
         await self._hand_over(work)
         raise JobParked
 
-    # Whether the handler should stop
+    # Cancellation
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether cancellation was asked for. A handler that looks can stop in good order."""
+        """Whether cancellation was requested. A handler that checks it can stop cleanly."""
         return self._cancel_requested
 
     def check_cancelled(self) -> None:
-        """Stop here if cancellation was asked for: raises ``JobCancelled``, which ends the job."""
+        """Stop here if cancellation was requested: raises ``JobCancelled``, which ends the job."""
         if self.cancel_requested:
             raise JobCancelled
 
     async def wait_cancelled(self) -> None:
-        """Return once cancellation was asked for. For async handlers."""
+        """Return once cancellation is requested. For async handlers."""
         if self.cancel_requested:
             return
         if self._cancel_event is None:
-            # Late: the process of an isolated handler that is a plain function starts without it.
+            # Imported late: the process of an isolated plain function starts without asyncio.
             import asyncio
 
             self._cancel_event = asyncio.Event()
@@ -322,7 +322,7 @@ class Job:
     # For the worker
 
     def mark_cancel_requested(self) -> None:
-        """For the worker, on its event loop: let the handler know that it should stop."""
+        """For the worker, on its event loop: tell the handler that it should stop."""
         self._cancel_requested = True
         if self._cancel_event is not None:
             self._cancel_event.set()
@@ -333,34 +333,34 @@ class Job:
         return self._reporter
 
     def tell_start(self, on_started: Callable[[], None]) -> None:
-        """For the worker, on its event loop: what to call when the handler says it has begun."""
+        """For the worker, on its event loop: what to call when the handler reports its start."""
         self._on_started = on_started
 
     def hand_over_through(self, hand_over: Callable[[RemoteWork], Awaitable[None]]) -> None:
-        """For the worker: how work is handed over to a remote."""
+        """For the worker: how work is given to a remote."""
         self._hand_over = hand_over
 
     def report_through(self, reporter: Reporter) -> None:
-        """For the worker: from now on reports go there."""
+        """For the worker: send reports there from now on."""
         self._reporter = reporter
 
 
 def _check_text(what: str, text: str, characters_max: int) -> None:
     if len(text) > characters_max:
-        raise ValueError(f"{what} has at most {characters_max} characters, not {len(text)}")
+        raise ValueError(f"{what} may have at most {characters_max} characters, not {len(text)}")
     if "\x00" in text:
-        raise ValueError(f"{what} has no NUL character")
+        raise ValueError(f"{what} must not contain a NUL character")
 
 
 def _check_artifact_name(name: str) -> None:
     if not 0 < len(name) <= ARTIFACT_NAME_CHARACTERS_MAX:
         raise ValueError(
-            f"an attachment's name has 1 to {ARTIFACT_NAME_CHARACTERS_MAX} characters,"
+            f"an attachment's name must have 1 to {ARTIFACT_NAME_CHARACTERS_MAX} characters,"
             f" not {len(name)}"
         )
     if name in {".", ".."} or "/" in name or "\\" in name or not name.isprintable():
         raise ValueError(
-            "an attachment's name is a plain file name: no slash, no backslash, no unprintable"
+            "an attachment's name must be a plain file name: no slash, no backslash, no unprintable"
             " character, not '.' or '..'"
         )
 
@@ -381,24 +381,24 @@ def _check_artifact_size(data: object) -> None:
         size = len(data)
     elif isinstance(data, Path):
         if not data.is_file():
-            raise ValueError("an attachment's path has to name a file that exists")
+            raise ValueError("an attachment's path must name an existing file")
         size = data.stat().st_size
     elif isinstance(data, io.TextIOBase):
-        raise TypeError("an attached file has to be opened for bytes (mode 'rb'), not for text")
+        raise TypeError("an attached file must be opened for bytes (mode 'rb'), not for text")
     elif hasattr(data, "read"):
         return
     else:
         raise TypeError(f"attach takes bytes, a Path or a file, not {type(data).__name__}")
     if size > ARTIFACT_BYTES_MAX:
-        raise ValueError(f"an attachment has at most {ARTIFACT_BYTES_MAX} bytes, not {size}")
+        raise ValueError(f"an attachment may have at most {ARTIFACT_BYTES_MAX} bytes, not {size}")
 
 
 def _plain_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields as plain JSON values, so that later changes by the handler do not reach them."""
+    """The fields as plain JSON values, unaffected by later changes that the handler makes."""
     encoded = encode(fields)
     if len(encoded) > LOG_LINE_CHARACTERS_MAX:
         raise ValueError(
-            f"the fields of a log line have at most {LOG_LINE_CHARACTERS_MAX} bytes as JSON,"
+            f"the fields of a log line may have at most {LOG_LINE_CHARACTERS_MAX} bytes as JSON,"
             f" not {len(encoded)}"
         )
     plain: dict[str, Any] = msgspec.json.decode(encoded.replace(b"\\u0000", b"\\ufffd"))

@@ -129,15 +129,15 @@ def test_each_bound_holds_to_the_character_and_the_byte(job: Job, recorder: Reco
     job.emit("x" * OUTPUT_CHUNK_BYTES_MAX)
     job.attach("x" * ARTIFACT_NAME_CHARACTERS_MAX, b"")
     assert len(recorder.reports) == 4
-    with pytest.raises(ValueError, match="a progress note has at most 1000 characters, not 1001"):
+    with pytest.raises(ValueError, match="note may have at most 1000 characters, not 1001"):
         job.progress(0, "x" * (PROGRESS_NOTE_CHARACTERS_MAX + 1))
-    with pytest.raises(ValueError, match="a log line has at most 8000 characters, not 8001"):
+    with pytest.raises(ValueError, match="a log line may have at most 8000 characters, not 8001"):
         job.log("x" * (LOG_LINE_CHARACTERS_MAX + 1))
-    with pytest.raises(ValueError, match="the fields of a log line have at most 8000 bytes"):
+    with pytest.raises(ValueError, match="the fields of a log line may have at most 8000 bytes"):
         job.log("x", f="x" * (LOG_LINE_CHARACTERS_MAX - len('{"f":""}') + 1))
-    with pytest.raises(ValueError, match="an output chunk has at most 262144 bytes"):
+    with pytest.raises(ValueError, match="an output chunk may have at most 262144 bytes"):
         job.emit("x" * (OUTPUT_CHUNK_BYTES_MAX + 1))
-    with pytest.raises(ValueError, match="name has 1 to 255 characters, not 256"):
+    with pytest.raises(ValueError, match="name must have 1 to 255 characters, not 256"):
         job.attach("x" * (ARTIFACT_NAME_CHARACTERS_MAX + 1), b"")
     assert len(recorder.reports) == 4
 
@@ -146,7 +146,7 @@ def test_a_file_over_the_bound_is_refused(job: Job, tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(ARTIFACT_BYTES_MAX + 1)  # takes no room: the file is all hole
-    with pytest.raises(ValueError, match="an attachment has at most"):
+    with pytest.raises(ValueError, match="an attachment may have at most"):
         job.attach("large", path)
 
 
@@ -163,9 +163,9 @@ def test_a_bad_media_type_is_refused(job: Job, media_type: str) -> None:
 
 
 def test_what_cannot_be_attached_is_refused(job: Job, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has to name a file that exists"):
+    with pytest.raises(ValueError, match="must name an existing file"):
         job.attach("a", tmp_path / "absent")
-    with pytest.raises(ValueError, match="has to name a file that exists"):
+    with pytest.raises(ValueError, match="must name an existing file"):
         job.attach("a", tmp_path)
     text: Any = io.StringIO("a")
     with pytest.raises(TypeError, match="opened for bytes"):
@@ -192,7 +192,7 @@ def test_retry_and_fail_raise_what_says_so(job: Job) -> None:
 
 @pytest.mark.parametrize("after", [-1, float("nan"), 31 * 86_400])
 def test_a_retry_delay_out_of_bounds_is_refused(job: Job, after: float) -> None:
-    with pytest.raises(ValueError, match="after is a delay"):
+    with pytest.raises(ValueError, match="after must be from 0 to"):
         job.retry("busy", after=after)
 
 
