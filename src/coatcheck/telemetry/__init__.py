@@ -1,1 +1,1 @@
-"""What the processes say about themselves: log lines and metrics. Never payloads, never secrets."""
+"""Logs, metrics and traces of the processes. They never contain payloads or secrets."""

@@ -1,7 +1,7 @@
-"""Tells the operators that a job has failed with no attempt left.
+"""The log line and metric for a job that failed with no attempt left.
 
-Its callers are told by an event of the job, stored with the failure (``events/alert.sql``); this
-is the log line and the count.
+Callers see an event of the job, stored with the failure (``events/alert.sql``); this module is for
+operators.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _log = logging.getLogger(__name__)
 
 
 def sound(job_id: UUID, endpoint: str, request_id: str | None) -> None:
-    """A job has failed for good, after every attempt it had. ``request_id`` is of the request that
-    made it."""
+    """Report that a job has failed for good, after its last attempt. ``request_id`` is the request
+    that submitted it."""
     _log.warning(
         "a job failed with no attempt left",
         extra={"job_id": to_text(job_id), "endpoint": endpoint, "request_id": request_id},

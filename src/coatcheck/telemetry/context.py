@@ -1,4 +1,4 @@
-"""Which request, job and trace the running code works for; every log line carries them."""
+"""Context variables for the current request, job and trace; every log line carries them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from uuid import UUID
 request_id: Final[ContextVar[str | None]] = ContextVar("coatcheck_request_id", default=None)
 
 job_id: Final[ContextVar[UUID | None]] = ContextVar("coatcheck_job_id", default=None)
-"""Kept as the UUID: a job that logs nothing never pays for its id's spelling."""
+"""Kept as a UUID: a job that logs nothing never pays for formatting its id."""
 
 
 @contextmanager
 def about_job(job: UUID, made_by: str | None) -> Iterator[None]:
-    """Have the lines that are logged meanwhile carry a job, and the request that made it."""
+    """Attach a job, and the request that submitted it, to all lines logged inside."""
     job_token, request_token = job_id.set(job), request_id.set(made_by)
     try:
         yield

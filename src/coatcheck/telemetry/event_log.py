@@ -1,8 +1,8 @@
-"""One log line for each request and for each job's end: the lines that come by the thousand.
+"""The high-volume log: one line for each request and for each job's end.
 
-A line is noted as plain values, and written a moment later together with those around it: through
-``logging`` each would cost several times what it takes to answer the request. It looks like every
-other line, and ends up in the same stream.
+A line is recorded as plain values and written a moment later with others: through ``logging`` each
+would cost several times as much as answering the request. The lines look like all others, and go to
+the same stream.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coatcheck.telemetry.logs import PrettyFormatter, rfc3339
 
 _FLUSH_SECONDS: Final = 0.1
 _LINES_MAX: Final = 10_000
-"""Noted and not yet written: more are written at once."""
+"""Recorded lines not yet written; when there are more, they are written at once."""
 
 
 class _RequestLine(msgspec.Struct):
@@ -60,7 +60,7 @@ _Job = tuple[float, str | None, UUID, str, str, str, int, float | None, str | No
 
 
 class EventLog:
-    """The lines of one process. Off until ``open``: a library writes nothing by itself."""
+    """The request and job lines of one process. Off until ``open``: a library logs nothing."""
 
     def __init__(self) -> None:
         self.is_on = False
@@ -71,14 +71,14 @@ class EventLog:
         self._encode = msgspec.json.Encoder().encode_lines
 
     def open(self, handler: logging.StreamHandler[IO[str]]) -> None:
-        """Write to where ``handler`` does, in its format."""
+        """Write to the stream of ``handler``, in its format."""
         if self._handler is None:
             atexit.register(self.flush)
         self._handler = handler
         self.is_on = True
 
     def close(self) -> None:
-        """Write what was noted, and note nothing more."""
+        """Write pending lines, and record no more."""
         self.flush()
         self.is_on = False
 
@@ -93,8 +93,8 @@ class EventLog:
         org: str | None,
         job_id: str | None,
     ) -> None:
-        """A request was answered. ``route`` is its template, never its path; status 0: its caller
-        had left."""
+        """Record an answered request. ``route`` is its template, never its path; status 0 means
+        that the caller had disconnected."""
         ms = round(seconds * 1_000, 2)
         self._requests.append((time.time(), request_id, job_id, org, method, route, status, ms))
         self._soon()
@@ -111,7 +111,7 @@ class EventLog:
         seconds: float | None = None,
         error_code: str | None = None,
     ) -> None:
-        """A job has come to its end. ``seconds``: how long its last attempt took, if known."""
+        """Record a job's end. ``seconds`` is the duration of its last attempt, if known."""
         if self.is_on:
             ms = None if seconds is None else round(seconds * 1_000, 2)
             self._jobs.append(
@@ -120,7 +120,7 @@ class EventLog:
             self._soon()
 
     def jobs_completed(self, jobs: Iterable[tuple[UUID, str, str, str | None, int, float]]) -> None:
-        """The same for many that have completed, each as (job, org, endpoint, request id, attempt,
+        """Record many completed jobs, each as (job, org, endpoint, request id, attempt,
         seconds)."""
         now = time.time()
         self._jobs += [
@@ -130,7 +130,7 @@ class EventLog:
         self._soon()
 
     def flush(self) -> None:
-        """Write what was noted."""
+        """Write pending lines."""
         self._due = False
         requests, self._requests = self._requests, []
         jobs, self._jobs = self._jobs, []
@@ -147,7 +147,7 @@ class EventLog:
             handler.stream.write(lines)
             handler.flush()
         except (OSError, ValueError):
-            # As logging does: whoever read our lines has gone, and the work goes on.
+            # As logging does: the reader of our lines is gone, and the work goes on.
             handler.handleError(_request_record(requests[0]) if requests else _job_record(jobs[0]))
         finally:
             handler.release()
@@ -157,21 +157,21 @@ class EventLog:
             self.flush()
         elif not self._due:
             self._due = True
-            # Not as a part of the request that happens to be the first one noted.
+            # In an empty context, not in that of the request that was recorded first.
             asyncio.get_running_loop().call_later(
                 _FLUSH_SECONDS, self.flush, context=contextvars.Context()
             )
 
 
 EVENTS: Final = EventLog()
-"""This process's."""
+"""The event log of this process."""
 
 _REQUESTS: Final = "coatcheck.requests"
 _JOBS: Final = "coatcheck.jobs"
 
 
-def _request_line(noted: _Request) -> _RequestLine:
-    at, request_id, job_id, org, method, route, status, ms = noted
+def _request_line(recorded: _Request) -> _RequestLine:
+    at, request_id, job_id, org, method, route, status, ms = recorded
     return _RequestLine(
         rfc3339(at),
         "info",
@@ -187,8 +187,8 @@ def _request_line(noted: _Request) -> _RequestLine:
     )
 
 
-def _job_line(noted: _Job) -> _JobLine:
-    at, request_id, job, org, endpoint, state, attempt, ms, error_code = noted
+def _job_line(recorded: _Job) -> _JobLine:
+    at, request_id, job, org, endpoint, state, attempt, ms, error_code = recorded
     return _JobLine(
         rfc3339(at),
         "info",
@@ -205,14 +205,14 @@ def _job_line(noted: _Job) -> _JobLine:
     )
 
 
-def _request_record(noted: _Request) -> logging.LogRecord:
-    at, request_id, job_id, org, method, route, status, ms = noted
+def _request_record(recorded: _Request) -> logging.LogRecord:
+    at, request_id, job_id, org, method, route, status, ms = recorded
     fields = {"request_id": request_id, "org": org, "job_id": job_id}
     return _record(_REQUESTS, at, f"{method} {route} {status} in {ms:g} ms", fields)
 
 
-def _job_record(noted: _Job) -> logging.LogRecord:
-    at, request_id, job, org, endpoint, state, attempt, ms, error_code = noted
+def _job_record(recorded: _Job) -> logging.LogRecord:
+    at, request_id, job, org, endpoint, state, attempt, ms, error_code = recorded
     took = "" if ms is None else f" in {ms:.3g} ms"
     fields = {
         "job_id": ids.to_text(job),

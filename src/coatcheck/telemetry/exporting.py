@@ -1,6 +1,6 @@
-"""Sends recorded spans to a collector. Imported only where OpenTelemetry's variables name one.
+"""Exports recorded spans to an OpenTelemetry collector. Imported only if one is configured.
 
-The variables are OpenTelemetry's own, and are read by its SDK: OTEL_EXPORTER_OTLP_ENDPOINT and
+The variables are OpenTelemetry's own, and its SDK reads them: OTEL_EXPORTER_OTLP_ENDPOINT and
 OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG, OTEL_SERVICE_NAME,
 OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_* (docs/how-to/trace.md).
 """
@@ -24,7 +24,7 @@ _FLUSH_SECONDS_MAX: Final = 5.0
 
 
 class Export:
-    """The tracer of a process, and the thread that sends what it records."""
+    """The tracer of a process, and the thread that sends its spans."""
 
     def __init__(self, kind: str) -> None:
         ours = {
@@ -32,21 +32,23 @@ class Export:
             SERVICE_VERSION: __version__,
             SERVICE_INSTANCE_ID: f"{socket.gethostname()}:{os.getpid()}",
         }
-        # What the variables say goes before ours.
-        said = {
+        # The variables take precedence over our values.
+        configured = {
             name: value
             for name, value in Resource.create().attributes.items()
             if not (name == SERVICE_NAME and str(value).startswith("unknown_service"))
         }
-        self._provider = TracerProvider(resource=Resource({**ours, **said}), shutdown_on_exit=False)
+        self._provider = TracerProvider(
+            resource=Resource({**ours, **configured}), shutdown_on_exit=False
+        )
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        # So that what handlers record by OpenTelemetry's own API is exported, too.
+        # So that spans that handlers record with OpenTelemetry's own API are exported, too.
         trace.set_tracer_provider(self._provider)
         self.tracer = self._provider.get_tracer("coatcheck", __version__)
 
     def close(self) -> None:
-        """Send what is left; give up after some seconds."""
-        # In a thread that may be left behind: a collector that hangs must not hold the process up.
+        """Send remaining spans; give up after a few seconds."""
+        # In a thread that may be left behind: a hanging collector must not block the exit.
         flush = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
         flush.start()
         flush.join(_FLUSH_SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""What the product's metrics are made of: Prometheus' own, and a little more."""
+"""Metric types: Prometheus' own, with batch updates and bounded labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coatcheck.telemetry.snapshots import OTHER, Across
 
 
 class Declared(NamedTuple):
-    """What a metric says of itself."""
+    """The declaration of a metric."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -22,20 +22,20 @@ class Declared(NamedTuple):
 
 
 REGISTRY: Final = CollectorRegistry()
-"""Everything that this process says of itself."""
+"""All metrics of this process."""
 
 ACROSS: Final[dict[str, Across]] = {}
-"""How gauges of several processes become one; one that is not here is summed."""
+"""How a gauge is combined over several processes; one not listed here is summed."""
 
 DECLARED: Final[list[Declared]] = []
-"""All of them, in the order in which they are declared."""
+"""All declarations, in order."""
 
 LABEL_VALUES_MAX: Final = 200
-"""How many values a label may have in a process whose values people make up."""
+"""How many values a user-defined label may have in one process."""
 
 
 class BatchHistogram(Histogram):
-    """A histogram that takes many values for little more than the price of one."""
+    """A histogram that records many values for little more than the cost of one."""
 
     def observe_many(self, values: Sequence[float]) -> None:
         touched = Tally(bisect_left(self._upper_bounds, value) for value in values)
@@ -44,9 +44,9 @@ class BatchHistogram(Histogram):
         self._sum.inc(sum(values))
 
     def add_counts(self, bounds: Sequence[float], counts: Sequence[int]) -> None:
-        """Take values that were counted in buckets already, each at most its bound.
+        """Add values that were already counted in buckets with these upper bounds.
 
-        Each of ours has to be one of ``bounds``. The sum is what it would be if each value lay in
+        Each of our own bounds must be one of ``bounds``. The sum assumes that each value lies in
         the middle of its bucket.
         """
         lower = 0.0
@@ -59,7 +59,7 @@ class BatchHistogram(Histogram):
 
 
 class Bounded:
-    """Keeps a label from having more values than a bound: what comes after is "other"."""
+    """Limits the number of values of a label; further values become "other"."""
 
     def __init__(self, values_max: int = LABEL_VALUES_MAX) -> None:
         self._values_max = values_max

@@ -1,4 +1,4 @@
-"""Structured logs on stderr: one JSON object a line, or coloured text on a terminal.
+"""Structured logging to stderr: one JSON object per line, or coloured text on a terminal.
 
 Modules log as usual (``logging.getLogger(__name__)``); ``extra={...}`` becomes fields of the line.
 """
@@ -28,14 +28,14 @@ _STANDARD_ATTRIBUTES: Final = frozenset(vars(logging.LogRecord("", 0, "", 0, "",
 }
 
 _QUIET_LOGGERS: Final = {
-    # They log full URLs, query strings included, at INFO.
+    # They log full URLs, including query strings, at INFO.
     "httpx2": logging.WARNING,
     "httpcore2": logging.WARNING,
-    # Its INFO lines announce what our own already say.
+    # Its INFO lines repeat what our own say.
     "uvicorn": logging.WARNING,
     # At DEBUG it only names the selector it uses.
     "asyncio": logging.WARNING,
-    # It warns of each malformed form, quoting it; the caller is told what is wrong.
+    # It warns of each malformed form, quoting it; the caller gets an error that says what is wrong.
     "python_multipart": logging.CRITICAL,
 }
 
@@ -53,9 +53,9 @@ _RESET: Final = "\x1b[0m"
 def configure_logging(
     level: str = "info", log_format: LogFormat = "auto", stream: IO[str] | None = None
 ) -> logging.StreamHandler[IO[str]]:
-    """Send every log line of this process to ``stream`` (stderr). Call it once, at the start.
+    """Send every log line of this process to ``stream`` (stderr). Call it once, at startup.
 
-    Returns what writes them.
+    Returns the handler that writes them.
     """
     stream = sys.stderr if stream is None else stream
     pretty = stream.isatty() if log_format == "auto" else log_format == "pretty"
@@ -73,8 +73,8 @@ def configure_logging(
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, request_id, job_id and the extras; in a
-    trace also its id."""
+    """One JSON object per line: time, level, logger, message, request_id, job_id and the extras;
+    inside a trace also its id."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -144,7 +144,7 @@ def _shown(value: object) -> object:
         case str():
             return redact(value)
         case bytes() | bytearray() | memoryview():
-            # Bytes are payloads, results or chunks: the size is all that a log may say.
+            # Bytes are payloads, results or chunks: a log may say only their size.
             return f"<{len(value)} bytes>"
         case _:
             return value
@@ -158,9 +158,9 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str | Non
     return None
 
 
-@lru_cache(maxsize=16)  # lines that are written together are often of one moment
+@lru_cache(maxsize=16)  # lines written together often have the same time
 def rfc3339(timestamp: float) -> str:
-    """A moment as every line spells it."""
+    """A timestamp in the format of every log line."""
     moment = datetime.fromtimestamp(timestamp, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -181,5 +181,5 @@ def _escaped(line: dict[str, object]) -> dict[str, object]:
 
 
 def _as_text(value: Any) -> str:
-    # A field of a type JSON lacks must not lose the line.
+    # A value of a type that JSON lacks must not lose the line.
     return redact(str(value))

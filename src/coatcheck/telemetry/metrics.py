@@ -1,13 +1,14 @@
-"""The product's Prometheus metrics, and the few functions that set them.
+"""The Prometheus metrics, and the functions that record them.
 
-Each process keeps its own. They are put into the database every few seconds, and the ``/metrics``
-of any ``coatcheck serve`` shows the sum of all processes (``engine/process_metrics.py``): a worker
-listens on no socket. What only the database knows is in ``queue_metrics.py``.
+Each process keeps its own values and writes them to the database every few seconds. The
+``/metrics`` of any ``coatcheck serve`` shows the sum of all processes
+(``engine/process_metrics.py``), because workers listen on no socket. Metrics that come from the
+database itself are in ``queue_metrics.py``.
 
-Everything here is called once a batch, not once a job: at tens of thousands of jobs a second even a
-microsecond each would show. Labels whose values people make up are bounded.
+These functions are called once per batch, not once per job: at tens of thousands of jobs a second
+even a microsecond each would show. Labels with user-defined values are bounded.
 
-docs/reference/metrics.md is made from this module (``reference.py``).
+``reference.py`` generates docs/reference/metrics.md from this module.
 """
 
 from __future__ import annotations
@@ -42,26 +43,26 @@ _POST_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 _REQUEST_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 60)
 _LAG_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600)
 _WAIT_BUCKETS: Final = BOUNDS_SECONDS[0:-1:2]
-"""Every second of the roll-ups' bounds: a millisecond, doubled until 18 hours."""
+"""Every second bound of the roll-ups: a millisecond, doubled up to 18 hours."""
 
 # Jobs
 
 _submitted = counter("coatcheck_jobs_submitted_total", "Jobs stored, by lane.", "lane")
 _claimed = counter(
-    "coatcheck_jobs_claimed_total", "Jobs that workers took out of the queue, by lane.", "lane"
+    "coatcheck_jobs_claimed_total", "Jobs that workers claimed from the queue, by lane.", "lane"
 )
 _started = counter(
-    "coatcheck_jobs_started_total", "Attempts whose handler was begun, by lane.", "lane"
+    "coatcheck_jobs_started_total", "Attempts whose handler was started, by lane.", "lane"
 )
 _finished = counter(
     "coatcheck_jobs_finished_total",
-    "Jobs that a worker brought to their end, by endpoint and final state.",
+    "Jobs that a worker finished, by endpoint and final state.",
     "endpoint",
     "state",
 )
 _ended = counter(
     "coatcheck_jobs_ended_total",
-    "Jobs that ended, whoever ended them, by lane and final state.",
+    "Jobs that ended for any reason, by lane and final state.",
     "lane",
     "state",
 )
@@ -70,97 +71,95 @@ _failures = counter(
 )
 _retried = counter(
     "coatcheck_jobs_retried_total",
-    "Attempts that failed and are made again, by lane.",
+    "Attempts that failed and will be retried, by lane.",
     "lane",
 )
 _rescued = counter(
     "coatcheck_jobs_rescued_total",
-    "Jobs taken back from workers that died or fell silent, by lane.",
+    "Jobs reclaimed from workers that died or stopped responding, by lane.",
     "lane",
 )
 _bounds_met = counter(
     "coatcheck_bounds_met_total",
-    "Requests, calls and jobs that met a bound on what one caller may cost the others, by the name "
-    "of the bound (docs/reference/bounds.md).",
+    "Requests, calls and jobs that hit a limit on what one caller may cost the others, by the name "
+    "of the limit (docs/reference/bounds.md).",
     "bound",
 )
 _refused = counter(
     "coatcheck_results_refused_total",
-    "Results that came too late, and changed nothing: their job had been taken from its worker.",
+    "Results that arrived too late and were discarded: the worker no longer owned the job.",
 )
 _alerts = counter(
     "coatcheck_alerts_total", "Jobs that failed with no attempt left, by endpoint.", "endpoint"
 )
 _start_seconds = histogram(
     "coatcheck_job_start_seconds",
-    "Time from when a job was due until a worker took it, by lane. Its sum is read off the "
-    "buckets.",
+    "Time from when a job was due until a worker claimed it, by lane. The sum is estimated from "
+    "the buckets.",
     "lane",
     buckets=_WAIT_BUCKETS,
 )
 _run_seconds = histogram(
     "coatcheck_job_run_seconds",
-    "Time in the handler of attempts that completed, by endpoint.",
+    "Handler run time of attempts that completed, by endpoint.",
     "endpoint",
     buckets=_RUN_BUCKETS,
 )
 _attempt_seconds = histogram(
     "coatcheck_job_attempt_seconds",
-    "Time in the handler of attempts that completed or failed, by lane. Its sum is read off the "
+    "Handler run time of attempts that completed or failed, by lane. The sum is estimated from the "
     "buckets.",
     "lane",
     buckets=_WAIT_BUCKETS,
 )
 
-# Statements that many share
+# Batched statements
 
 _submit_flush_rows = histogram(
-    "coatcheck_submit_flush_rows", "Submissions that shared one statement.", buckets=_ROWS_BUCKETS
+    "coatcheck_submit_flush_rows", "Submissions per statement.", buckets=_ROWS_BUCKETS
 )
 _finish_flush_rows = histogram(
     "coatcheck_finish_flush_rows",
-    "Completions that shared one statement.",
+    "Completions per statement.",
     buckets=_ROWS_BUCKETS,
 )
 _read_flush_rows = histogram(
     "coatcheck_read_flush_rows",
-    "Readings of jobs that shared one statement.",
+    "Job reads per statement.",
     buckets=_ROWS_BUCKETS,
 )
 _claim_seconds = histogram(
-    "coatcheck_claim_seconds", "Time of one claim's round trip.", buckets=_STATEMENT_BUCKETS
+    "coatcheck_claim_seconds", "Round-trip time of one claim.", buckets=_STATEMENT_BUCKETS
 )
 _claimed_jobs = histogram(
     "coatcheck_claimed_jobs",
-    "Jobs that one claim brought; 0 is a look in vain.",
+    "Jobs per claim; 0 means that no job was found.",
     buckets=(0, *_ROWS_BUCKETS),
 )
 
 # Processes
 
-_processes = gauge("coatcheck_processes", "Processes that are there, by kind.", "kind")
-_version = gauge(
-    "coatcheck_version_info", "Processes that are there, by the version they run.", "version"
-)
+_processes = gauge("coatcheck_processes", "Live processes, by kind.", "kind")
+_version = gauge("coatcheck_version_info", "Live processes, by version.", "version")
 _resident_bytes = gauge(
     "coatcheck_process_resident_bytes_max",
-    "The most memory that a process of the kind has had, of the largest that is there.",
+    "The largest peak memory of the live processes of a kind.",
     "kind",
     across="max",
 )
 _cpu_seconds = counter(
-    "coatcheck_process_cpu_seconds_total", "Processor time of all processes, by kind.", "kind"
+    "coatcheck_process_cpu_seconds_total", "CPU time of all processes, by kind.", "kind"
 )
-_running = gauge("coatcheck_worker_running", "Jobs that the workers run now, by lane.", "lane")
+_running = gauge("coatcheck_worker_running", "Jobs that workers are running, by lane.", "lane")
 _poll_seconds = gauge(
     "coatcheck_worker_poll_seconds",
-    "How often a worker looks for work that nobody told it of; the longest. It grows while the "
-    "database is away.",
+    "How often a worker polls for jobs without a notification; the longest interval. It grows "
+    "while the database is unreachable.",
     across="max",
 )
 _abandoned_threads = gauge(
     "coatcheck_worker_abandoned_threads",
-    "Threads whose handler did not stop when its time was up; they cannot be ended. An endpoint "
+    "Threads whose handler did not stop when its time was up; they cannot be killed. An endpoint "
     "with 16 of them, or a worker with 64, starts no more plain functions.",
 )
 
@@ -175,7 +174,7 @@ _requests = counter(
 )
 _request_seconds = histogram(
     "coatcheck_http_request_seconds",
-    "Time from a request's head to the end of its answer, by method and route.",
+    "Time from a request's head to the end of its response, by method and route.",
     "method",
     "route",
     buckets=_REQUEST_BUCKETS,
@@ -185,38 +184,38 @@ _request_seconds = histogram(
 
 _webhook_posts = counter(
     "coatcheck_webhook_posts_total",
-    "Posts of webhooks, by what became of the delivery: delivered, retried, exhausted, disabled, "
-    "or lost, if another server took it over meanwhile.",
+    "Webhook posts, by what became of the delivery: delivered, retried, exhausted, disabled, or "
+    "lost if another server took it over meanwhile.",
     "outcome",
 )
 _webhook_post_seconds = histogram(
     "coatcheck_webhook_post_seconds",
-    "Time of one post, from its connection to the end of its answer.",
+    "Time of one post, from connecting to the end of the response.",
     buckets=_POST_BUCKETS,
 )
 _webhook_lag_seconds = histogram(
     "coatcheck_webhook_lag_seconds",
-    "Time from what a webhook tells of until it is posted for the first time.",
+    "Time from an event until its webhook is first posted.",
     buckets=_LAG_BUCKETS,
 )
-_webhooks_posting = gauge("coatcheck_webhooks_posting", "Webhooks that are being posted now.")
+_webhooks_posting = gauge("coatcheck_webhooks_posting", "Webhooks being posted now.")
 
 # Blobs
 
 _sweeps = counter(
     "coatcheck_blob_sweeps_total",
-    "Looks at all blobs of a kind for those that no row knows.",
+    "Sweeps over all blobs of a kind for blobs without a row.",
     "kind",
 )
 _swept = counter(
-    "coatcheck_blobs_swept_total", "Blobs deleted because no row knows them, by kind.", "kind"
+    "coatcheck_blobs_swept_total", "Blobs deleted because they have no row, by kind.", "kind"
 )
 
-# Upkeep
+# Maintenance
 
 _upkeep_failures = counter(
     "coatcheck_upkeep_failures_total",
-    "Ticks of upkeep loops that ended with an error, by loop.",
+    "Ticks of maintenance loops that ended with an error, by loop.",
     "loop",
 )
 
@@ -224,25 +223,25 @@ _upkeep_failures = counter(
 
 _remote_looks = counter(
     "coatcheck_remote_looks_total",
-    "Questions about work that is done elsewhere, by what the remote said: running, completed, "
-    "failed, unknown, or unclear.",
+    "Status checks of remote work, by what the remote said: running, completed, failed, unknown, "
+    "or unclear.",
     "outcome",
 )
 _llm_running = gauge(
     "coatcheck_llm_running",
-    "Chats that were sent to a target and have not been answered whole, by target.",
+    "Chats sent to a target and not yet fully answered, by target.",
     "target",
 )
 _llm_target_up = gauge(
     "coatcheck_llm_target_up",
-    "0 while a target is known to be away, by target.",
+    "0 while a target is known to be unreachable, by target.",
     "target",
     across="min",
 )
 _llm_first_seconds = histogram(
     "coatcheck_llm_first_object_seconds",
-    "Time from sending a chat to the first object of its answer, the loading of its model "
-    "included, by target.",
+    "Time from sending a chat to the first object of its answer, including loading the model, by "
+    "target.",
     "target",
     buckets=_RUN_BUCKETS,
 )
@@ -261,41 +260,41 @@ _run_seconds_children: Final[dict[str, BatchHistogram]] = {}
 _cpu_seconds_shown: float = 0.0
 
 for _lane in Lane:
-    # From the start: what is not there yet has no rate.
+    # From the start: a series that does not exist yet has no rate.
     for _by_lane in (_claimed, _retried, _rescued, _start_seconds, _attempt_seconds):
         _by_lane.labels(_lane.value)
 
 
 def record_submit_flush(rows_by_lane: Mapping[Lane, int]) -> None:
-    """One statement stored these many new jobs."""
+    """Record a statement that inserted this many new jobs."""
     for lane, rows in rows_by_lane.items():
         _submitted_by_lane[lane].inc(rows)
     _submit_flush_rows.observe(sum(rows_by_lane.values()))
 
 
 def record_claim(seconds: float, jobs: int) -> None:
-    """One claim took so long and brought so many jobs."""
+    """Record a claim's duration and number of jobs."""
     _claim_seconds.observe(seconds)
     _claimed_jobs.observe(jobs)
 
 
 def record_finish_flush(rows: int) -> None:
-    """So many completions shared one statement."""
+    """Record how many completions shared one statement."""
     _finish_flush_rows.observe(rows)
 
 
 def record_read_flush(rows: int) -> None:
-    """So many readings of jobs shared one statement."""
+    """Record how many job reads shared one statement."""
     _read_flush_rows.observe(rows)
 
 
 def record_started(lane: Lane, attempts: int) -> None:
-    """So many handlers were begun."""
+    """Record started handlers."""
     _started_by_lane[lane].inc(attempts)
 
 
 def record_attempts(endpoint: str, run_seconds: Sequence[float]) -> None:
-    """Handlers of one endpoint ran for these times."""
+    """Record the run times of an endpoint's handlers."""
     child = _run_seconds_children.get(endpoint)
     if child is None:
         child = _run_seconds.labels(_bounded_endpoint(endpoint))
@@ -304,7 +303,7 @@ def record_attempts(endpoint: str, run_seconds: Sequence[float]) -> None:
 
 
 def record_finished(endpoint: str, state: State, jobs: int = 1) -> None:
-    """So many jobs of an endpoint reached a terminal state."""
+    """Record jobs of an endpoint that reached a terminal state."""
     child = _finished_children.get((endpoint, state))
     if child is None:
         child = _finished.labels(_bounded_endpoint(endpoint), state.value)
@@ -313,7 +312,7 @@ def record_finished(endpoint: str, state: State, jobs: int = 1) -> None:
 
 
 def record_tally(counted: Counted) -> None:
-    """What became of jobs since the last time, of all organisations together."""
+    """Record job counts since the last call, summed over all organisations."""
     for (_, lane), counts in counted.jobs.items():
         for total, jobs in (
             (_claimed.labels(lane), counts.started),
@@ -332,87 +331,87 @@ def record_tally(counted: Counted) -> None:
 
 
 def record_refused_result() -> None:
-    """A result came too late, and was refused."""
+    """Record a result that arrived too late and was refused."""
     _refused.inc()
 
 
 def record_bound_met(bound: str) -> None:
-    """A caller met a bound; its name is in the first column of docs/reference/bounds.md."""
+    """Record that a limit was hit; its name is in the first column of docs/reference/bounds.md."""
     _bounds_met.labels(bound).inc()
 
 
 def record_alert(endpoint: str) -> None:
-    """A job of an endpoint failed with no attempt left."""
+    """Record a job that failed with no attempt left."""
     _alerts.labels(_bounded_endpoint(endpoint)).inc()
 
 
 def record_webhook_post(outcome: str, seconds: float) -> None:
-    """One webhook was posted, took so long, and this became of its delivery."""
+    """Record a webhook post: its duration and what became of the delivery."""
     _webhook_posts.labels(outcome).inc()
     _webhook_post_seconds.observe(seconds)
 
 
 def record_webhook_lag(seconds: float) -> None:
-    """A webhook is posted for the first time, so long after what it tells of."""
+    """Record the time from an event to the first post of its webhook."""
     _webhook_lag_seconds.observe(max(0.0, seconds))
 
 
 def set_webhooks_posting(posts: int) -> None:
-    """This process posts so many webhooks now."""
+    """Set how many webhooks this process is posting."""
     _webhooks_posting.set(posts)
 
 
 def record_sweep(kind: str, blobs: int) -> None:
-    """All blobs of a kind were looked at, and so many deleted that nobody knew."""
+    """Record a sweep over all blobs of a kind, and how many orphans it deleted."""
     _sweeps.labels(kind).inc()
     _swept.labels(kind).inc(blobs)
 
 
 def record_upkeep_failure(loop: str) -> None:
-    """A tick of an upkeep loop ended with an error."""
+    """Record a maintenance loop's tick that ended with an error."""
     _upkeep_failures.labels(loop).inc()
 
 
 def record_remote_look(outcome: str) -> None:
-    """A remote was asked how some work stands, and said this."""
+    """Record a status check of remote work and its answer."""
     _remote_looks.labels(outcome).inc()
 
 
 def set_llm_running(target: str, chats: int) -> None:
-    """This process waits for so many chats of a target now."""
+    """Set how many chats of a target this process is waiting for."""
     _llm_running.labels(target).set(chats)
 
 
 def set_llm_target_up(target: str, *, up: bool) -> None:
-    """A target answers, or is away."""
+    """Set whether a target is reachable."""
     _llm_target_up.labels(target).set(1 if up else 0)
 
 
 def record_llm_first_object(target: str, seconds: float) -> None:
-    """A target took so long to begin its answer."""
+    """Record how long a target took to begin its answer."""
     _llm_first_seconds.labels(target).observe(seconds)
 
 
 def set_running(lane: Lane, jobs: int, *, worker: object) -> None:
-    """One of the process's workers runs so many jobs of the lane now."""
+    """Set how many jobs of the lane one of the process's workers is running."""
     _running_by_worker[lane][worker] = jobs
     _show_running(lane)
 
 
 def set_poll_seconds(seconds: float, *, worker: object) -> None:
-    """One of the process's workers looks for work so often."""
+    """Set the poll interval of one of the process's workers."""
     _poll_by_worker[worker] = seconds
     _show_poll_seconds()
 
 
 def set_abandoned_threads(threads: int, *, worker: object) -> None:
-    """So many threads of one of the process's workers run handlers that were given up."""
+    """Set how many threads of one of the process's workers run abandoned handlers."""
     _abandoned_by_worker[worker] = threads
     _show_abandoned_threads()
 
 
 def forget_worker(worker: object) -> None:
-    """One of the process's workers has ended: what it did last counts no more."""
+    """Drop the gauges of a worker of this process that has ended."""
     for lane, running in _running_by_worker.items():
         if running.pop(worker, None) is not None:
             _show_running(lane)
@@ -435,9 +434,9 @@ def _show_abandoned_threads() -> None:
 
 
 def record_request(method: str, route: str, status: int, seconds: float) -> None:
-    """One HTTP request was answered. ``route`` is the template, never the path: it has ids.
+    """Record an answered HTTP request. ``route`` is the template, never the path: paths have ids.
 
-    It is counted here and shown after ``show_requests``: many at once cost much less.
+    It is buffered here and added by ``show_requests``: adding many at once is much cheaper.
     """
     key = (method, route, status)
     times = _requests_to_show.get(key)
@@ -448,7 +447,7 @@ def record_request(method: str, route: str, status: int, seconds: float) -> None
 
 
 def show_requests() -> None:
-    """Add the requests that were recorded since the last time."""
+    """Add the requests recorded since the last call to the metrics."""
     while _requests_to_show:
         (method, route, status), times = _requests_to_show.popitem()
         _requests.labels(method, route, status).inc(len(times))
@@ -456,12 +455,12 @@ def show_requests() -> None:
 
 
 def snapshot(kind: str) -> Snapshot:
-    """All that this process, of this kind, says of itself now."""
+    """All metrics of this process now. ``kind`` is the kind of process."""
     global _cpu_seconds_shown
     show_requests()
     _processes.labels(kind).set(1)
     _version.labels(__version__).set(1)
-    # In kilobytes, on Linux.
+    # ru_maxrss is in kilobytes on Linux.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     _resident_bytes.labels(kind).set(peak)
     used = time.process_time()
@@ -471,7 +470,7 @@ def snapshot(kind: str) -> Snapshot:
 
 
 def exposition(kind: str = "serve") -> bytes:
-    """What this process alone says, as Prometheus text, with what Python says of every process."""
+    """This process's own metrics as Prometheus text, with Python's standard process metrics."""
     python = CollectorRegistry()
     ProcessCollector(registry=python)
     PlatformCollector(registry=python)

@@ -1,4 +1,4 @@
-"""What only the database knows, as of the scrape: the queue, and what waits to be posted."""
+"""Metrics read from the database at each scrape: the queue, and pending webhooks."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ DEPTH: Final = Declared(
 OLDEST: Final = Declared(
     "coatcheck_queue_oldest_seconds",
     "gauge",
-    "For how long the job that waits longest in a lane has been due; 0 if none waits.",
+    "How long the longest-waiting job in a lane has been due; 0 if none waits.",
     ("lane",),
 )
 OVERDUE: Final = Declared(
     "coatcheck_webhooks_overdue_seconds",
     "gauge",
-    "For how long the webhook that is due longest has been; 0 if none is. Those of receivers that "
-    "are paused, fetched from, or asked for peace are left out.",
+    "How long the most overdue webhook has been due; 0 if none is. Excludes receivers that are "
+    "paused, that poll for events, or that asked to wait.",
     (),
 )
 SEALED: Final = Declared(
     "coatcheck_sealed_secrets",
     "gauge",
     "Secrets of registered services, by the id of the key that sealed them. `none`: services whose "
-    "secrets are stored as they are, until a key is set.",
+    "secrets are stored unsealed, until a key is set.",
     ("key",),
 )
 QUEUE_METRICS: Final = (DATABASE_UP, DEPTH, OLDEST, OVERDUE, SEALED)
@@ -47,7 +47,7 @@ _UNSEALED: Final = "none"
 
 
 class Waiting(NamedTuple):
-    """How many jobs are in a state in a lane, and for how long the first of them has been due."""
+    """The number of jobs in a state in a lane, and how long the first of them has been due."""
 
     lane: Lane
     state: State
@@ -57,18 +57,18 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The live jobs, and for how long the most overdue webhook has been due. ``is_counted``: if
-    not, there were too many of them to be counted in time, and nothing is known of either."""
+    """The live jobs, and how long the most overdue webhook has been due. If not ``is_counted``,
+    counting took too long, and neither is known."""
 
     waiting: Sequence[Waiting] = field(default=())
     webhooks_overdue_seconds: float = 0.0
     is_counted: bool = True
     sealed_secrets: Mapping[str, int] = field(default_factory=dict)
-    """By key; under "" how many services hold theirs as they are."""
+    """By key; "" counts the services whose secrets are unsealed."""
 
 
 def queue_snapshot(queue: Queue | None) -> Snapshot:
-    """The queue as samples. None while the database cannot be asked: that is then all they say."""
+    """The queue as samples. None if the database is unreachable, which is then all they say."""
     registry = CollectorRegistry()
     up = _gauge(DATABASE_UP, registry)
     if queue is None:

@@ -1,7 +1,7 @@
-"""Takes secrets and customers' values out of text that people will read.
+"""Redacts secrets and customers' values from text that people will read.
 
-URLs carry passwords, and PostgreSQL quotes whole rows in the DETAIL of a constraint error; both
-travel in exception texts, so every log line passes through here.
+URLs contain passwords, and PostgreSQL quotes whole rows in the DETAIL of a constraint error. Both
+end up in exception texts, so every log line is redacted here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _QUERY_ARGUMENT: Final = re.compile(
 
 def redact(text: str) -> str:
     """``text`` without credentials in URLs and without values quoted by database errors."""
-    # Most lines hold none of these: three substring searches are all that they pay.
+    # Most lines contain none of these, and cost only three substring searches.
     if "://" in text:
         text = _URL_CREDENTIALS.sub(rf"\g<scheme>\g<other>{REDACTED}@", text)
         text = _SECRET_PARAMETERS.sub(rf"\g<name>{REDACTED}", text)

@@ -1,6 +1,6 @@
-"""The reference page of the metrics, made from their declarations.
+"""Generates the metrics reference page from the declarations.
 
-``python -m coatcheck.telemetry.reference > docs/reference/metrics.md`` writes it anew.
+``python -m coatcheck.telemetry.reference > docs/reference/metrics.md`` regenerates it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from coatcheck.telemetry.queue_metrics import QUEUE_METRICS
 
 
 def markdown() -> str:
-    """The reference page of the metrics."""
+    """The metrics reference page."""
     return "\n".join(
         [
             _PAGE_HEAD,
-            "## Of the queue",
+            "## Queue",
             "",
             "Read from the database at each scrape.",
             "",
             *_table(QUEUE_METRICS),
             "",
-            "## Of the processes",
+            "## Processes",
             "",
             _OF_PROCESSES,
             "",
@@ -36,7 +36,7 @@ def markdown() -> str:
 
 
 def _table(declared: Iterable[Declared]) -> Iterable[str]:
-    yield "| metric | type | labels | says |"
+    yield "| metric | type | labels | meaning |"
     yield "| --- | --- | --- | --- |"
     for name, kind, text, labels in declared:
         shown = ", ".join(f"`{label}`" for label in labels)
@@ -46,19 +46,19 @@ def _table(declared: Iterable[Declared]) -> Iterable[str]:
 _PAGE_HEAD: Final = """\
 # Metrics
 
-<!-- Made from src/coatcheck/telemetry by `python -m coatcheck.telemetry.reference`. -->
+<!-- Generated from src/coatcheck/telemetry by `python -m coatcheck.telemetry.reference`. -->
 
-`GET /metrics` of any `coatcheck serve` shows them as Prometheus text: the sum over every server and
-every worker. How to scrape, and what to watch:
-[Watch with Prometheus](../how-to/watch-with-prometheus.md). `?scope=process` shows the server that
-answers, alone.
+`GET /metrics` of any `coatcheck serve` returns these as Prometheus text, summed over all servers
+and workers. How to scrape them, and what to watch:
+[Watch with Prometheus](../how-to/watch-with-prometheus.md). `?scope=process` returns only the
+metrics of the server that answers.
 """
 
 _OF_PROCESSES: Final = f"""\
-Counters and histograms only grow, over restarts as well. Gauges are of processes that are there. A
-histogram `x` has the series `x_bucket` (with the label `le`), `x_sum` and `x_count`. A label whose
-values people make up (`endpoint`, `code`) has {LABEL_VALUES_MAX} of them in each process at most;
-the rest is `other`."""
+Counters and histograms only grow, even across restarts. Gauges cover live processes. A histogram
+`x` has the series `x_bucket` (with the label `le`), `x_sum` and `x_count`. A label with
+user-defined values (`endpoint`, `code`) has at most {LABEL_VALUES_MAX} of them per process; the
+rest is `other`."""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The samples of a process as one value that can be stored, added up, and shown as Prometheus text.
+"""Snapshots of a process's metrics, which can be stored, merged, and shown as Prometheus text.
 
-Counts of processes are added. What is said of the present (a gauge) is added up or the largest or
-smallest is taken, as it was declared, and only of processes that are there.
+Counters of all processes are added. Gauges are added, or their maximum or minimum is used, as
+declared, and only of live processes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.registry import Collector
 
 Across = Literal["sum", "max", "min"]
-"""What becomes of a gauge that several processes have."""
+"""How a gauge of several processes is combined."""
 
 Labels = tuple[tuple[str, str], ...]
 Series = tuple[str, Labels]
-"""A sample's name, and its labels in order."""
+"""A sample's name and its sorted labels."""
 
 OTHER: Final = "other"
-"""The label of what is beyond a bound."""
+"""The label value for everything beyond a limit."""
 _GAUGE: Final = "gauge"
 _BUCKET_LABEL: Final = "le"
 _CREATED: Final = "_created"
@@ -30,7 +30,7 @@ _FAST: Final = 1
 
 
 class Family(msgspec.Struct, array_like=True):
-    """A metric: what it says of itself, so that another version can show it, and its samples."""
+    """A metric with its samples, and its declaration, so that another version can show it."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class Family(msgspec.Struct, array_like=True):
 
 
 class _Stored(msgspec.Struct, array_like=True):
-    """A family as it is stored: a map's keys have to be plain there."""
+    """A family as stored: msgpack map keys must be plain there."""
 
     name: str
     kind: str
@@ -57,13 +57,13 @@ _decoder: Final = msgspec.msgpack.Decoder(list[_Stored])
 
 
 def taken(registry: CollectorRegistry, across: Mapping[str, Across]) -> Snapshot:
-    """What a registry has now."""
+    """A snapshot of a registry."""
     snapshot: Snapshot = {}
     for metric in registry.collect():
         samples = {
             (sample.name, tuple(sorted(sample.labels.items()))): float(sample.value)
             for sample in metric.samples
-            # When a count began is no count.
+            # The creation time of a counter is not a count.
             if metric.type == _GAUGE or not sample.name.endswith(_CREATED)
         }
         snapshot[metric.name] = Family(
@@ -73,7 +73,7 @@ def taken(registry: CollectorRegistry, across: Mapping[str, Across]) -> Snapshot
 
 
 def encoded(snapshot: Snapshot) -> bytes:
-    """As it is stored. Packed here: names and labels repeat, and the server is busy enough."""
+    """Encode for storage. Compressed here: names and labels repeat, and the server is busy."""
     stored = [
         _Stored(
             family.name,
@@ -88,7 +88,7 @@ def encoded(snapshot: Snapshot) -> bytes:
 
 
 def decoded(data: bytes) -> Snapshot:
-    """What was stored; nothing at all is a snapshot of nothing."""
+    """Decode a stored snapshot; no bytes are an empty snapshot."""
     if not data:
         return {}
     return {
@@ -104,12 +104,12 @@ def decoded(data: bytes) -> Snapshot:
 
 
 def counts(snapshot: Snapshot) -> Snapshot:
-    """What stays true of a process that has ended: its counts, and nothing of its present."""
+    """The part that stays true after a process has ended: its counters, without its gauges."""
     return {name: family for name, family in snapshot.items() if family.kind != _GAUGE}
 
 
 def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """All of them as one."""
+    """Combine snapshots into one."""
     whole: Snapshot = {}
     for snapshot in snapshots:
         for name, family in snapshot.items():
@@ -118,13 +118,13 @@ def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
                 whole[name] = Family(
                     name, family.kind, family.text, family.across, dict(family.samples)
                 )
-            elif known.kind == family.kind:  # another version may have meant something else by it
+            elif known.kind == family.kind:  # another version may have used the name differently
                 _add(known, family)
     return whole
 
 
 def less(snapshot: Snapshot, baseline: Snapshot) -> Snapshot:
-    """``snapshot``, its counts begun at ``baseline``."""
+    """``snapshot`` with ``baseline`` subtracted from its counters."""
     return {
         name: Family(
             name,
@@ -143,15 +143,15 @@ def less(snapshot: Snapshot, baseline: Snapshot) -> Snapshot:
 
 
 def bounded(snapshot: Snapshot, rows_max: int) -> Snapshot:
-    """No metric with more than ``rows_max`` sets of labels: the smallest of them as one, "other".
+    """Limit each metric to ``rows_max`` label sets; the smallest are merged into "other".
 
-    Labels are bounded in each process; the sum over years of processes has to be, too.
+    Labels are bounded within each process; the sum over years of processes must be bounded, too.
     """
     return {name: _bounded(family, rows_max) for name, family in snapshot.items()}
 
 
 def shown(*snapshots: Snapshot) -> bytes:
-    """Prometheus text."""
+    """Render as Prometheus text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Shown(snapshots))
     return generate_latest(registry)
@@ -202,5 +202,5 @@ def _as_other(labels: Labels) -> Labels:
 
 
 def _row(labels: Labels) -> Labels:
-    """What tells one set of samples from another: all but a histogram's bounds."""
+    """The labels that identify a set of samples: all but a histogram's bounds."""
     return tuple(label for label in labels if label[0] != _BUCKET_LABEL)

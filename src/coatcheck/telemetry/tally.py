@@ -1,8 +1,8 @@
-"""Counts what becomes of jobs, in this process, until it is added to the roll-ups in the database.
+"""In-memory job statistics, flushed to the roll-ups in the database.
 
-There is one tally for each database, whoever asks for it: a server's engine and its upkeep share
-one. Everything here is called once a batch, from where the batch's commit is known; what a killed
-process had not yet added is lost (docs/adr/0028).
+There is one tally per database in a process: a server's engine and its maintenance loops share it.
+Everything here is called once per batch, after the batch's commit. What a killed process had not
+flushed is lost (docs/adr/0028).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import State
 
 EVERYBODY: Final = "*"
-"""What the sums over all organisations are kept under; no organisation can be called so."""
+"""The key of the sums over all organisations; no organisation can have this name."""
 _CODES_MAX: Final = 200
 OTHER_CODES: Final = "other"
-"""Handlers name their own error codes; what one organisation makes up beyond so many is this."""
+"""Handlers choose their own error codes; an organisation's codes beyond the limit become this."""
 _CODES_KNOWN_SECONDS: Final = 3_600.0
-"""For how long they count: by the flush, an hour's roll-up would have a hundred thousand."""
+"""How long codes are remembered. If it were per flush, an hour's roll-up could have 100,000."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the jobs of one organisation in one lane."""
+    """Job counts of one organisation in one lane."""
 
     submitted: int = 0
     started: int = 0
@@ -56,7 +56,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Counted:
-    """What was counted: by organisation and lane, and failures by organisation and code."""
+    """Counts by organisation and lane, and failures by organisation and code."""
 
     jobs: dict[tuple[str, str], Counts] = field(default_factory=dict)
     failures: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Counted:
 
 
 class Tally:
-    """Counts for one database. Not for several threads."""
+    """Counts for one database. Not thread-safe."""
 
     def __init__(self) -> None:
         self._counted = Counted()
@@ -76,20 +76,20 @@ class Tally:
             WeakKeyDictionary()
         )
         self.flushed_at = 0.0
-        """By the process's monotonic clock: who flushes leaves the others nothing to do."""
+        """In the process's monotonic clock: after a flush, other users have nothing to flush."""
 
     def flushing(self) -> asyncio.Lock:
-        """For whoever adds what was counted, in the running loop: a program that embeds an engine
-        may have another loop by now."""
+        """The lock that a flush holds, for the running loop: a program that embeds an engine may
+        use several loops over time."""
         return self._flushing.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     def submitted(self, jobs: Mapping[tuple[str, str], int]) -> None:
-        """So many jobs were created, by organisation and lane."""
+        """Count created jobs, by organisation and lane."""
         for (org, lane), count in jobs.items():
             self._of(org, lane).submitted += count
 
     def started(self, jobs: Iterable[ClaimedJob]) -> None:
-        """These were claimed, each after its wait."""
+        """Count claimed jobs and their waits."""
         known = self._counted.jobs
         for job in jobs:
             counts = known.get((job.org, job.lane)) or self._of(job.org, job.lane)
@@ -97,7 +97,7 @@ class Tally:
             counts.waits[bisect_left(BOUNDS_SECONDS, job.waited_seconds)] += 1
 
     def completed(self, jobs: Iterable[tuple[ClaimedJob, float]]) -> None:
-        """These completed, each after its last attempt had run for so many seconds."""
+        """Count completed jobs and the run time of their last attempt."""
         known = self._counted.jobs
         for job, ran_seconds in jobs:
             counts = known.get((job.org, job.lane)) or self._of(job.org, job.lane)
@@ -114,8 +114,8 @@ class Tally:
         ran_seconds: float | None = None,
         jobs: int = 1,
     ) -> None:
-        """Jobs ended without a result, or an attempt failed that is tried again; ``code`` says with
-        which error. Any other state is nothing to count."""
+        """Count jobs that ended without a result, or attempts that failed and will be retried;
+        ``code`` is the error code. Other states are ignored."""
         counts = self._of(org, lane)
         if state is State.FAILED:
             counts.failed += jobs
@@ -132,12 +132,12 @@ class Tally:
             counts.runs[bucket_of(ran_seconds)] += jobs
 
     def rescued(self, org: str, lane: str, state: State, code: str | None) -> None:
-        """A job was taken from a dead or silent worker, and went to this state."""
+        """Count a job that was reclaimed from a dead or silent worker and moved to ``state``."""
         self._of(org, lane).rescued += 1
         self.moved(org, lane, state, code=code)
 
     def take(self) -> Counted:
-        """What was counted since the last time; it is the caller's to add now."""
+        """Take the counts since the last call; the caller must flush them."""
         counted, self._counted = self._counted, Counted()
         now = time.monotonic()
         if now - self._codes_since >= _CODES_KNOWN_SECONDS:
@@ -145,7 +145,7 @@ class Tally:
         return counted
 
     def give_back(self, counted: Counted) -> None:
-        """It could not be added: it counts again."""
+        """Return counts that could not be flushed."""
         for (org, lane), counts in counted.jobs.items():
             self._of(org, lane).add(counts)
         for (org, code), jobs in counted.failures.items():
@@ -169,9 +169,9 @@ class Tally:
 
 
 class NoTally(Tally):
-    """For what is not to be counted: nobody takes what is, and it would grow."""
+    """A tally that discards everything, for callers that nobody flushes."""
 
-    def _of(self, org: str, lane: str) -> Counts:  # noqa: ARG002 - whose it is does not matter
+    def _of(self, org: str, lane: str) -> Counts:  # noqa: ARG002 - counted for nobody
         return Counts()
 
     def _failed(self, org: str, code: str, jobs: int) -> None:
@@ -182,7 +182,7 @@ _tallies: Final[WeakValueDictionary[str, Tally]] = WeakValueDictionary()
 
 
 def tally_of(database_url: str) -> Tally:
-    """The process's tally for a database. Gone, with what nobody added, when its last user is."""
+    """The process's tally for a database. It is dropped, unflushed, with its last user."""
     tally = _tallies.get(database_url)
     if tally is None:
         tally = _tallies[database_url] = Tally()

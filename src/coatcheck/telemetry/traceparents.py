@@ -1,4 +1,4 @@
-"""W3C traceparents: ``00-<trace id>-<span id>-<flags>``, as headers and jobs carry them."""
+"""W3C traceparent headers: ``00-<trace id>-<span id>-<flags>``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _SAMPLED: Final = 0x01
 
 
 def is_valid(traceparent: str) -> bool:
-    """Whether it has the form that we and W3C's first version write."""
+    """Whether it has the format of W3C's version 00, which is also ours."""
     return _FORM.fullmatch(traceparent) is not None
 
 
 def is_sampled(traceparent: str) -> bool:
-    """Whether whoever wrote it records the trace."""
+    """Whether its sender records the trace."""
     form = _FORM.fullmatch(traceparent)
     return form is not None and bool(int(form["flags"], 16) & _SAMPLED)
 
 
 def trace_id_of(traceparent: str | None) -> str | None:
-    """The trace's id, 32 hexadecimal digits, by which a trace viewer finds it."""
+    """The trace id, 32 hexadecimal digits, as a trace viewer shows it."""
     form = None if traceparent is None else _FORM.fullmatch(traceparent)
     return None if form is None else form["trace"]

@@ -1,14 +1,14 @@
-"""Traces: a submission, its runs and its webhooks as parts of one.
+"""Distributed tracing: a submission, its runs and its webhooks belong to one trace.
 
-A request may come with a W3C ``traceparent``. Its job keeps it, and everything that is done for the
-job carries it on: handlers find it as OpenTelemetry's current context, upstreams, remotes and
-receivers of webhooks get it as a header. That needs no set-up here.
+A request may carry a W3C ``traceparent``. Its job keeps it, and everything done for the job passes
+it on: handlers find it as OpenTelemetry's current context; upstreams, remotes and webhook
+receivers get it as a header. That needs no set-up here.
 
-With ``OTEL_EXPORTER_OTLP_ENDPOINT`` set, processes record spans of their own and export them by
+With ``OTEL_EXPORTER_OTLP_ENDPOINT`` set, processes also record their own spans and export them by
 OTLP over HTTP (``exporting.py``). Without it, OpenTelemetry is not even imported until the first
-job comes that is part of a trace.
+job that belongs to a trace.
 
-Spans hold ids and names, never payloads, and of an error its type and no text.
+Spans contain ids and names, never payloads; of an error they contain its type and no text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _export: Export | None = None
 
 
 class Part:
-    """One span, being recorded; or, where nothing is recorded, what takes the same words."""
+    """One span being recorded, or a no-op with the same interface if nothing is recorded."""
 
     __slots__ = ("_span",)
 
@@ -46,12 +46,12 @@ class Part:
         self._span = span
 
     def note(self, attributes: Attributes) -> None:
-        """Say more of it."""
+        """Add attributes."""
         if self._span is not None:
             self._span.set_attributes(attributes)
 
     def failed(self, why: str) -> None:
-        """It did not end well. ``why`` is a code or a type, never a text that may quote data."""
+        """Mark it as failed. ``why`` is a code or a type, never text that may quote data."""
         if self._span is not None:
             from opentelemetry.trace import StatusCode
 
@@ -62,7 +62,7 @@ _NOT_RECORDED: Final = Part()
 
 
 def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether OpenTelemetry's own variables say where traces go."""
+    """Whether OpenTelemetry's variables configure an exporter."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == _TRUE:
         return False
     if environment.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
@@ -71,12 +71,11 @@ def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def start(kind: str) -> bool:
-    """Record and export from now on, if the environment says where to. Whether that is so.
+    """Start recording and exporting if the environment configures it; returns whether it does.
 
-    ``kind`` is what the process is: it becomes the service's name, unless OTEL_SERVICE_NAME says
-    another.
+    ``kind`` is the kind of process. It becomes the service name, unless OTEL_SERVICE_NAME is set.
     """
-    global _export, _tracer  # a process has one, like its logs
+    global _export, _tracer  # one per process, like its logs
     if _tracer is None and is_wanted():
         from coatcheck.telemetry.exporting import Export
 
@@ -86,7 +85,7 @@ def start(kind: str) -> bool:
 
 
 def stop() -> None:
-    """Export what is left, for some seconds at most. Blocks; call it last."""
+    """Export the remaining spans, for a few seconds at most. Blocks; call it last."""
     global _export, _tracer
     if _export is not None:
         _export.close()
@@ -99,7 +98,7 @@ def is_on() -> bool:
 
 
 def current() -> str | None:
-    """The traceparent to hand on to whatever is begun now; None outside of a trace."""
+    """The traceparent to pass to whatever starts now; None outside of a trace."""
     if _tracer is None:
         return context.traceparent.get()
     from opentelemetry.trace import get_current_span
@@ -109,10 +108,10 @@ def current() -> str | None:
 
 @contextmanager
 def span(name: str, kind: Kind, parent: str | None, attributes: Attributes) -> Iterator[Part]:
-    """Do something as a part of ``parent``'s trace; with no parent, as the root of a new one.
+    """Run a block as a child span of ``parent``, or as the root of a new trace without one.
 
-    It is OpenTelemetry's current span meanwhile. An exception marks it as failed, by its type.
-    Where nothing is recorded, the trace of ``parent`` is handed on as it came.
+    It is OpenTelemetry's current span meanwhile. An exception marks it as failed, with its type.
+    If nothing is recorded, ``parent`` is passed on unchanged.
     """
     if _tracer is None:
         if parent is None:
@@ -146,7 +145,7 @@ def span(name: str, kind: Kind, parent: str | None, attributes: Attributes) -> I
 
 @contextmanager
 def continuing(traceparent: str) -> Iterator[None]:
-    """Make ``traceparent`` the current context, ours and OpenTelemetry's, without a span."""
+    """Make ``traceparent`` the current context, ours and OpenTelemetry's, without a new span."""
     if not is_valid(traceparent):
         yield
         return
@@ -156,7 +155,7 @@ def continuing(traceparent: str) -> Iterator[None]:
 
 @contextmanager
 def passing(traceparent: str) -> Iterator[None]:
-    """Note what a request came with, for the jobs that it hands in: if its sender records it."""
+    """Remember a request's traceparent for the jobs it submits, if its sender records it."""
     if not is_sampled(traceparent):
         yield
         return
@@ -168,7 +167,7 @@ def passing(traceparent: str) -> Iterator[None]:
 
 
 def written(span: Span) -> str | None:
-    """A span as a traceparent; None if it is none."""
+    """A span as a traceparent; None if the span is not valid."""
     about = span.get_span_context()
     if not about.is_valid:
         return None
