@@ -1,4 +1,4 @@
-"""Every setting of the product: one frozen object, read once from the environment."""
+"""All settings: one frozen object, read once from the environment."""
 
 from coatcheck.settings.settings import (
     SETTINGS,

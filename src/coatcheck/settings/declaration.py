@@ -1,4 +1,4 @@
-"""How a setting is declared: beside the field that holds it."""
+"""Declares a setting beside the field that holds it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PREFIX: Final = "COATCHECK_"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One variable: how it is spelt, what it may hold and what it is for."""
+    """One environment variable: its name, allowed values and meaning."""
 
     variable: str
     meaning: str
@@ -32,7 +32,7 @@ def setting(
     shown_default: str | None = None,
     secret: bool = False,
 ) -> Any:
-    """A dataclass field that carries its declaration. No default: it must be set."""
+    """A dataclass field that carries its declaration. Without a default it is required."""
     required = default is None
     declaration = Setting(
         variable=PREFIX + variable,

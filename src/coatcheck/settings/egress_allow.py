@@ -1,4 +1,5 @@
-"""Where Coatcheck may call although its egress guard would refuse: COATCHECK_EGRESS_ALLOW."""
+"""Parses COATCHECK_EGRESS_ALLOW: hosts and networks that may be called although they are not
+public."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ _WITH_PORT: Final = re.compile(r"([^:]+):([0-9]{1,5})")
 
 @dataclass(frozen=True, slots=True)
 class AllowRule:
-    """One entry: a host by its name, or a network; ``port`` None stands for every port."""
+    """One entry: a host name or a network; ``port`` None means every port."""
 
     name: str | None
     network: Network | None
     port: int | None
 
     def allows_name(self, name: str, port: int) -> bool:
-        """Whether a host of this name, in lower case, may be called wherever it leads."""
+        """Whether a host of this name, in lower case, may be called whatever its addresses."""
         return self.name == name and self.port in (None, port)
 
     def allows_address(self, address: Address, port: int) -> bool:
@@ -35,7 +36,7 @@ class AllowRule:
 
 
 def parse_allow(text: str) -> tuple[AllowRule, ...]:
-    """The entries of a list with commas between: host, host:port, address, [IPv6]:port or CIDR."""
+    """Parse a comma-separated list of host, host:port, address, [IPv6]:port or CIDR."""
     return tuple(_rule(entry.strip()) for entry in text.split(",") if entry.strip())
 
 
@@ -46,7 +47,7 @@ def _rule(entry: str) -> AllowRule:
     try:
         return AllowRule(None, ipaddress.ip_network(host), port)
     except ValueError:
-        pass  # no address and no network, so it has to be a name
+        pass  # neither an address nor a network, so it must be a name
     if not _NAME.fullmatch(host) or len(host) > _NAME_CHARACTERS_MAX or looks_numeric(host):
         raise Refused
     return AllowRule(host.lower(), None, port)

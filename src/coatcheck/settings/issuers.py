@@ -1,4 +1,4 @@
-"""Who may issue tokens, as the settings name them."""
+"""JWT issuers, as the settings configure them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 SECRET_ALGORITHMS: Final = frozenset({"HS256", "HS384", "HS512"})
-"""For an issuer whose secret we share."""
+"""For an issuer that shares its secret with us."""
 
 PUBLIC_ALGORITHMS: Final = frozenset(
     {
@@ -23,9 +23,9 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class TokenIssuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An issuer of tokens, and what its tokens must be like.
+    """An issuer of tokens, and the rules for its tokens.
 
-    Its algorithms are fixed here: what a token's own header asks for is never a reason to use one.
+    Its algorithms are fixed here: the header of a token never chooses one.
     """
 
     issuer: str
@@ -33,7 +33,7 @@ class TokenIssuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     secret: str | None = None
     jwks_url: str | None = None
     algorithms: tuple[str, ...] = ()
-    """None named: HS256 with a secret, RS256 and ES256 with a key set."""
+    """Empty: HS256 with a secret, RS256 and ES256 with a key set."""
     kind: Literal["user", "service"] = "user"
     org_claim: str = "org"
 
@@ -58,20 +58,22 @@ class TokenIssuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if len(secret) < SECRET_CHARACTERS_MIN:
             raise ValueError(f"its secret has fewer than {SECRET_CHARACTERS_MIN} characters")
         if not SECRET_ALGORITHMS.issuperset(self.algorithms):
-            raise ValueError(f"with a secret, algorithms are of {_listed(SECRET_ALGORITHMS)}")
+            raise ValueError(f"with a secret, algorithms must be from {_listed(SECRET_ALGORITHMS)}")
 
     def _check_key_set(self, url: str) -> None:
         if not PUBLIC_ALGORITHMS.issuperset(self.algorithms):
-            raise ValueError(f"with a jwks_url, algorithms are of {_listed(PUBLIC_ALGORITHMS)}")
+            raise ValueError(
+                f"with a jwks_url, algorithms must be from {_listed(PUBLIC_ALGORITHMS)}"
+            )
         parts = urlsplit(url)
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
             raise ValueError("its jwks_url is not https")
         if not parts.hostname or parts.username is not None:
-            raise ValueError("its jwks_url names no host, or a user")
+            raise ValueError("its jwks_url has no host, or contains a user")
 
 
 def read_issuers(text: str) -> tuple[TokenIssuer, ...]:
-    """The issuers in a JSON list. Raises ValueError."""
+    """Parse a JSON list of issuers. Raises ValueError."""
     try:
         issuers = msgspec.json.decode(text.encode(), type=tuple[TokenIssuer, ...])
     except msgspec.MsgspecError as error:
@@ -81,7 +83,7 @@ def read_issuers(text: str) -> tuple[TokenIssuer, ...]:
 
 
 def check_apart(issuers: tuple[TokenIssuer, ...]) -> None:
-    """Raise ValueError if a token could be meant for two of these."""
+    """Raise ValueError if a token could match two of these."""
     if len({(each.issuer, each.audience) for each in issuers}) < len(issuers):
         raise ValueError("two of them have the same issuer and audience")
 

@@ -1,4 +1,4 @@
-"""Where chats are sent: COATCHECK_LLM_URL for one target, COATCHECK_LLM_TARGETS for several."""
+"""Parses the chat targets: COATCHECK_LLM_URL for one, COATCHECK_LLM_TARGETS for several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from coatcheck.settings.parsers import Refused, http_url
 
 ONLY_TARGET: Final = "default"
-"""The name of the target that COATCHECK_LLM_URL alone describes."""
+"""The name of the target that COATCHECK_LLM_URL defines."""
 
 CONCURRENCY_MAX: Final = 1_000
 _TARGETS_MAX: Final = 100
@@ -20,7 +20,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class LlmTarget:
-    """An Ollama-shaped server: its base URL, and how many chats it is given at a time."""
+    """A server with Ollama's API: its base URL, and its maximum number of concurrent chats."""
 
     name: str
     url: str
@@ -29,7 +29,7 @@ class LlmTarget:
 
 
 class _Written(msgspec.Struct, forbid_unknown_fields=True):
-    """A target as the setting spells it."""
+    """A target in the setting's JSON."""
 
     name: str
     url: str
@@ -38,14 +38,14 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def bearer_token(text: str) -> str:
-    """A token as a header can carry it: visible ASCII without spaces."""
+    """A token that a header can carry: visible ASCII without spaces."""
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise Refused
     return text
 
 
 def parse_targets(text: str) -> tuple[LlmTarget, ...]:
-    """Read the JSON list. What is wrong is said without quoting a URL or a token."""
+    """Parse the JSON list. Errors quote no URL and no token."""
     try:
         written = msgspec.json.decode(text.encode(), type=list[_Written])
     except msgspec.MsgspecError as error:
@@ -61,16 +61,16 @@ def parse_targets(text: str) -> tuple[LlmTarget, ...]:
 def _target(number: int, written: _Written) -> LlmTarget:
     if not _NAME.fullmatch(written.name):
         raise Refused(
-            f"the name of target {number} is not made of 1 to 63 letters, digits, '.', '_' and '-'"
+            f"the name of target {number} must have 1 to 63 letters, digits, '.', '_' and '-'"
         )
     try:
         url = http_url(written.url)
     except Refused:
-        raise Refused(f"the url of target {number} is none that can be called") from None
+        raise Refused(f"the url of target {number} is not valid") from None
     try:
         token = bearer_token(written.token) if written.token else ""
     except Refused:
         raise Refused(f"the token of target {number} cannot be sent in a header") from None
     if not 1 <= written.concurrency <= CONCURRENCY_MAX:
-        raise Refused(f"the concurrency of target {number} is not from 1 to {CONCURRENCY_MAX}")
+        raise Refused(f"the concurrency of target {number} must be from 1 to {CONCURRENCY_MAX}")
     return LlmTarget(written.name, url, token, written.concurrency)

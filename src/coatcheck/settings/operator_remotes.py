@@ -1,4 +1,4 @@
-"""Remotes of the operator's own, by name: COATCHECK_REMOTES."""
+"""Parses COATCHECK_REMOTES: the operator's own remotes, by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _decode: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def parse_remotes(text: str) -> Mapping[str, OperatorRemote]:
-    """Read the JSON object, or nothing at all. What is wrong is said without quoting a secret."""
+    """Parse the JSON object; empty text has none. Errors quote no secret."""
     remotes: dict[str, OperatorRemote] = {}
     try:
         written = _decode(text or "{}")
@@ -25,11 +25,13 @@ def parse_remotes(text: str) -> Mapping[str, OperatorRemote]:
         raise Refused(str(error)) from None
     for name, each in written.items():
         if _NAME.fullmatch(name) is None:
-            raise Refused(f"{name[:80]!r} is no name of a remote: letters, digits, '-' and '_'")
+            raise Refused(
+                f"{name[:80]!r} is not a valid remote name: use letters, digits, '-' and '_'"
+            )
         try:
             remote = parse_remote(bytes(each).decode())
         except Refused as error:
             raise Refused(f"{name}: {error}") from None
-        assert remote is not None, "there is always some JSON"
+        assert remote is not None, "each value is non-empty JSON"
         remotes[name] = remote
     return remotes

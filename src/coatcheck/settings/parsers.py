@@ -1,4 +1,4 @@
-"""From the text of a variable to its value, or a refusal."""
+"""Parsers for the values of environment variables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DNS_PORT: Final = 53
 class Refused(ValueError):
     """The text is not allowed; the declaration's ``allowed`` says what is.
 
-    May say why, in words that quote nothing of a secret.
+    The message may give a reason, without quoting a secret.
     """
 
 
@@ -77,7 +77,7 @@ def switch(text: str) -> bool:
 def by_lane(
     parse_value: Callable[[str], Value], defaults: str
 ) -> Callable[[str], Mapping[Lane, Value]]:
-    """``lane=value`` pairs; a lane that is left out keeps its default."""
+    """Parse ``lane=value`` pairs; a lane that is missing keeps its default."""
 
     def parse_pairs(text: str) -> dict[Lane, Value]:
         values: dict[Lane, Value] = {}
@@ -96,7 +96,7 @@ def by_lane(
 def by_operation(
     parse_value: Callable[[str], Value], operations: Collection[str]
 ) -> Callable[[str], Mapping[str, Value]]:
-    """One value for all, or ``operation=value`` pairs; one that is left out has none."""
+    """Parse one value for all, or ``operation=value`` pairs; a missing operation has none."""
 
     def parse(text: str) -> Mapping[str, Value]:
         if not text:
@@ -118,18 +118,18 @@ def by_operation(
 def http_url(text: str) -> str:
     try:
         parts = urlsplit(non_empty(text))
-        _ = parts.port  # read only now, and out of range perhaps
+        _ = parts.port  # raises ValueError if it is out of range
     except ValueError:
         raise Refused from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise Refused
     if parts.query or parts.fragment:
-        raise Refused  # a path is put after it
+        raise Refused  # a path is appended to it
     return text.rstrip("/")
 
 
 def origins(text: str) -> tuple[str, ...]:
-    """Origins as browsers send them, with commas between; or ``*`` alone."""
+    """Parse comma-separated origins as browsers send them, or ``*`` alone."""
     given = tuple(part.strip() for part in text.split(",") if part.strip())
     if given == ("*",):
         return given
@@ -139,7 +139,7 @@ def origins(text: str) -> tuple[str, ...]:
             _ = parts.port
         except ValueError:
             raise Refused from None
-        # To the letter: a browser sends no path, no default port and nothing in upper case.
+        # Exactly: a browser sends no path, no default port and no upper case.
         spelt = f"{parts.scheme}://{parts.netloc}"
         if parts.scheme not in ("http", "https") or not parts.hostname or spelt != origin:
             raise Refused
@@ -149,7 +149,7 @@ def origins(text: str) -> tuple[str, ...]:
 
 
 def database_url(text: str) -> str:
-    # The rest is the driver's to judge: it knows lists of hosts, sockets and parameters.
+    # The driver checks the rest: it supports lists of hosts, sockets and parameters.
     if not text.startswith(("postgresql://", "postgres://")):
         raise Refused
     return text
@@ -163,7 +163,7 @@ def blob_url(text: str) -> str:
     if parts.query or parts.fragment:
         raise Refused
     if parts.scheme == "file":
-        # Anything before the path is a host, or a folder that was meant to be relative.
+        # Anything before the path is a host, or part of a path meant to be relative.
         acceptable = not parts.netloc and parts.path.startswith("/")
     else:
         acceptable = parts.scheme in CLOUD_BLOB_SCHEMES and bool(parts.hostname)
@@ -183,7 +183,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def networks(text: str) -> tuple[Network, ...]:
-    """Addresses and networks with commas between; ``none`` for none."""
+    """Parse comma-separated addresses and networks, or ``none``."""
     if text.lower() == "none":
         return ()
     try:
@@ -199,12 +199,12 @@ def non_empty(text: str) -> str:
 
 
 def optional(parse: Callable[[str], str]) -> Callable[[str], str]:
-    """What ``parse`` takes, or nothing at all."""
+    """Accept what ``parse`` accepts, or an empty text."""
     return lambda text: parse(text) if text else ""
 
 
 def name_servers(text: str) -> tuple[str, ...]:
-    """``address:port`` of each, IPv6 addresses in brackets."""
+    """Parse name servers as ``address:port``, with IPv6 addresses in brackets."""
     return tuple(_name_server(entry.strip()) for entry in text.split(",") if entry.strip())
 
 
@@ -255,7 +255,7 @@ def secret_keys(characters_min: int) -> Callable[[str], tuple[str, ...]]:
         if any(len(key) < characters_min for key in keys):
             raise Refused(f"one of its keys has fewer than {characters_min} characters")
         if len(set(keys)) < len(keys):
-            raise Refused("it has a key twice")
+            raise Refused("it contains a key twice")
         return keys
 
     return parse
@@ -275,7 +275,7 @@ def stripe_api_key(text: str) -> str:
 
 
 def stripe_meters(text: str) -> Mapping[str, str]:
-    """``measure=event_name`` pairs; no measure and no event name twice."""
+    """Parse ``measure=event_name`` pairs without duplicates."""
     meters: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         measure, _, name = (word.strip() for word in pair.partition("="))

@@ -1,6 +1,6 @@
-"""The reference page of the settings, made from their declarations.
+"""Generates the settings reference page from the declarations.
 
-``python -m coatcheck.settings.reference > docs/reference/settings.md`` writes it anew.
+``python -m coatcheck.settings.reference > docs/reference/settings.md`` regenerates it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from coatcheck.settings.settings import SETTINGS
 
 
 def markdown() -> str:
-    """The reference page of the settings."""
+    """The settings reference page."""
     return "\n".join([_PAGE_HEAD, *map(_section, SETTINGS.values())])
 
 
@@ -34,10 +34,10 @@ def _section(setting: Setting) -> str:
 _PAGE_HEAD: Final = """\
 # Settings
 
-<!-- Made from src/coatcheck/settings by `python -m coatcheck.settings.reference`. -->
+<!-- Generated from src/coatcheck/settings by `python -m coatcheck.settings.reference`. -->
 
-Every process reads these environment variables once, when it starts. A wrong value stops it with
-a message that lists everything that is wrong. A variable that is set to nothing counts as unset.
+Every process reads these environment variables once, when it starts. If a value is wrong, the
+process stops with a message that lists every error. An empty variable counts as unset.
 """
 
 

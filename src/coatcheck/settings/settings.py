@@ -1,7 +1,7 @@
-"""Every setting of the product: one frozen object, read once from the environment.
+"""All settings: one frozen object, read once from the environment.
 
-Each field below declares its variable, default, bounds and meaning in one place; the reader, the
-error messages and ``docs/reference/settings.md`` are made from it.
+Each field below declares its variable, default, bounds and meaning in one place. The reader, the
+error messages and ``docs/reference/settings.md`` are generated from it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NOT_SETTINGS: Final = frozenset(
         *("COATCHECK_CRASH_AT", "COATCHECK_TEST_DSN", "COATCHECK_URL"),
     }
 )
-"""Variables that clients and commands read, and tests set; no typo of a setting."""
+"""Variables that clients, commands and tests use; they are not typos of settings."""
 
 _TYPO_SIMILARITY_MIN: Final = 0.7
 _DAY_SECONDS: Final = 86_400
@@ -75,11 +75,11 @@ def _lane_defaults(attribute: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a process was told by its environment. Tests may build one directly."""
+    """The settings of a process. Tests may create one directly."""
 
     database_url: str = setting(
         "DATABASE_URL",
-        "The PostgreSQL (18 or newer) that is queue, state and result store. It must be reached "
+        "The PostgreSQL database (version 18 or newer): queue, state and result store. Connect "
         "directly or through a session pooler: LISTEN and advisory locks do not work through a "
         "transaction pooler. `coatcheck up` sets it for its own processes.",
         allowed="postgresql://host:port/database, with user:password@ before the host",
@@ -88,8 +88,8 @@ class Settings:
     )
     blob_url: str = setting(
         "BLOB_URL",
-        "The container for what is too large for a row. Every process must name the same one; "
-        "credentials of a cloud store come from its own usual variables. The default serves "
+        "The blob container, for data too large for a row. All processes must use the same one. "
+        "The credentials of a cloud store come from its usual variables. The default works for "
         "processes of one user on one machine.",
         allowed="file:///absolute/folder, s3://bucket/prefix, az://container/prefix, "
         "gs://bucket/prefix",
@@ -101,7 +101,8 @@ class Settings:
     )
     temp_dir: Path = setting(  # noqa: RUF009 - a dataclass field
         "TEMP_DIR",
-        "Where a worker keeps the private folders of isolated jobs; emptied as they end.",
+        "Where a worker creates the private folders of isolated jobs; each is deleted when its job "
+        "ends.",
         allowed="an absolute path",
         parse=parsers.absolute_path,
         default=_user_temp_dir,
@@ -120,7 +121,7 @@ class Settings:
     )
     host: str = setting(
         "HOST",
-        "The address that `coatcheck serve` listens on; `0.0.0.0` is every IPv4 one.",
+        "The address that `coatcheck serve` listens on; `0.0.0.0` means every IPv4 address.",
         allowed="a host name or address",
         parse=parsers.non_empty,
         default="127.0.0.1",
@@ -134,44 +135,47 @@ class Settings:
     )
     connections: int = setting(
         "CONNECTIONS",
-        "How many connections one server has at most. It has fewer if the system does not let it "
-        "open as many files. Four fifths of them may be used by answers that are held open.",
+        "The maximum number of connections to one server. It is lower if the system does not allow "
+        "the server to open that many files. Responses that are held open may use four fifths of "
+        "them.",
         allowed="a whole number from 1 to 1000000",
         parse=parsers.whole_number(1, 1_000_000),
         default="10000",
     )
     connections_per_address: int = setting(
         "CONNECTIONS_PER_ADDRESS",
-        "How many connections of one address that have shown no valid credential a server has at "
-        "most, and how many answers it holds open for one address. An IPv6 address counts as its "
-        "/64. 0: as many as there may be in all.",
+        "The maximum number of connections per address without a valid credential, and of "
+        "responses held open for one address. An IPv6 address counts as its /64. 0: no limit per "
+        "address.",
         allowed="a whole number from 0 to 1000000",
         parse=parsers.whole_number(0, 1_000_000),
         default="1000",
     )
     proxies: tuple[parsers.Network, ...] = setting(
         "PROXIES",
-        "The addresses of your reverse proxies, as this server sees them. They are not counted by "
-        "COATCHECK_CONNECTIONS_PER_ADDRESS, because everybody's connections come from them: let "
-        "the proxy limit its callers. Headers such as X-Forwarded-For are not looked at.",
-        allowed="addresses or CIDR with commas between, or none",
+        "The addresses of your reverse proxies, as this server sees them. "
+        "COATCHECK_CONNECTIONS_PER_ADDRESS does not apply to them, because everybody's connections "
+        "come from them: let the proxy limit its callers. Headers such as X-Forwarded-For are "
+        "ignored.",
+        allowed="comma-separated addresses or CIDR networks, or none",
         parse=parsers.networks,
         default="127.0.0.0/8,::1",
     )
     cors_origins: tuple[str, ...] = setting(
         "CORS_ORIGINS",
-        "The origins of web pages that may call the API from a browser, as the browser spells "
-        "them; `*`: any. A page still needs a key or a token. The dashboard is open to none.",
-        allowed="origins such as https://app.example.com, with commas between, or *",
+        "The origins of web pages that may call the API from a browser, exactly as the browser "
+        "sends them; `*` means any. A page still needs a key or a token. The dashboard accepts no "
+        "other origins.",
+        allowed="comma-separated origins such as https://app.example.com, or *",
         parse=parsers.origins,
         default="",
         shown_default="none",
     )
     held_answers_per_key: int = setting(
         "HELD_ANSWERS_PER_KEY",
-        "How many answers a server holds open for one API key, or for one user or service with "
-        "tokens: streams, long-polls, calls that wait for their result, live pages of the "
-        "dashboard. 0: no limit.",
+        "How many responses a server holds open for one API key, or for one user or service with "
+        "tokens: streams, long-polls, calls that wait for their result, live dashboard pages. "
+        "0: no limit.",
         allowed="a whole number from 0 to 1000000",
         parse=parsers.whole_number(0, 1_000_000),
         default="500",
@@ -185,27 +189,27 @@ class Settings:
     )
     lane_concurrency: Mapping[Lane, int] = setting(
         "LANE_CONCURRENCY",
-        "How many jobs of each lane one worker runs at a time. 0 makes a worker leave a lane to "
-        "others; a lane that is left out keeps its default.",
-        allowed="lane=number pairs with commas between, each number 0 to 10000, not all 0",
+        "How many jobs of each lane one worker runs at once. With 0 a worker leaves the lane to "
+        "other workers; a lane that is not named keeps its default.",
+        allowed="comma-separated lane=number pairs, each number 0 to 10000, not all 0",
         parse=parsers.by_lane(parsers.whole_number(0, 10_000), _lane_defaults("concurrency")),
         default=_lane_defaults("concurrency"),
     )
     lane_reserved_percent: Mapping[Lane, float] = setting(
         "LANE_RESERVED_PERCENT",
-        "How many of a worker's slots of each lane are kept for organisations that hold none of "
-        "them: at least one of two or more, unless it is 0. Where there is only one organisation, "
-        "none are kept.",
-        allowed="lane=percent pairs with commas between, each 0 to 90",
+        "The percentage of a worker's slots in each lane reserved for organisations that use none "
+        "of them: at least one slot of two or more, unless it is 0. With only one organisation, "
+        "none are reserved.",
+        allowed="comma-separated lane=percent pairs, each 0 to 90",
         parse=parsers.by_lane(parsers.number(0, 90), _lane_defaults("reserved_percent")),
         default=_lane_defaults("reserved_percent"),
     )
     calls_concurrency: int = setting(
         "CALLS_CONCURRENCY",
-        "How many calls of http upstreams, starts of remote work and fetches of pages one worker "
-        "has under way at a time, in each lane. They use none of the slots of "
-        "COATCHECK_LANE_CONCURRENCY, but a worker that leaves a lane to others makes no calls of "
-        "that lane either. Each holds its input, a MiB at most, in memory.",
+        "How many http upstream calls, starts of remote work and page fetches one worker runs at "
+        "once in each lane. They use none of the slots of COATCHECK_LANE_CONCURRENCY, but a worker "
+        "with 0 slots in a lane makes no calls of that lane either. Each holds its input, at most "
+        "1 MiB, in memory.",
         allowed="a whole number from 1 to 10000",
         parse=parsers.whole_number(1, 10_000),
         default="100",
@@ -213,26 +217,26 @@ class Settings:
     call_timeout_seconds_max: int = setting(
         "CALL_TIMEOUT_SECONDS_MAX",
         "The longest timeout of endpoints that organisations register with an http upstream or a "
-        "remote. A longer one is a right that `coatcheck orgs limit --timeout-max` gives. What was "
-        "registered with a longer one before is called with this. Services of your workers' own "
-        "code are not bounded by it.",
+        "remote. `coatcheck orgs limit --timeout-max` lets an organisation use a longer one. "
+        "Endpoints registered earlier with a longer one are called with this. It does not apply to "
+        "services in your workers' own code.",
         allowed="a whole number from 1 to 86400",
         parse=parsers.whole_number(1, _DAY_SECONDS),
         default="3600",
     )
     lane_retries: Mapping[Lane, int] = setting(
         "LANE_RETRIES",
-        "How often a failed job of each lane is tried again, unless its endpoint says otherwise.",
-        allowed="lane=number pairs with commas between, each number 0 to 100",
+        "How often a failed job of each lane is retried, unless its endpoint says otherwise.",
+        allowed="comma-separated lane=number pairs, each number 0 to 100",
         parse=parsers.by_lane(parsers.whole_number(0, 100), _lane_defaults("retries")),
         default=_lane_defaults("retries"),
     )
     lane_ack_seconds: Mapping[Lane, float] = setting(
         "LANE_ACK_SECONDS",
-        "How long a worker may be silent before each lane's jobs are taken from it; one that is "
-        "known to be dead loses them at once. Not a limit on running time: that is the endpoint's "
-        "timeout.",
-        allowed="lane=seconds pairs with commas between, each 1 to 86400",
+        "How long a worker may be silent before it loses each lane's jobs; a worker known to be "
+        "dead loses them at once. This does not limit the running time: the endpoint's timeout "
+        "does.",
+        allowed="comma-separated lane=seconds pairs, each 1 to 86400",
         parse=parsers.by_lane(parsers.number(1, _DAY_SECONDS), _lane_defaults("ack_seconds")),
         default=_lane_defaults("ack_seconds"),
     )
@@ -253,59 +257,60 @@ class Settings:
     )
     poll_seconds_min: float = setting(
         "POLL_SECONDS_MIN",
-        "How often an idle worker looks for jobs when no notification comes.",
+        "How often an idle worker polls for jobs when no notification arrives.",
         allowed="a number from 0.05 to 3600, at most COATCHECK_POLL_SECONDS_MAX",
         parse=parsers.number(0.05, 3600),
         default="1",
     )
     poll_seconds_max: float = setting(
         "POLL_SECONDS_MAX",
-        "How far that interval grows while the database cannot be reached.",
+        "How far that interval grows while the database is unreachable.",
         allowed="a number from 0.05 to 3600",
         parse=parsers.number(0.05, 3600),
         default="30",
     )
     body_memory_mb: int = setting(
         "BODY_MEMORY_MB",
-        "What the bodies of all requests that one server receives may hold in memory, in MiB. One "
-        "organisation may take a quarter of it. Callers without a credential have another "
-        "sixteenth, of which one address may take a quarter.",
+        "How much memory the request bodies that one server is receiving may use, in MiB. One "
+        "organisation may use a quarter of it. Callers without a credential share another "
+        "sixteenth, of which one address may use a quarter.",
         allowed="a whole number from 128 to 1048576",
         parse=parsers.whole_number(128, 1024 * 1024),
         default="128",
     )
     answer_memory_mb: int = setting(
         "ANSWER_MEMORY_MB",
-        "What the answers that are larger than 64 KiB may hold in memory while they are read, in "
-        "MiB. One organisation may take a quarter of it. A result is held once, however many "
-        "read it.",
+        "How much memory responses larger than 64 KiB may use while they are sent, in MiB. One "
+        "organisation may use a quarter of it. A result is held once, however many callers read "
+        "it.",
         allowed="a whole number from 128 to 1048576",
         parse=parsers.whole_number(128, 1024 * 1024),
         default="256",
     )
     drain_seconds: float = setting(
         "DRAIN_SECONDS",
-        "The grace at SIGTERM: running jobs and open requests get this long to end. What is "
-        "left then is put back, spending no attempt. Keep it below your supervisor's own limit.",
+        "The grace period at SIGTERM: running jobs and open requests get this long to end. "
+        "Remaining jobs go back to the queue without spending an attempt. Keep it below your "
+        "supervisor's own limit.",
         allowed="a number from 0 to 3600",
         parse=parsers.number(0, 3600),
         default="25",
     )
     egress_allow: tuple[AllowRule, ...] = setting(
         "EGRESS_ALLOW",
-        "Where webhooks and http upstreams may lead although it is not on the public internet, "
-        "and over plain http, too. Whoever may register a service can then have these called; "
-        "everything else that is not public stays out of reach.",
-        allowed="host, host:port, address, [IPv6 address]:port or CIDR, with commas between",
+        "Hosts that webhooks and http upstreams may call although they are not on the public "
+        "internet, also over plain http. Anyone who may register a service can then have them "
+        "called; all other non-public addresses stay unreachable.",
+        allowed="comma-separated host, host:port, address, [IPv6 address]:port or CIDR",
         parse=parse_allow,
         default="",
         shown_default="nothing",
     )
     dns_servers: tuple[str, ...] = setting(
         "DNS_SERVERS",
-        "The name servers that are asked for the hosts of webhooks, http upstreams, remotes and "
-        "pages. Their answers are packets of UDP: some 70 addresses of a name are seen.",
-        allowed="address, address:port or [IPv6 address]:port, with commas between",
+        "The name servers that resolve the hosts of webhooks, http upstreams, remotes and pages. "
+        "They are queried over UDP only, so at most about 70 addresses of a name are seen.",
+        allowed="comma-separated address, address:port or [IPv6 address]:port",
         parse=parsers.name_servers,
         default="",
         shown_default="the system's",
@@ -313,71 +318,72 @@ class Settings:
     webhook_loopback: bool = setting(
         "WEBHOOK_LOOPBACK",
         "Whether webhooks may be sent to the servers' own machine (127.0.0.0/8, ::1, localhost), "
-        "over plain http, too. For development: who may hand in a job can then have posts made "
-        "to any port there. `coatcheck up` switches it on unless it is set.",
+        "also over plain http. For development: anyone who may submit a job can then send posts to "
+        "any port there. `coatcheck up` switches it on unless it is set.",
         allowed="on, off",
         parse=parsers.switch,
         default="off",
     )
     public_url: str = setting(
         "PUBLIC_URL",
-        "Where this server is reached from outside. Remotes are given URLs below it: to call back "
-        "when they are done, and to fetch files from. `coatcheck up` takes its own address.",
-        allowed="http:// or https:// and what comes before the paths of the API",
+        "The URL under which this server is reached from outside. Remotes get URLs below it: to "
+        "call back when they are done, and to fetch files from. `coatcheck up` uses its own "
+        "address.",
+        allowed="an http:// or https:// URL, up to where the API's paths begin",
         parse=parsers.optional(parsers.http_url),
         default="",
-        shown_default="none: remotes are polled, and not called back by",
+        shown_default="none: remotes are polled and cannot call back",
     )
     log_level: str = setting(
         "LOG_LEVEL",
-        "The least severe lines to log. `debug` also shows the traceback of an error that ends "
-        "a command.",
+        "The lowest level to log. `debug` also shows the traceback of an error that ends a "
+        "command.",
         allowed="debug, info, warning, error",
         parse=parsers.one_of("debug", "info", "warning", "error"),
         default="info",
     )
     log_format: LogFormat = setting(  # noqa: RUF009 - a dataclass field
         "LOG_FORMAT",
-        "`json`: one object a line. `pretty`: for people. `auto`: pretty on a terminal.",
+        "`json`: one object per line. `pretty`: for people. `auto`: pretty on a terminal.",
         allowed="auto, json, pretty",
         parse=parsers.one_of("auto", "json", "pretty"),
         default="auto",
     )
     log_events: bool = setting(
         "LOG_EVENTS",
-        "Whether each request (method, route, status, milliseconds, organisation, job) and each "
-        "job's end is a line of the log, at `info`.",
+        "Whether to log a line at `info` for each request (method, route, status, milliseconds, "
+        "organisation, job) and for each job's end.",
         allowed="on, off",
         parse=parsers.switch,
         default="on",
     )
     key_pepper: str = setting(
         "KEY_PEPPER",
-        "What the secrets of API keys are hashed with. The same for every server on one database; "
-        "changing it makes every key invalid. `coatcheck up` makes one and keeps it in its data "
+        "The secret that API keys are hashed with. It must be the same on every server of one "
+        "database; changing it invalidates every key. `coatcheck up` creates one in its data "
         "folder.",
         allowed=f"at least {api_keys.PEPPER_CHARACTERS_MIN} characters",
         parse=parsers.optional(parsers.long_secret(api_keys.PEPPER_CHARACTERS_MIN)),
         default="",
-        shown_default="none: needed by `coatcheck serve` and by commands that make keys",
+        shown_default="none: `coatcheck serve` and commands that create keys need it",
         secret=True,
     )
     secret_keys: tuple[str, ...] = setting(
         "SECRET_KEYS",
         "The keys that seal the secrets of registered services: headers of http upstreams, tokens "
-        "of remotes. The first seals, all of them open. The same for every server and worker on "
-        "one database, and not to be lost: what a lost key has sealed must be registered again. "
-        "`coatcheck up` makes one and keeps it in its data folder.",
-        allowed=f"keys of at least {KEY_CHARACTERS_MIN} characters, with commas or blanks between",
+        "of remotes. The first key seals, and all of them open. They must be the same on every "
+        "server and worker of one database. Do not lose them: secrets sealed with a lost key must "
+        "be registered again. `coatcheck up` creates one in its data folder.",
+        allowed=f"keys of at least {KEY_CHARACTERS_MIN} characters, separated by commas or blanks",
         parse=parsers.secret_keys(KEY_CHARACTERS_MIN),
         default="",
-        shown_default="none: needed once a service is registered that has secrets",
+        shown_default="none: needed once a service with secrets is registered",
         secret=True,
     )
     dev_key: str = setting(
         "DEV_KEY",
         "The API key that `coatcheck up` creates for you, instead of a random one. No other "
-        "command looks at it.",
+        "command uses it.",
         allowed=api_keys.FORMAT,
         parse=parsers.optional(parsers.api_key),
         default="",
@@ -386,17 +392,17 @@ class Settings:
     )
     jwt_secret: str = setting(
         "JWT_SECRET",
-        "The secret that users' tokens (JWT, HS256) are signed with. Goes together with "
+        "The secret that users' tokens (JWT, HS256) are signed with. Set it together with "
         "COATCHECK_JWT_ISSUER and COATCHECK_JWT_AUDIENCE.",
         allowed=f"at least {SECRET_CHARACTERS_MIN} characters",
         parse=parsers.optional(parsers.long_secret(SECRET_CHARACTERS_MIN)),
         default="",
-        shown_default="none: no such tokens are taken",
+        shown_default="none: no such tokens are accepted",
         secret=True,
     )
     jwt_issuer: str = setting(
         "JWT_ISSUER",
-        "What the `iss` claim of those tokens must be.",
+        "The required `iss` claim of those tokens.",
         allowed="text without spaces",
         parse=parsers.optional(parsers.non_empty),
         default="",
@@ -404,7 +410,7 @@ class Settings:
     )
     jwt_audience: str = setting(
         "JWT_AUDIENCE",
-        "What the `aud` claim of those tokens must be, or hold.",
+        "The required `aud` claim of those tokens, or one of its values.",
         allowed="text without spaces",
         parse=parsers.optional(parsers.non_empty),
         default="",
@@ -412,8 +418,8 @@ class Settings:
     )
     jwt_issuers: tuple[TokenIssuer, ...] = setting(
         "JWT_ISSUERS",
-        "Further issuers of tokens: of users' tokens and of service tokens, by a shared secret or "
-        "by a key set (JWKS). See docs/how-to/use-jwts.md.",
+        "Further token issuers, for users' tokens and service tokens, with a shared secret or a "
+        "key set (JWKS). See docs/how-to/use-jwts.md.",
         allowed="a JSON list of objects with issuer, audience, either secret or jwks_url, and "
         "optionally algorithms, kind (user or service) and org_claim",
         parse=parsers.token_issuers,
@@ -423,8 +429,8 @@ class Settings:
     )
     operator_org: str = setting(
         "OPERATOR_ORG",
-        "The organisation whose admins operate this deployment: they may look after the jobs, "
-        "webhooks, keys and usage of every organisation, and see the workers. `coatcheck up` takes "
+        "The organisation whose admins operate this deployment: they may manage the jobs, "
+        "webhooks, keys and usage of every organisation, and see the workers. `coatcheck up` uses "
         "`default`.",
         allowed=ORG_ID_ALLOWED,
         parse=parsers.optional(parsers.org_id),
@@ -433,9 +439,9 @@ class Settings:
     )
     stripe_webhook_secret: str = setting(
         "STRIPE_WEBHOOK_SECRET",
-        "The signing secret of Stripe's webhook. Set, it turns billing on: an organisation without "
-        "an active subscription cannot hand in new work.",
-        allowed="whsec_ and what follows it, as Stripe shows it",
+        "The signing secret of Stripe's webhook. Setting it turns billing on: an organisation "
+        "without an active subscription cannot submit new work.",
+        allowed="whsec_..., as Stripe shows it",
         parse=parsers.optional(parsers.stripe_secret),
         default="",
         shown_default="none: billing is off, and every organisation is active",
@@ -443,10 +449,10 @@ class Settings:
     )
     stripe_api_key: str = setting(
         "STRIPE_API_KEY",
-        "The key by which servers send usage to Stripe. Set, it turns sending on: every hour, for "
-        "each organisation with a customer at Stripe, what COATCHECK_STRIPE_METERS names. A "
-        "restricted key that may write meter events and read meters is enough. Workers need none.",
-        allowed="sk_ or rk_ and what follows it, as Stripe shows it",
+        "The key that servers send usage to Stripe with. Setting it turns sending on: every hour, "
+        "for each organisation with a Stripe customer, the measures of COATCHECK_STRIPE_METERS. A "
+        "restricted key that may write meter events and read meters suffices. Workers need none.",
+        allowed="sk_... or rk_..., as Stripe shows it",
         parse=parsers.optional(parsers.stripe_api_key),
         default="",
         shown_default="none: no usage is sent to Stripe",
@@ -454,9 +460,9 @@ class Settings:
     )
     stripe_meters: Mapping[str, str] = setting(
         "STRIPE_METERS",
-        "What is sent to Stripe, each measure under the event name of its meter there. Measures: "
-        f"{', '.join(METERED)}. Goes together with COATCHECK_STRIPE_API_KEY.",
-        allowed="measure=event_name pairs with commas between, such as "
+        "The measures to send to Stripe, each with the event name of its meter there. Measures: "
+        f"{', '.join(METERED)}. Set it together with COATCHECK_STRIPE_API_KEY.",
+        allowed="comma-separated measure=event_name pairs, such as "
         "completed=jobs_completed,run_seconds=job_seconds",
         parse=parsers.stripe_meters,
         default="",
@@ -464,50 +470,50 @@ class Settings:
     )
     usage_reports: str = setting(
         "USAGE_REPORTS",
-        "How often a report of each organisation's usage is made: when each day, week (from "
-        "Monday) or month has ended, in UTC. They are read over HTTP, and webhooks notify of them "
-        "as `usage.report`. The same for every server and worker.",
+        "How often a usage report is made for each organisation: at the end of each day, week "
+        "(from Monday) or month, in UTC. Reports can be read over HTTP, and webhooks announce them "
+        "as `usage.report`. It must be the same for every server and worker.",
         allowed="off, daily, weekly, monthly",
         parse=parsers.one_of("off", "daily", "weekly", "monthly"),
         default="monthly",
     )
     archive_ttl_seconds: int = setting(
         "ARCHIVE_TTL_SECONDS",
-        "After how long a customer's archive is deleted, whatever became of its job. A job that "
-        "has not started by then fails.",
+        "How long a customer's archive is kept, whatever becomes of its job. A job that has not "
+        "started by then fails.",
         allowed="a whole number from 1 to 86400",
         parse=parsers.whole_number(1, _DAY_SECONDS),
         default="3600",
     )
     archive_entries_max: int = setting(
         "ARCHIVE_ENTRIES_MAX",
-        "How many entries a customer's archive may have: files of any kind, and directories. An "
-        "archive that has more is refused. A server needs some 300 bytes of memory for each while "
-        "it checks one archive, and a worker some 700. To be the same for servers and workers.",
+        "How many entries a customer's archive may have: files of any kind, and directories. "
+        "Larger archives are refused. Checking one needs about 300 bytes of memory per entry on a "
+        "server, and about 700 on a worker. It must be the same for servers and workers.",
         allowed="a whole number from 1 to 5000000",
         parse=parsers.whole_number(1, 5_000_000),
         default=str(ARCHIVE_ENTRIES_MAX),
     )
     archive_unpacked_mb_max: int = setting(
         "ARCHIVE_UNPACKED_MB_MAX",
-        "How large the files of a customer's archive may be together when they are unpacked, in "
-        "MiB. An archive that is larger is refused. To be the same for servers and workers.",
+        "The total unpacked size that a customer's archive may have, in MiB. Larger archives are "
+        "refused. It must be the same for servers and workers.",
         allowed="a whole number from 1 to 1048576",
         parse=parsers.whole_number(1, 1024 * 1024),
         default=str(ARCHIVE_UNPACKED_MB_MAX),
     )
     graphs_concurrency: int = setting(
         "GRAPHS_CONCURRENCY",
-        "How many archives one worker analyses at a time. Together they have as many parsers as "
-        "the worker has cores, and one more for each archive after the first. 0 makes a worker "
-        "leave them to others.",
+        "How many archives one worker analyses at once. Together they use as many parsers as the "
+        "worker has cores, plus one for each archive after the first. With 0 a worker leaves them "
+        "to other workers.",
         allowed="a whole number from 0 to 1000",
         parse=parsers.whole_number(0, 1_000),
         default="4",
     )
     graphs_memory_mb: int = setting(
         "GRAPHS_MEMORY_MB",
-        "Address space of the process that analyses an archive, and of each of its parsers, in "
+        "The address space of the process that analyses an archive, and of each of its parsers, in "
         "MiB. A file that needs more fails; a graph that needs more fails its job.",
         allowed="a whole number from 256 to 1048576",
         parse=parsers.whole_number(256, 1024 * 1024),
@@ -515,27 +521,27 @@ class Settings:
     )
     graphs_retry_after_seconds: Mapping[str, int] = setting(
         "GRAPHS_RETRY_AFTER_SECONDS",
-        "What `Retry-After` tells those who poll for a graph, whatever such jobs take: for all "
-        "operations, or for each. For an operation without a number it follows what its jobs have "
-        "taken of late, and is 10 while nothing is known of them.",
-        allowed="empty; a whole number from 1 to 3600; or operation=number pairs with commas "
-        "between, where an operation is dependency, call, domain, parse or supermodel",
+        "A fixed `Retry-After` for callers that poll for a graph: for all operations, or for each. "
+        "For an operation without a number it is estimated from the recent run times of its jobs, "
+        "and is 10 while there are none.",
+        allowed="empty; a whole number from 1 to 3600; or comma-separated operation=number pairs, "
+        "where an operation is dependency, call, domain, parse or supermodel",
         parse=parsers.by_operation(parsers.whole_number(1, 3_600), GRAPH_OPERATIONS),
         default="",
-        shown_default="none: what such jobs take, and 10 while that is unknown",
+        shown_default="none: an estimate from recent run times, 10 while there are none",
     )
     graphs_llm_url: str = setting(
         "GRAPHS_LLM_URL",
-        "The base URL of an OpenAI-compatible API that names the domains of a graph. It is sent "
-        "paths and names from the archive, never source text. The worker calls it.",
-        allowed="http:// or https:// and what comes before /chat/completions",
+        "The base URL of an OpenAI-compatible API that names the domains of a graph. Workers send "
+        "it paths and names from the archive, never source text.",
+        allowed="an http:// or https:// URL, up to where /chat/completions begins",
         parse=parsers.optional(parsers.http_url),
         default="",
-        shown_default="none: domains are named by their common path and identifiers",
+        shown_default="none: domains are named after their common path and identifiers",
     )
     graphs_llm_model: str = setting(
         "GRAPHS_LLM_MODEL",
-        "The model to ask for there.",
+        "The model to use there.",
         allowed="text without spaces",
         parse=parsers.optional(parsers.non_empty),
         default="",
@@ -543,7 +549,7 @@ class Settings:
     )
     graphs_llm_key: str = setting(
         "GRAPHS_LLM_KEY",
-        "The bearer token for it, if it wants one.",
+        "The bearer token for it, if it needs one.",
         allowed="text without spaces",
         parse=parsers.optional(parsers.non_empty),
         default="",
@@ -559,16 +565,16 @@ class Settings:
     )
     batch_small_tasks: int = setting(
         "BATCH_SMALL_TASKS",
-        "A closed batch of fewer tasks than this, of at most 1 MiB, is written while its caller "
-        "waits, and answered with 201. Anything else is taken in by a worker.",
-        allowed="a whole number from 0 (none is) to 10000",
+        "A closed batch with fewer tasks than this and at most 1 MiB is stored while its caller "
+        "waits, and answered with 201. A worker ingests anything else.",
+        allowed="a whole number from 0 (never) to 10000",
         parse=parsers.whole_number(0, 10_000),
         default="1000",
     )
     batch_keep_seconds: int = setting(
         "BATCH_KEEP_SECONDS",
         "How long a batch is kept after its end, with its tasks, their results and their files, "
-        "unless it says otherwise (`keep_seconds`). The other retention settings do not count for "
+        "unless it says otherwise (`keep_seconds`). The other retention settings do not apply to "
         "it.",
         allowed="a whole number from 0 to 315360000 (ten years)",
         parse=parsers.whole_number(0, _TEN_YEARS_SECONDS),
@@ -576,20 +582,20 @@ class Settings:
     )
     batch_url_seconds: int = setting(
         "BATCH_URL_SECONDS",
-        "How long the signed URLs of a batch's results live: of the files of its tasks, and of "
-        "its exports, which are kept for as long. None lives longer than its batch is kept.",
-        allowed="a whole number from 60 to 604800 (seven days, the most that cloud stores sign "
-        "for)",
+        "How long the signed URLs of a batch's results are valid: those of its tasks' files, and "
+        "those of its exports, which are kept for as long. None outlives its batch.",
+        allowed="a whole number from 60 to 604800 (seven days, the longest that cloud stores "
+        "allow)",
         parse=parsers.whole_number(60, SIGNED_URL_SECONDS_MAX),
         default=str(_DAY_SECONDS),
     )
     scrape_gateway: ScrapeGateway = setting(  # noqa: RUF009 - a dataclass field
         "SCRAPE_GATEWAY",
-        "Through what the service `scrape` fetches pages: an HTTP proxy, or a URL that takes the "
-        "page's own, percent-encoded, in place of `{url}`. It may be on your own network; what is "
-        "fetched may not, see docs/how-to/scrape.md.",
-        allowed="http://host:port, with user:password@ before the host if it wants them; or "
-        "http:// or https:// and a URL with {url} in its path or query",
+        "The gateway through which the service `scrape` fetches pages: an HTTP proxy, or a URL "
+        "in which `{url}` is replaced by the page's percent-encoded URL. The gateway may be on "
+        "your own network; the pages may not, see docs/how-to/scrape.md.",
+        allowed="http://host:port, with user:password@ before the host if needed; or an http:// "
+        "or https:// URL with {url} in its path or query",
         parse=parse_gateway,
         default="",
         shown_default="none: the workers fetch pages themselves",
@@ -597,7 +603,7 @@ class Settings:
     )
     scrape_bytes_max: int = setting(
         "SCRAPE_BYTES_MAX",
-        "The longest body that the service `scrape` keeps, in bytes, once it is unpacked. A fetch "
+        "The longest body that the service `scrape` stores, in bytes after decompression. A fetch "
         "of a longer one fails.",
         allowed="a whole number from 1 to 1073741824 (1 GiB)",
         parse=parsers.whole_number(1, 1024 * 1024 * 1024),
@@ -605,17 +611,18 @@ class Settings:
     )
     llm_url: str = setting(
         "LLM_URL",
-        "The base URL of the Ollama-shaped server that answers chats, if there is one only; "
-        "for several, COATCHECK_LLM_TARGETS. It may be on your own network. Workers send it the "
-        "chats, servers ask it for its models.",
-        allowed="http:// or https:// and what comes before /api/chat, such as http://127.0.0.1:11434",
+        "The base URL of the server with Ollama's API that answers chats. For several servers, use "
+        "COATCHECK_LLM_TARGETS. It may be on your own network. Workers send it chats, and servers "
+        "query its models.",
+        allowed="an http:// or https:// URL, up to where /api/chat begins, such as "
+        "http://127.0.0.1:11434",
         parse=parsers.optional(parsers.http_url),
         default="",
-        shown_default="none: the llm surface answers 404, unless COATCHECK_LLM_TARGETS is set",
+        shown_default="none: the chat APIs answer 404, unless COATCHECK_LLM_TARGETS is set",
     )
     llm_token: str = setting(
         "LLM_TOKEN",
-        "The bearer token for it, if it wants one.",
+        "The bearer token for it, if it needs one.",
         allowed="visible ASCII characters without spaces",
         parse=parsers.optional(bearer_token),
         default="",
@@ -624,15 +631,15 @@ class Settings:
     )
     llm_concurrency: int = setting(
         "LLM_CONCURRENCY",
-        "How many chats it is given at a time, by all workers together.",
+        "How many chats it gets at once from all workers together.",
         allowed=f"a whole number from 1 to {CONCURRENCY_MAX}",
         parse=parsers.whole_number(1, CONCURRENCY_MAX),
         default="1",
     )
     llm_targets: tuple[LlmTarget, ...] = setting(
         "LLM_TARGETS",
-        "Several Ollama-shaped servers, instead of COATCHECK_LLM_URL. A job goes to one that has "
-        "its model and a place free. Every process must name the same ones.",
+        "Several servers with Ollama's API, instead of COATCHECK_LLM_URL. A job goes to one that "
+        "has its model and a free slot. Every process must name the same ones.",
         allowed="a JSON list of objects with name, url, and optionally token and concurrency (1)",
         parse=parse_targets,
         default="[]",
@@ -641,35 +648,35 @@ class Settings:
     )
     llm_turn_seconds: float = setting(
         "LLM_TURN_SECONDS",
-        "For how long jobs of the models that a target has loaded may go before older jobs of "
-        "another model, so that models are not swapped back and forth.",
+        "How long jobs of a target's loaded models may run before older jobs of another model, so "
+        "that models are not swapped back and forth.",
         allowed="a number from 0 (strictly by age) to 86400",
         parse=parsers.number(0, _DAY_SECONDS),
         default="30",
     )
     llm_keep_seconds: int = setting(
         "LLM_KEEP_SECONDS",
-        "How long a chat's answer is kept after its end; what was asked is dropped at the end "
-        "itself. A chat that failed or was cancelled is kept for COATCHECK_KEEP_FAILED_SECONDS, "
-        "with what was asked, so that it can be retried.",
+        "How long a chat's answer is kept after its end; the question is deleted at the end "
+        "itself. A failed or cancelled chat is kept for COATCHECK_KEEP_FAILED_SECONDS together "
+        "with its question, so that it can be retried.",
         allowed="a whole number from 0 to 315360000 (ten years)",
         parse=parsers.whole_number(0, _TEN_YEARS_SECONDS),
         default=str(_DAY_SECONDS),
     )
     llm_cancel_abandoned: bool = setting(
         "LLM_CANCEL_ABANDONED",
-        "Whether a chat is cancelled at once when its synchronous caller has gone. A chat goes on "
-        "that was queued, or has an idempotency key or a webhook of its own. Off: every chat goes "
-        "on, and a retry of the caller's client joins it.",
+        "Whether a chat is cancelled at once when its synchronous caller disconnects. A chat "
+        "continues if it was queued, or has an idempotency key or a webhook of its own. Off: every "
+        "chat continues, and a retry by the caller's client joins it.",
         allowed="on, off",
         parse=parsers.switch,
         default="off",
     )
     remotes: Mapping[str, OperatorRemote] = setting(
         "REMOTES",
-        "Functions that run elsewhere, such as on Modal, which every organisation's services may "
-        "use by name; docs/reference/remotes.md has what a target may be. They may be on your own "
-        "network. Every process must name the same ones.",
+        "Remote functions, such as on Modal, that every organisation's services may use by name; "
+        "docs/reference/remotes.md describes the targets. They may be on your own network. Every "
+        "process must name the same ones.",
         allowed='{"NAME": {"target": {"adapter": ...}, "secrets": {"NAME": "VALUE"}}, ...}',
         parse=parse_remotes,
         default="",
@@ -678,10 +685,10 @@ class Settings:
     )
     speech_remote_url: str = setting(
         "SPEECH_REMOTE_URL",
-        "The base URL of the remote that speaks texts: a server that knows submit-job, job-status, "
+        "The base URL of the remote that generates speech: a server with submit-job, job-status, "
         "job-result and job-cancel. It may be on your own network. Every process must name the "
         "same one.",
-        allowed="http:// or https:// and what comes before /submit-job, such as "
+        allowed="an http:// or https:// URL, up to where /submit-job begins, such as "
         "http://127.0.0.1:8900",
         parse=parsers.optional(parsers.http_url),
         default="",
@@ -689,7 +696,7 @@ class Settings:
     )
     speech_remote_token: str = setting(
         "SPEECH_REMOTE_TOKEN",
-        "The bearer token for it, if it wants one.",
+        "The bearer token for it, if it needs one.",
         allowed="visible ASCII characters without spaces",
         parse=parsers.optional(bearer_token),
         default="",
@@ -698,8 +705,8 @@ class Settings:
     )
     speech_remote: OperatorRemote | None = setting(  # noqa: RUF009 - a dataclass field
         "SPEECH_REMOTE",
-        "A remote behind any adapter, such as a function on Modal, instead of "
-        "COATCHECK_SPEECH_REMOTE_URL; docs/reference/remotes.md has what a target may be.",
+        "A remote with any adapter, such as a function on Modal, instead of "
+        "COATCHECK_SPEECH_REMOTE_URL; docs/reference/remotes.md describes the targets.",
         allowed='{"target": {"adapter": ...}, "secrets": {"NAME": "VALUE"}}',
         parse=parse_remote,
         default="",
@@ -708,8 +715,8 @@ class Settings:
     )
     speech_timeout_seconds: float = setting(
         "SPEECH_TIMEOUT_SECONDS",
-        "How long the remote may take to speak one text, before it is told to stop and the text is "
-        "tried again.",
+        "How long the remote may take to speak one text, before it is cancelled and the text is "
+        "retried.",
         allowed="a number from 1 to 86400",
         parse=parsers.number(1, _DAY_SECONDS),
         default="3600",
@@ -717,7 +724,7 @@ class Settings:
     lanes: Mapping[Lane, LanePolicy] = field(init=False)
     """The lane settings as one policy per lane."""
     token_issuers: tuple[TokenIssuer, ...] = field(init=False)
-    """Every issuer whose tokens are taken."""
+    """All issuers whose tokens are accepted."""
 
     def __post_init__(self) -> None:
         policies = {
@@ -740,7 +747,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """Read and check every setting. Raises SettingsInvalid, which lists all that is wrong."""
+        """Read and check all settings. Raises SettingsInvalid, which lists every error."""
         values, problems = _read(environ)
         if problems:
             raise SettingsInvalid(_describe(problems))
@@ -758,12 +765,12 @@ class Settings:
 
     def require_for_serving(self) -> None:
         """Raise SettingsInvalid unless ``coatcheck serve`` can start with these settings; a worker
-        can with fewer."""
+        needs fewer."""
         self.require("key_pepper")
 
     @property
     def speech_target(self) -> OperatorRemote | None:
-        """The remote that speaks, by whichever setting it was named."""
+        """The remote that generates speech, whichever setting names it."""
         return self.speech_remote
 
     def _own_issuer(self) -> tuple[TokenIssuer, ...]:
@@ -775,9 +782,9 @@ class Settings:
 
 
 def check_environment(environ: Mapping[str, str], *, except_for: str) -> None:
-    """Raise SettingsInvalid for every wrong setting but the variable ``except_for``.
+    """Raise SettingsInvalid for every wrong setting except the variable ``except_for``.
 
-    For a command that learns one only later, yet should not start with others wrong.
+    For a command that sets one only later, but should not start with others wrong.
     """
     _, problems = _read(environ)
     problems = {name: text for name, text in problems.items() if name != except_for}
@@ -786,21 +793,21 @@ def check_environment(environ: Mapping[str, str], *, except_for: str) -> None:
 
 
 def likely_typos(environ: Mapping[str, str]) -> dict[str, str]:
-    """Unknown COATCHECK_ variables that look like a known one, each with that one."""
+    """Unknown COATCHECK_ variables that resemble a known one, each with that one."""
     known = {declared.variable.removeprefix(PREFIX) for declared in SETTINGS.values()}
     typos: dict[str, str] = {}
     for name in sorted(environ):
-        spelt = name.removeprefix(PREFIX)
-        if not name.startswith(PREFIX) or spelt in known or name in NOT_SETTINGS:
+        suffix = name.removeprefix(PREFIX)
+        if not name.startswith(PREFIX) or suffix in known or name in NOT_SETTINGS:
             continue
-        nearest = difflib.get_close_matches(spelt, known, n=1, cutoff=_TYPO_SIMILARITY_MIN)
+        nearest = difflib.get_close_matches(suffix, known, n=1, cutoff=_TYPO_SIMILARITY_MIN)
         if nearest:
             typos[name] = PREFIX + nearest[0]
     return typos
 
 
 def _read(environ: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The values by field name, and what is wrong by variable."""
+    """The values by field name, and the errors by variable."""
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for name, declared in SETTINGS.items():
@@ -817,7 +824,7 @@ def _read(environ: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _check_together(values: dict[str, Any], problems: dict[str, str]) -> None:
-    # Against the defaults of what was not given, so that one variable alone can be wrong, too.
+    # Combined with the defaults, so that one variable alone can be wrong, too.
     whole = Settings(**({"database_url": ""} | values))
     if whole.poll_seconds_min > whole.poll_seconds_max:
         problems["COATCHECK_POLL_SECONDS_MIN"] = (
@@ -850,8 +857,8 @@ def _check_speech(values: dict[str, Any], problems: dict[str, str]) -> None:
     if "speech_remote_token" in known and "speech_remote_url" not in known:
         problems.setdefault(
             "COATCHECK_SPEECH_REMOTE_TOKEN",
-            "is set, but COATCHECK_SPEECH_REMOTE_URL is not; COATCHECK_SPEECH_REMOTE has secrets "
-            "of its own",
+            "is set, but COATCHECK_SPEECH_REMOTE_URL is not; COATCHECK_SPEECH_REMOTE has its own "
+            "secrets",
         )
 
 
@@ -893,7 +900,7 @@ def _are(names: list[str]) -> str:
 
 
 def _refusal(declared: Setting, given: str, why: str) -> str:
-    shown = "(not shown: it may hold a password)" if declared.secret else repr(given)
+    shown = "(hidden: it may contain a password)" if declared.secret else repr(given)
     reason = f" ({why})" if why else ""
     return f"is {shown}, which is not allowed{reason}; allowed: {declared.allowed}"
 
@@ -912,4 +919,4 @@ SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
         if "setting" in declared.metadata
     }
 )
-"""Every declaration, by the name of its field."""
+"""All declarations, by field name."""

@@ -1,4 +1,5 @@
-"""Where text is spoken: COATCHECK_SPEECH_REMOTE_URL, or COATCHECK_SPEECH_REMOTE for any adapter."""
+"""Parses the speech remote: COATCHECK_SPEECH_REMOTE_URL, or COATCHECK_SPEECH_REMOTE for any
+adapter."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ _KIND: Final = {"kind": "remote"}
 
 
 class _Written(msgspec.Struct, forbid_unknown_fields=True):
-    """A remote as the setting spells it."""
+    """A remote in the setting's JSON."""
 
     target: dict[str, Any]
     secrets: dict[str, str] = {}
 
 
 def over_http(url: str, token: str) -> OperatorRemote:
-    """A server that knows submit-job, job-status, job-result and job-cancel below ``url``."""
+    """A server with submit-job, job-status, job-result and job-cancel below ``url``."""
     target: dict[str, Any] = _KIND | {"adapter": "http", "url": url}
     if not token:
         return OperatorRemote(target=target)
@@ -30,7 +31,7 @@ def over_http(url: str, token: str) -> OperatorRemote:
 
 
 def parse_remote(text: str) -> OperatorRemote | None:
-    """Read the JSON object, or nothing at all. What is wrong is said without quoting a secret."""
+    """Parse the JSON object; empty text means none. Errors quote no secret."""
     if not text:
         return None
     try:
@@ -38,7 +39,7 @@ def parse_remote(text: str) -> OperatorRemote | None:
     except msgspec.MsgspecError as error:
         raise Refused(str(error)) from None
     if not isinstance(written.target.get("adapter"), str):
-        raise Refused("its target names no adapter")
+        raise Refused("its target has no adapter")
     for name, value in written.secrets.items():
         try:
             bearer_token(value)
