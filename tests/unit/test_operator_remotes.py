@@ -42,7 +42,7 @@ def test_there_may_be_none() -> None:
     [
         ([SPEAKER], "array"),
         ({"two words": {"target": SPEAKER}}, "two words"),
-        ({"": {"target": SPEAKER}}, "no name"),
+        ({"": {"target": SPEAKER}}, "not a valid remote name"),
         ({"speaker": None}, "speaker"),
         ({"speaker": SPEAKER}, "speaker"),
         ({"speaker": {"target": {"url": "http://tts.local"}}}, "speaker: its target"),
@@ -58,7 +58,7 @@ def test_what_is_wrong_is_said_without_a_secret(written: Any, reason: str) -> No
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        ({"adapter": "abacus"}, "abacus.*there are http, modal, replicate, runpod, fal"),
+        ({"adapter": "abacus"}, "abacus.*use one of http, modal, replicate, runpod, fal"),
         ({"adapter": "http"}, "url"),
         (SPEAKER, "no 'key'"),
     ],

@@ -1,4 +1,6 @@
-"""Functions that run elsewhere, behind one protocol. Adapters know of no job."""
+"""Adapters for remote functions (Modal, Replicate, RunPod, fal, HTTP) behind one protocol.
+
+Adapters know nothing about jobs."""
 
 from coatcheck.remotes.errors import (
     RemoteError,

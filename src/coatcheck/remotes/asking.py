@@ -1,4 +1,4 @@
-"""Asks a remote about many ids that it can only be asked about one by one."""
+"""Queries the status of many ids, for remotes that answer about one id at a time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ AT_ONCE: Final = 8
 async def of_each(
     ids: Sequence[str], ask: Callable[[str], Awaitable[RemoteStatus]]
 ) -> dict[str, RemoteStatus]:
-    """How each of ``ids`` stands. One that goes wrong is Unclear, and the others are asked about.
+    """The status of each of ``ids``. If one query fails, its id is Unclear and the others go on.
 
-    Unless the remote is away, or hangs again and again: then those that are left are Unclear for
-    the same reason, so that a long list does not wait for each of them.
+    If the remote is unreachable or hangs repeatedly, all remaining ids become Unclear for the same
+    reason, so that a long list does not wait for each of them.
     """
     found: dict[str, RemoteStatus] = {}
     ahead = iter(dict.fromkeys(ids))

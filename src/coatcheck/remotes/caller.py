@@ -1,7 +1,7 @@
-"""Calls the HTTP API of one remote, and says in our own words what went wrong.
+"""An HTTP client for one remote's API, which converts failures to our own errors.
 
-Nothing that a remote does is trusted: an answer has a bound and a time, a redirect is not
-followed, and what it says of an error is shown without our credentials, should it repeat them.
+A remote is not trusted: responses are bounded in size and time, redirects are not followed, and our
+credentials are removed from its error texts, in case it repeats them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coatcheck.version import __version__
 Decoded = TypeVar("Decoded")
 
 ANSWER_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Of an answer in JSON. RunPod and others put results into it, of some 20 MB at most."""
+"""For JSON responses. RunPod and others embed results in them, up to about 20 MB."""
 REFUSAL_BYTES_MAX: Final = 64 * 1024
 RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
 
@@ -43,7 +43,7 @@ _IDENTITY: Final = ("", "identity")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer, of a status that was hoped for or that the caller puts up with."""
+    """A complete response with a success status, or one that the caller accepts."""
 
     status: int
     body: bytes
@@ -51,10 +51,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a remote's API is, who we are there, and how it is connected to.
+    """Where a remote's API is, with our credentials and the client to connect with.
 
-    ``client`` is the guard's, unless the operator has set the URL. ``authorization`` is secret.
-    ``org`` is whose work it is: its limits count where names are looked up.
+    ``client`` is the guard's, unless the operator configured the URL. ``authorization`` is secret.
+    ``org`` is the organisation whose limits the name look-ups count for.
     """
 
     url: httpx2.URL
@@ -67,12 +67,12 @@ class Address:
         return f"<Address {self.url.host}>"
 
     def is_of(self, url: httpx2.URL) -> bool:
-        """Whether ``url`` is on this very server."""
+        """Whether ``url`` is on this same server."""
         return (url.scheme, url.host, url.port) == (self.url.scheme, self.url.host, self.url.port)
 
 
 class Caller:
-    """One remote's API."""
+    """A client for one remote's API."""
 
     def __init__(self, address: Address, patience: Patience) -> None:
         self.address = address
@@ -89,10 +89,10 @@ class Caller:
         bear: Collection[int] = (),
         hide: Collection[str] = (),
     ) -> Answer:
-        """Send a question, and read the whole answer. Raises RemoteError.
+        """Send a request and read the whole response. Raises RemoteError.
 
-        ``path`` is put after the API's own. ``bear``: statuses that are answers here. ``hide``:
-        what else than credentials no error may show.
+        ``path`` is appended to the API's base URL. ``bear`` are error statuses that the caller
+        accepts. ``hide`` are strings besides credentials that no error may show.
         """
         request = self._request(method, path, query, content, headers)
         async with self._within_time(method), self.sent(self.address.client, request) as response:
@@ -102,11 +102,11 @@ class Caller:
         return Answer(response.status_code, body)
 
     async def open(self, path: str, *, query: Mapping[str, str] | None = None) -> httpx2.Response:
-        """GET something long: the answer up to its headers, for the caller to read and close."""
+        """GET something long: returns at the headers; the caller reads and closes the response."""
         return await self.begin(self.address.client, self._request("GET", path, query, None, None))
 
     async def begin(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """Send ``request``; give its answer up to the headers, whatever its status."""
+        """Send ``request`` and return its response at the headers, whatever the status."""
         async with self._within_time(request.method):
             return await _send(client, request)
 
@@ -125,7 +125,7 @@ class Caller:
     async def refusal(
         self, response: httpx2.Response, method: str, hide: Collection[str] = ()
     ) -> RemoteError:
-        """The error that an answer stands for which is no success."""
+        """The error for an unsuccessful response."""
         status = response.status_code
         text = said(await self._refusal_body(response))
         message = f"The remote answered {status}."
@@ -144,7 +144,7 @@ class Caller:
         return RemoteRefused(message, code=code)
 
     async def _refusal_body(self, response: httpx2.Response) -> bytes:
-        """The status alone will do if the rest does not come."""
+        """The response's body, or nothing if it does not arrive: the status alone suffices."""
         try:
             async with asyncio.timeout(self.patience.call_seconds):
                 return await _beginning(response, REFUSAL_BYTES_MAX)
@@ -155,11 +155,11 @@ class Caller:
         return (*self.address.secrets, *hide)
 
     def shown(self, text: str) -> str:
-        """What the remote said, fit for an error."""
+        """Text from the remote, cleaned for an error message."""
         return shown(text, self.address.secrets)
 
     def request_for(self, url: httpx2.URL, *, with_credentials: bool) -> httpx2.Request:
-        """A GET of ``url`` as it stands."""
+        """A GET request for exactly ``url``."""
         headers = {"user-agent": f"coatcheck/{__version__}", "accept-encoding": "identity"}
         if with_credentials and self.address.authorization is not None:
             headers["authorization"] = self.address.authorization
@@ -217,15 +217,15 @@ class Caller:
 
 
 def decoded(body: bytes, kind: type[Decoded]) -> Decoded:
-    """The JSON of an answer. Raises RemoteFaulty if it is not what the remote's API has."""
+    """Decode a JSON response. Raises RemoteFaulty if it does not match the remote's API."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise garbage() from None  # which would quote the answer
+        raise garbage() from None  # the cause would quote the response
 
 
 def garbage() -> RemoteFaulty:
-    return RemoteFaulty("The remote's answer makes no sense.", code="remote_garbage")
+    return RemoteFaulty("The remote sent an invalid response.", code="remote_garbage")
 
 
 def timed_out(seconds: float, method: str = "GET") -> RemoteFaulty:
@@ -237,22 +237,22 @@ def timed_out(seconds: float, method: str = "GET") -> RemoteFaulty:
 
 
 def fault_of(error: httpx2.HTTPError, method: str) -> RemoteError:
-    """What a failure of the transport means. Its own text is not shown: it may quote the answer."""
+    """The error for a transport failure. Its own text is hidden: it may quote the response."""
     match error:
         case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.PoolTimeout():
-            return RemoteUnreachable("The remote cannot be connected to.")
+            return RemoteUnreachable("Cannot connect to the remote.")
         case httpx2.LocalProtocolError() | httpx2.UnsupportedProtocol():
-            return RemoteRefused("The request cannot be sent as it is.", code="request_invalid")
+            return RemoteRefused("The request is not valid HTTP.", code="request_invalid")
         case httpx2.TimeoutException():
             return RemoteFaulty(
-                "The remote stopped in the middle of an answer.",
+                "The remote stopped in the middle of a response.",
                 code=HANGS,
                 perhaps_done=method != "GET",
             )
         case _:
-            # Not unreachable: one that breaks every connection must come to an end as well.
+            # Not unreachable: retries of a remote that breaks every connection must end, too.
             return RemoteFaulty(
-                "The connection to the remote was lost before its answer was whole.",
+                "The connection to the remote was lost before its response was complete.",
                 code="remote_broke_off",
                 perhaps_done=method != "GET",
             )
@@ -269,7 +269,9 @@ async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.R
         raise fault_of(error, request.method) from error
     if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
         await response.aclose()
-        raise RemoteFaulty("The remote's answer is packed, unasked.", code="remote_garbage")
+        raise RemoteFaulty(
+            "The remote sent a compressed response that was not requested.", code="remote_garbage"
+        )
     return response
 
 
@@ -277,7 +279,7 @@ async def _whole(response: httpx2.Response, bytes_max: int) -> bytes:
     body = await _beginning(response, bytes_max + 1)
     if len(body) > bytes_max:
         raise RemoteRefused(
-            f"The remote's answer has more than {bytes_max} bytes.", code="answer_too_large"
+            f"The remote's response has more than {bytes_max} bytes.", code="answer_too_large"
         )
     return body
 

@@ -1,6 +1,6 @@
-"""How a remote target is written down: JSON, one shape for each adapter.
+"""The JSON definitions of remote targets, one type per adapter.
 
-Secrets are named, never written: whoever opens a definition says what the names stand for.
+A definition names secrets and never contains them; whoever opens it supplies their values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Target(
 
 
 class HttpTarget(_Target, frozen=True, tag="http", kw_only=True):
-    """A server that speaks submit-job, job-status, job-result and job-cancel below ``url``."""
+    """A server with submit-job, job-status, job-result and job-cancel below ``url``."""
 
     url: Url
     secret: SecretName | None = None
@@ -40,7 +40,7 @@ class HttpTarget(_Target, frozen=True, tag="http", kw_only=True):
 
 
 class ModalTarget(_Target, frozen=True, tag="modal", kw_only=True):
-    """A deployed function of Modal's."""
+    """A deployed function on Modal."""
 
     app: Name
     function: Name
@@ -52,7 +52,7 @@ class ModalTarget(_Target, frozen=True, tag="modal", kw_only=True):
 
 
 class ReplicateTarget(_Target, frozen=True, tag="replicate", kw_only=True):
-    """One of ``version``, ``model`` (an official one) and ``deployment``."""
+    """A model on Replicate: one of ``version``, ``model`` (an official one) and ``deployment``."""
 
     secret: SecretName
     version: Annotated[str, msgspec.Meta(pattern=whole("[!-~]{1,300}"))] | None = None
@@ -64,7 +64,7 @@ class ReplicateTarget(_Target, frozen=True, tag="replicate", kw_only=True):
 
 
 class RunpodTarget(_Target, frozen=True, tag="runpod", kw_only=True):
-    """A queue-based serverless endpoint, by its id."""
+    """A queue-based RunPod serverless endpoint, by its id."""
 
     secret: SecretName
     endpoint: Name
@@ -74,7 +74,7 @@ class RunpodTarget(_Target, frozen=True, tag="runpod", kw_only=True):
 
 
 class FalTarget(_Target, frozen=True, tag="fal", kw_only=True):
-    """A model of fal's, as ``owner/app`` or ``owner/app/path``."""
+    """A model on fal, as ``owner/app`` or ``owner/app/path``."""
 
     secret: SecretName
     model: FalModel
@@ -88,7 +88,7 @@ _ADAPTERS: Final = ("http", "modal", "replicate", "runpod", "fal")
 
 
 def read_definition(definition: bytes | Any) -> RemoteTarget:
-    """A definition, from JSON or what JSON decodes to. Raises RemoteMisdefined."""
+    """Parse a definition, from JSON or decoded JSON. Raises RemoteMisdefined."""
     try:
         target: RemoteTarget
         if isinstance(definition, bytes):
@@ -96,7 +96,7 @@ def read_definition(definition: bytes | Any) -> RemoteTarget:
         else:
             target = msgspec.convert(definition, RemoteTarget)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        hint = f"; there are {', '.join(_ADAPTERS)}" if "`$.adapter`" in str(error) else ""
+        hint = f"; use one of {', '.join(_ADAPTERS)}" if "`$.adapter`" in str(error) else ""
         raise RemoteMisdefined(f"The remote target is not valid: {error}{hint}") from error
     if isinstance(target, ReplicateTarget):
         _check_one_of(version=target.version, model=target.model, deployment=target.deployment)
@@ -107,11 +107,11 @@ def read_definition(definition: bytes | Any) -> RemoteTarget:
 
 def _check_one_of(**choices: str | None) -> None:
     if sum(choice is not None for choice in choices.values()) != 1:
-        raise RemoteMisdefined(f"The remote target needs one of {', '.join(choices)}.")
+        raise RemoteMisdefined(f"The remote target needs exactly one of {', '.join(choices)}.")
 
 
 def _check_both(target: ModalTarget) -> None:
     if (target.token_id_secret is None) != (target.token_secret_secret is None):
         raise RemoteMisdefined(
-            "The remote target needs both of token_id_secret and token_secret_secret, or neither."
+            "The remote target needs both token_id_secret and token_secret_secret, or neither."
         )

@@ -1,11 +1,11 @@
-"""What can go wrong between us and a remote, in one vocabulary for all adapters.
+"""The errors of calls to a remote, the same for all adapters.
 
 RemoteError
 ├── RemoteUnreachable     no connection could be made: nothing happened; costs no attempt
-├── RemoteRefused         it says no, and will say no again
-└── RemoteFaulty          it broke, hung or talked nonsense: worth another try
+├── RemoteRefused         it refused, and a retry would be refused as well
+└── RemoteFaulty          it failed, hung or sent garbage: worth a retry
 
-Their texts are short, and hold nothing that is secret: adapters make them with ``texts.py``.
+Their texts are short and contain no secrets: adapters make them with ``texts.py``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ RESULT_TOO_SLOW: Final = "remote_result_too_slow"
 
 
 class RemoteError(CoatcheckError):
-    """The root. ``perhaps_done``: the remote may have done what it was asked all the same, so
-    whoever spawned asks again with the same token before anything else."""
+    """The base class. ``perhaps_done``: the remote may have done it all the same, so a spawn must
+    be repeated with the same token before anything else."""
 
     code = "remote_error"
 
@@ -33,19 +33,19 @@ class RemoteError(CoatcheckError):
 
 
 class RemoteUnreachable(RemoteError):
-    """Nobody could be connected to. Try later, without spending an attempt."""
+    """No connection could be made. Retry later, without spending an attempt."""
 
     code = "remote_unreachable"
 
 
 class RemoteRefused(RemoteError):
-    """The remote, or what is known of it, rules this out for good."""
+    """The remote, or what we know about it, rules this out permanently."""
 
     code = "remote_refused"
 
 
 class RemoteFaulty(RemoteError):
-    """The remote failed at answering. ``retry_after``: the seconds it asked for, if it did."""
+    """The remote failed to answer. ``retry_after``: the seconds it asked for, if any."""
 
     code = "remote_faulty"
 
@@ -62,6 +62,6 @@ class RemoteFaulty(RemoteError):
 
 
 class RemoteMisdefined(BadRequest):
-    """A target's definition cannot be used. Its text says what to change."""
+    """A target's definition is invalid. The text says what to change."""
 
     code = "remote_misdefined"

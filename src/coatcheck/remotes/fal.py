@@ -1,7 +1,7 @@
-"""fal: a request in the queue of a model.
+"""The fal adapter: requests in the queue of a model.
 
-fal makes the ids and knows no token. A request that fails is completed as well: its status has an
-``error``, or its result is answered with the error's own status.
+fal assigns the ids and supports no tokens. A failed request also ends as completed: its status has
+an ``error``, or its result is answered with the error's own status.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from coatcheck.remotes.texts import sentence
 
 URL: Final = "https://queue.fal.run"
 _NAMESPACES: Final = frozenset({"comfy", "workflows"})
-"""What stands before the owner of such models."""
+"""Prefixes before the owner of such models."""
 _ALREADY_ENDED: Final = frozenset({*GONE, 400})
-"""A cancel that comes too late is answered ALREADY_COMPLETED with 400."""
+"""fal answers a late cancel with 400, ALREADY_COMPLETED."""
 
 
 class _Spawned(msgspec.Struct):
@@ -47,7 +47,7 @@ class _Status(msgspec.Struct):
 
 
 class FalRemote:
-    """The queue of one model. Its requests are asked about without what follows the app's name."""
+    """The queue of one model. Status URLs omit everything after the app's name."""
 
     reattach = Reattach.NONE
 

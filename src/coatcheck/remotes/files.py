@@ -1,7 +1,7 @@
-"""Results as they come: a long answer, a file that a remote names by URL, or bytes at hand.
+"""Reads results: a long response, a file that a remote names by URL, or bytes already received.
 
-A URL in an answer is the remote's word, not the operator's. On the remote's own server it is asked
-for as its API is; anywhere else the guard decides, and no credentials are sent.
+A URL in a response comes from the remote, not from the operator. On the remote's own server it is
+requested like its API; anywhere else the egress guard decides, and no credentials are sent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PIECE_BYTES: Final = 256 * 1024
 
 
 class Files:
-    """Fetches what one remote has made."""
+    """Downloads the results of one remote."""
 
     def __init__(self, caller: Caller, guarded: httpx2.AsyncClient) -> None:
         self._caller = caller
@@ -45,7 +45,7 @@ class Files:
     async def answer(
         self, path: str, query: Mapping[str, str], media_type: str | None
     ) -> RemoteResult:
-        """What the remote's API answers to a GET, as a result. It may redirect to a file."""
+        """The response to a GET on the remote's API, as a result. It may redirect to a file."""
         response = await self._caller.open(path, query=query)
         location = await _redirected(response)
         if location is not None:
@@ -55,7 +55,7 @@ class Files:
     async def url(
         self, url: str, media_type: str | None, metadata: Mapping[str, float]
     ) -> RemoteResult:
-        """A file by its URL, of whatever length."""
+        """A file by its URL, of any length."""
         return await self._fetch(_read_url(url), media_type, metadata, _REDIRECTS_MAX)
 
     async def _fetch(
@@ -86,7 +86,7 @@ class Files:
         if not response.is_success:
             try:
                 if response.status_code in GONE or response.status_code == _FORBIDDEN:
-                    # Signed URLs that have ended are forbidden rather than gone.
+                    # Expired signed URLs answer 403 rather than 404.
                     raise result_gone()
                 raise await self._caller.refusal(response, "GET")
             finally:
@@ -107,7 +107,7 @@ class Files:
 def held(
     content: bytes, media_type: str, metadata: Mapping[str, float] | None = None
 ) -> RemoteResult:
-    """A result whose bytes came with the answer."""
+    """A result whose bytes came with the response."""
 
     async def pieces() -> AsyncGenerator[bytes, None]:
         view = memoryview(content)
@@ -126,7 +126,7 @@ def is_data_url(text: str) -> bool:
 
 
 def from_data_url(text: str, media_type: str | None, metadata: Mapping[str, float]) -> RemoteResult:
-    """A file that is written out in its URL (RFC 2397)."""
+    """A file encoded in its URL (RFC 2397)."""
     head, comma, data = text[len("data:") :].partition(",")
     if not comma:
         raise _unreadable()
@@ -136,7 +136,7 @@ def from_data_url(text: str, media_type: str | None, metadata: Mapping[str, floa
 
 
 def from_base64(text: str) -> bytes:
-    """Raises RemoteRefused for what is no base64."""
+    """Decode base64. Raises RemoteRefused if it is invalid."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -144,15 +144,15 @@ def from_base64(text: str) -> bytes:
 
 
 def result_gone() -> RemoteFaulty:
-    """It was there: only having it made again can help."""
+    """The result existed but is gone: only running the work again can help."""
     return RemoteFaulty(
         "The remote no longer has the result.", code="remote_result_gone", perhaps_done=False
     )
 
 
 async def _pieces(response: httpx2.Response, patience: Patience) -> AsyncGenerator[bytes, None]:
-    """What comes, as long as it comes at some pace. Counted is the time that the remote lets us
-    wait, and not what becomes of the pieces."""
+    """The pieces of a response, as long as they come fast enough. Only the time that we wait for
+    the remote counts, not the time that the consumer takes."""
     loop = asyncio.get_running_loop()
     read, waited = 0, 0.0
     try:
@@ -173,11 +173,11 @@ async def _pieces(response: httpx2.Response, patience: Patience) -> AsyncGenerat
 
 
 def _too_slow() -> RemoteFaulty:
-    return RemoteFaulty("The result comes too slowly.", code=RESULT_TOO_SLOW)
+    return RemoteFaulty("The result arrives too slowly.", code=RESULT_TOO_SLOW)
 
 
 async def _redirected(response: httpx2.Response) -> httpx2.URL | None:
-    """Where the answer sends us, if it does."""
+    """The redirect target of the response, if it has one."""
     if not response.has_redirect_location:
         return None
     await response.aclose()
@@ -185,7 +185,7 @@ async def _redirected(response: httpx2.Response) -> httpx2.URL | None:
         joined = response.request.url.join(response.headers["location"])
     except httpx2.InvalidURL as error:
         raise RemoteRefused(
-            "The result's redirect leads to what is no URL.", code="remote_result_redirects"
+            "The result redirects to an invalid URL.", code="remote_result_redirects"
         ) from error
     return _read_url(str(joined))
 
@@ -225,6 +225,4 @@ def _too_large() -> RemoteRefused:
 
 
 def _unreadable() -> RemoteRefused:
-    return RemoteRefused(
-        "The result cannot be read as it is encoded.", code="remote_result_unreadable"
-    )
+    return RemoteRefused("The result's encoding is not valid.", code="remote_result_unreadable")

@@ -1,7 +1,7 @@
-"""The plain HTTP protocol: submit-job, job-status, job-result, job-cancel.
+"""The HTTP adapter: our own protocol of submit-job, job-status, job-result and job-cancel.
 
-The one protocol that is ours, so it asks of a remote what makes a lost id harmless: the same
-``token`` is answered with the same ``job_id``, also after a restart.
+Since the protocol is ours, it requires what makes a lost id harmless: a server answers the same
+``token`` with the same ``job_id``, even after a restart.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from coatcheck.remotes.texts import sentence
 
 _MARKS = Marks(token="token", callback_url="callback_url")  # noqa: S106 - the field's name
 _ENDED = frozenset({*GONE, 409})
-"""What a cancel may be answered that came too late."""
+"""Statuses that may answer a late cancel."""
 
 
 class _Submitted(msgspec.Struct):
@@ -45,7 +45,7 @@ class _Status(msgspec.Struct):
 
 
 class HttpRemote:
-    """A server that speaks the protocol."""
+    """A server with this protocol."""
 
     reattach = Reattach.SAME_TOKEN
 
@@ -92,7 +92,7 @@ class HttpRemote:
                 said = sentence(status.error) or "The remote gives no reason."
                 return Failed(FAILED_THERE, self._caller.shown(said))
             case "cancelled":
-                return Failed(CANCELLED_THERE, "It was cancelled at the remote.")
+                return Failed(CANCELLED_THERE, "The job was cancelled at the remote.")
             case _:
                 return Running(status.progress)
 

@@ -1,4 +1,4 @@
-"""What is sent with a spawn: the customer's JSON as it was written, and what we add to it."""
+"""The body of a spawn: the customer's JSON unchanged, plus the fields that we add."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from coatcheck.remotes.protocol import SpawnRequest
 
 ID_CHARACTERS_MAX: Final = 256
 _PATH_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._~-]*")
-"""What stays itself in the path of a URL."""
+"""Characters that need no encoding in a URL's path."""
 
 
 class Marks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Fields of the input in which the function wants the token or the callback URL, if any."""
+    """The input fields in which the function expects the token or the callback URL, if any."""
 
     token: str | None = None
     callback_url: str | None = None
@@ -33,21 +33,21 @@ class Marks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def marked(body: bytes, marks: Mapping[str, str]) -> msgspec.Raw:
-    """``body`` with ``marks`` among its fields, which count more. Other values stay as written."""
+    """``body`` with ``marks`` added, which override its fields. Other values stay unchanged."""
     try:
         if not marks:
-            msgspec.json.decode(body)  # it is put into the middle of other JSON
+            msgspec.json.decode(body)  # it is embedded in other JSON
             return msgspec.Raw(body)
         fields: dict[str, Any] = dict(msgspec.json.decode(body, type=dict[str, msgspec.Raw]))
     except msgspec.ValidationError as error:
-        raise _unfit("The input has to be a JSON object: it is sent more fields.") from error
+        raise _unfit("The input must be a JSON object, because fields are added to it.") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unfit("The input is not JSON.") from error
     return msgspec.Raw(msgspec.json.encode({**fields, **marks}))
 
 
 def check_id(remote_id: str, *, in_path: bool = True) -> str:
-    """An id that a remote gave, if it can be one. Raises RemoteFaulty."""
+    """Check an id that a remote returned. Raises RemoteFaulty."""
     if not 1 <= len(remote_id) <= ID_CHARACTERS_MAX:
         raise garbage()
     if in_path and _PATH_ID.fullmatch(remote_id) is None:

@@ -1,12 +1,12 @@
-"""Modal: a deployed function, spawned and polled with Modal's own client.
+"""The Modal adapter: a deployed function, spawned and polled with Modal's own client.
 
-The package ``modal`` is optional, and imported when the first such target is opened. Modal makes
-the ids and knows no token. Its client unpickles what a function returns or raises, which can run
-any code here: only the operator may say which functions those are (``registry.py``).
+The package ``modal`` is optional, and imported when the first such target is opened. Modal assigns
+the ids and supports no tokens. Its client unpickles what a function returns or raises, which can
+run any code here: so only the operator may choose the functions (``registry.py``).
 
 ``FunctionCall.get`` raises what the function raised, so an error of the function and one of the
-connection can be the same one: a TimeoutError may say "not yet", or be how the function ended.
-Where it could be either, the call's graph, which has its state, decides.
+connection can look the same: a TimeoutError may mean "not yet", or be how the function ended. If it
+could be either, the state in the call graph decides.
 """
 
 from __future__ import annotations
@@ -60,24 +60,24 @@ _REFUSALS: Final = (
     "VersionError",
 )
 _ENDINGS: Final = ("RemoteError", "ExecutionError", "DeserializationError", "InternalFailure")
-"""How Modal says that a call ended in vain, other than by what the function raised."""
+"""Modal's errors for calls that failed other than by what the function raised."""
 _AWAY: Final = ("ConnectionError", "ClientClosed")
 _TRANSPORTS: Final = frozenset({"aiohttp", "grpclib", "ssl", "synchronicity"})
-"""Packages whose errors are the connection's, never the function's on purpose."""
+"""Packages whose errors come from the connection, never on purpose from the function."""
 _LOGIN_SECONDS_MAX: Final = 15.0
-"""Modal's client tries for long by itself."""
+"""Modal's client itself retries for long."""
 _PENDING: Final = "PENDING"
 _SUCCESS: Final = "SUCCESS"
 
 
 def load_modal() -> ModuleType:
-    """Modal's client. Raises RemoteMisdefined if it is not installed."""
+    """Import Modal's client. Raises RemoteMisdefined if it is not installed."""
     try:
         modal = importlib.import_module("modal")
         importlib.import_module("modal.exception")
     except ImportError as error:
         raise RemoteMisdefined(
-            "Targets of the adapter `modal` need the Python package `modal`, which is not "
+            "Targets with the adapter `modal` need the Python package `modal`, which is not "
             "installed where this process runs: install it there with `pip install modal`."
         ) from error
     return modal
@@ -85,7 +85,7 @@ def load_modal() -> ModuleType:
 
 class ModalRemote:
     """One deployed function. ``credentials`` are a token's id and secret; without them Modal's
-    client takes those of its configuration file or the environment."""
+    client uses its configuration file or the environment."""
 
     reattach = Reattach.NONE
 
@@ -163,22 +163,22 @@ class ModalRemote:
             return await self._outcome(await self._call(remote_id))
 
     async def _outcome(self, call: Any) -> RemoteStatus:
-        """How the call stands, by what ``get`` raises, and by its graph if that does not tell."""
+        """The state of a call, from what ``get`` raises, or from its graph if that is ambiguous."""
         errors = self._errors
         try:
             await call.get.aio(timeout=0)
-        except errors.InputCancellation:  # no Exception: it would end the task
+        except errors.InputCancellation:  # not an Exception: it would end the task
             return Failed(CANCELLED_THERE, "The call was cancelled at Modal.")
         except (errors.OutputExpiredError, errors.NotFoundError):
             return Unknown()
         except errors.FunctionTimeoutError:
-            return Failed(TIMED_OUT_THERE, "The function ran out of its time at Modal.")
+            return Failed(TIMED_OUT_THERE, "The function timed out at Modal.")
         except self._named(_ENDINGS) as error:
             return self._failed(error)
-        except SystemExit as error:  # the function's: it must not end this process
+        except SystemExit as error:  # raised by the function: it must not end this process
             return self._failed(error)
         except errors.Error:
-            raise  # of Modal's own: the connection, the credentials, the service
+            raise  # Modal's own: the connection, the credentials, the service
         except Exception as error:  # whatever the function raised
             if not _is_ambiguous(error) or await self._has_ended(call):
                 return self._failed(error)
@@ -188,7 +188,7 @@ class ModalRemote:
         return Completed()
 
     async def _has_ended(self, call: Any) -> bool:
-        """Whether Modal counts the call among those that ended without success."""
+        """Whether Modal says that the call ended without success."""
         for entry in await call.get_call_graph.aio():
             if getattr(entry, "function_call_id", None) == call.object_id:
                 name = getattr(entry.status, "name", _PENDING)
@@ -197,15 +197,15 @@ class ModalRemote:
 
     def _failed(self, error: BaseException) -> Failed:
         text = str(error)
-        told = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        return Failed(FAILED_THERE, shown(told, self._credentials or ()))
+        reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return Failed(FAILED_THERE, shown(reason, self._credentials or ()))
 
     async def _call(self, remote_id: str) -> Any:
         client = await self._connected()
         return await self._modal.FunctionCall.from_id.aio(remote_id, client=client)
 
     async def _connected(self) -> Any:
-        """The client of these credentials, or of those that Modal's client finds by itself."""
+        """A client with these credentials, or with those that Modal's client finds itself."""
         if self._client is None:
             client = self._modal.Client
             seconds = min(_LOGIN_SECONDS_MAX, self._patience.call_seconds / 2)
@@ -216,14 +216,14 @@ class ModalRemote:
                     else:
                         self._client = await client.from_credentials.aio(*self._credentials)
             except TimeoutError as error:
-                raise RemoteUnreachable("Modal cannot be connected to.") from error
+                raise RemoteUnreachable("Cannot connect to Modal.") from error
         return self._client
 
     @asynccontextmanager
     async def _explained(
         self, what: str, request: SpawnRequest | None = None
     ) -> AsyncIterator[None]:
-        """Within its time, and in our own words."""
+        """Apply the timeout, and convert Modal's errors to ours."""
         hidden = [*(self._credentials or ())]
         if request is not None and request.callback_url is not None:
             hidden.append(request.callback_url)
@@ -234,10 +234,10 @@ class ModalRemote:
                     yield
                 except RemoteError:
                     raise
-                except TimeoutError as error:  # Modal's; ours is not raised before the block ends
+                except TimeoutError as error:  # Modal's; ours is raised after the block
                     raise RemoteFaulty("Modal took too long to answer.", code=HANGS) from error
-                except Exception as error:  # noqa: BLE001 - a function's own are of any kind
-                    # Not its cause: nobody has looked through that one's text for secrets.
+                except Exception as error:  # noqa: BLE001 - a function may raise anything
+                    # Without its cause, whose text was not searched for secrets.
                     raise self._meaning(error, hidden, method) from None
         except TimeoutError as error:
             raise timed_out(self._patience.call_seconds, method) from error
@@ -247,31 +247,31 @@ class ModalRemote:
         if isinstance(error, self._named(_REFUSALS)):
             return RemoteRefused(text)
         if isinstance(error, self._named(_AWAY)):
-            return RemoteUnreachable("Modal cannot be connected to.")
+            return RemoteUnreachable("Cannot connect to Modal.")
         perhaps_done = method != "GET"
         if isinstance(error, OSError):
-            return RemoteUnreachable("Modal cannot be connected to.", perhaps_done=perhaps_done)
+            return RemoteUnreachable("Cannot connect to Modal.", perhaps_done=perhaps_done)
         return RemoteFaulty(text, perhaps_done=perhaps_done)
 
     def _named(self, names: Sequence[str]) -> tuple[type[Exception], ...]:
-        """Modal's errors of these names, those of them that this version of it has."""
+        """Modal's error classes with these names, as far as this version has them."""
         found = (getattr(self._errors, name, None) for name in names)
         return tuple(kind for kind in found if isinstance(kind, type))
 
 
 def _is_ambiguous(error: Exception) -> bool:
-    """Whether both a function and the way to it may raise this."""
+    """Whether both a function and the connection may raise this."""
     package = type(error).__module__.partition(".")[0]
     return isinstance(error, OSError) or package in _TRANSPORTS
 
 
 def _as_json(value: Any) -> Any:
-    """What the function returned, as JSON would have it."""
+    """The function's return value as JSON types."""
     try:
         return msgspec.json.decode(encode(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise RemoteRefused(
-            f"The function returned {type(value).__name__}, which has no form in JSON.",
+            f"The function returned {type(value).__name__}, which cannot be encoded as JSON.",
             code="remote_result_unreadable",
         ) from error
 

@@ -1,7 +1,7 @@
-"""From what a service calls its output, any JSON, to the one result that is kept.
+"""Picks the one result to keep from a service's output, which may be any JSON.
 
 Services answer with a URL, a list of URLs, an object that describes a file, base64, or plain data.
-What is plainly one file is fetched; ``path`` says where else to look; the rest stays JSON.
+An obvious single file is downloaded; ``path`` selects a part; everything else stays JSON.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class OutputChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which part of the output is the result, and how it is written there.
+    """Which part of the output is the result, and how it is encoded.
 
-    ``path``: the names of fields and the indexes of lists that lead to it, with dots between.
-    ``encoding``: ``auto`` fetches a URL and reads a data URL; ``base64`` decodes; ``json`` keeps.
+    ``path``: field names and list indexes that lead to it, separated by dots.
+    ``encoding``: ``auto`` downloads a URL and decodes a data URL; ``base64`` decodes; ``json``
+    keeps it.
     """
 
     path: str | None = None
@@ -46,7 +47,7 @@ class OutputChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def result_of(
     output: Any, choice: OutputChoice, files: Files, metadata: Mapping[str, float]
 ) -> RemoteResult:
-    """The result that ``output`` holds or leads to."""
+    """The result that ``output`` contains or points to."""
     chosen = _at(output, choice.path)
     if choice.encoding == "json":
         return held(encode(chosen), choice.media_type or JSON, metadata)
@@ -76,7 +77,7 @@ async def result_of(
 
 
 def seconds(value: float | None, unit_seconds: float = 1.0) -> dict[str, float]:
-    """What the making took, as metadata."""
+    """The compute time as metadata."""
     return {} if value is None or value < 0 else {COMPUTE: value * unit_seconds}
 
 
@@ -107,6 +108,6 @@ def _duration(file: Mapping[str, Any]) -> dict[str, float]:
 
 def _missing() -> RemoteRefused:
     return RemoteRefused(
-        "The remote's output has no result where the target's `output.path` says.",
+        "The remote's output has no result at the target's `output.path`.",
         code="remote_result_missing",
     )

@@ -1,4 +1,4 @@
-"""How long remotes are waited for."""
+"""Timeouts for calls to remotes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds, each a bound of its own."""
+    """Independent limits, in seconds."""
 
     connect_seconds: float = 5.0
     call_seconds: float = 30.0
-    """For a whole question and its answer; of a result, until its first byte may come."""
+    """For a request and its whole response; for a result, until its headers."""
     silence_seconds: float = 60.0
     """Between two pieces of a result."""
     trickle_seconds: float = 60.0
-    """After which a result has to come at some pace, however steadily it trickles."""
+    """After this time a result must arrive at a minimum rate, however steadily it trickles."""
     bytes_per_second_min: int = 32_768

@@ -1,7 +1,7 @@
-"""What every remote can be asked, whoever runs it: spawn, find, status, result, cancel.
+"""The interface of every remote: spawn, find, status, result, cancel.
 
-An adapter knows of no job. It is given a token and a body, and gives back the id under which the
-remote keeps the work; with that id, which outlives every process of ours, all else is asked.
+An adapter knows nothing about jobs. It gets a token and a body, and returns the remote's id of the
+work. All other calls use that id, which outlives our processes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from coatcheck.remotes.errors import RemoteError
 
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
-    """Work for a remote. ``body`` is JSON, a customer's; ``callback_url`` is signed: neither is
-    shown. The same ``token`` means the same work."""
+    """Work for a remote. ``body`` is a customer's JSON and ``callback_url`` is signed, so neither
+    is shown. The same ``token`` means the same work."""
 
     token: str
     body: bytes = field(repr=False)
@@ -26,26 +26,26 @@ class SpawnRequest:
 
     @property
     def public_callback_url(self) -> str | None:
-        """The URL for services on the internet: they call back over TLS, or refuse the work."""
+        """The URL for services on the internet, which call back only over TLS."""
         url = self.callback_url
         return url if url is not None and url.startswith("https://") else None
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Waiting over there, or being worked on. ``progress`` is 0 to 1 where the remote says it."""
+    """Queued at the remote or running. ``progress`` is 0 to 1 if the remote reports it."""
 
     progress: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Done: ``result`` has it."""
+    """Finished: ``result`` returns the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It ended without a result, for the reason that the remote gives."""
+    """It ended without a result, for the remote's reason."""
 
     code: str
     message: str
@@ -53,12 +53,12 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The remote has no such id: it never had, or has forgotten."""
+    """The remote does not know the id: it never did, or has forgotten it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """This one could not be found out about; the others of the same question may have been."""
+    """The status of this id could not be determined; that of others in the same call may be."""
 
     error: RemoteError
 
@@ -71,25 +71,25 @@ TIMED_OUT_THERE = "remote_timed_out"
 
 
 class Reattach(Enum):
-    """How work is found again whose id was lost before it was saved."""
+    """How to find work again if its id was lost before it was saved."""
 
-    SAME_TOKEN = "same_token"  # noqa: S105 - a way, not a token
-    """Spawn again: the same token is answered with the same id."""
+    SAME_TOKEN = "same_token"  # noqa: S105 - a method, not a token
+    """Spawn again: the remote answers the same token with the same id."""
     FIND = "find"
-    """``find`` it by its token before spawning again."""
+    """Call ``find`` with its token before spawning again."""
     NONE = "none"
-    """Not at all: to spawn again is to have it done twice."""
+    """Impossible: spawning again runs the work twice."""
 
 
 class RemoteResult:
-    """A result on its way: its bytes come as they are read, and are held nowhere.
+    """A result being downloaded: its bytes are streamed and not held in memory.
 
     >>> async with await remote.result(remote_id) as result:
     ...     async for piece in result: ...
 
-    Reading raises RemoteError if it breaks off. ``length`` is None where it is not known before.
-    ``metadata`` may have ``duration_seconds`` (of what was made) and ``compute_seconds`` (of the
-    making).
+    Reading raises RemoteError if the download breaks off. ``length`` is None if unknown.
+    ``metadata`` may have ``duration_seconds`` (of the media) and ``compute_seconds`` (of the
+    computation).
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class RemoteResult:
         return self._pieces
 
     async def aclose(self) -> None:
-        """Let go of the connection, whether or not everything was read."""
+        """Release the connection, whether or not everything was read."""
         await self._pieces.aclose()
         if self._close is not None:
             await self._close()
@@ -129,29 +129,29 @@ class RemoteResult:
 
 
 class Remote(Protocol):
-    """A place where functions run. Every method but ``status`` raises RemoteError."""
+    """A service that runs functions. Every method except ``status`` raises RemoteError."""
 
     @property
     def reattach(self) -> Reattach: ...
 
     async def spawn(self, request: SpawnRequest) -> str:
-        """Have it done, and give the id under which it is kept over there."""
+        """Start the work, and return the remote's id for it."""
         ...
 
     async def find(self, token: str) -> str | None:
-        """The id of what was spawned with ``token``; None if there is none, or it cannot be told
+        """The id of what was spawned with ``token``; None if there is none or it cannot be known
         (see ``reattach``)."""
         ...
 
     async def status(self, ids: Sequence[str]) -> Mapping[str, RemoteStatus]:
-        """How each of them stands. Has every one of ``ids``; what went wrong with one is Unclear,
-        and no reason to lose the others."""
+        """The status of every one of ``ids``; a failure for one id makes that one Unclear and does
+        not affect the others."""
         ...
 
     async def result(self, remote_id: str) -> RemoteResult:
-        """What came of a completed one."""
+        """The result of completed work."""
         ...
 
     async def cancel(self, remote_id: str) -> None:
-        """Ask for it to be stopped. What has ended, or is not known, is left at that."""
+        """Request cancellation. Work that has ended or is unknown is ignored."""
         ...

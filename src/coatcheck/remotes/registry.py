@@ -1,4 +1,4 @@
-"""From a target's definition to an adapter that is ready to be asked.
+"""Creates the adapter for a target's definition.
 
 >>> async with Remotes(guard) as remotes:
 ...     remote = remotes.open(definition, secret=secrets_of(org).get, org=org)
@@ -39,18 +39,18 @@ from coatcheck.remotes.replicate import ReplicateRemote
 from coatcheck.remotes.runpod import RunpodRemote
 
 SecretOf = Callable[[str], str | None]
-"""The value of a secret by its name; None if there is none that the target's owner may use."""
+"""Returns a secret by its name; None if the target's owner may use no such secret."""
 
 _KEPT_CONNECTIONS_MAX: Final = 100
 _KEPT_SECONDS: Final = 4.0
-"""Shorter than servers keep an idle connection, so that they do not close it under a request."""
+"""Shorter than servers keep idle connections, so that they do not close one during a request."""
 _PREDICTIONS: Final = "/predictions"
 
 
 class Remotes:
-    """Opens targets; holds the connections of them all. A context manager.
+    """Opens targets and holds the connections of all of them. A context manager.
 
-    ``tls`` is for those who check servers against certificates of their own.
+    ``tls`` is for tests and others with their own certificates.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Remotes:
     ) -> None:
         self._patience = patience or Patience()
         limits = httpx2.Limits(
-            max_connections=None,  # how many are asked about at once bounds them
+            max_connections=None,  # bounded by the number of concurrent queries
             max_keepalive_connections=_KEPT_CONNECTIONS_MAX,
             keepalive_expiry=_KEPT_SECONDS,
         )
@@ -86,12 +86,12 @@ class Remotes:
     def open(
         self, definition: bytes | Any, *, secret: SecretOf, by_operator: bool = False, org: str = ""
     ) -> Remote:
-        """The adapter of a target. Raises RemoteMisdefined, which says what to change.
+        """The adapter for a target. Raises RemoteMisdefined, which says what to change.
 
-        ``secret`` must know only what the definition's owner may use: a definition chooses both
-        the secret and whom it is sent to. ``by_operator``: the target is the operator's own, and
-        its URL may be called wherever it leads. ``org`` is whose work it is: its limits count where
-        names are looked up.
+        ``secret`` must return only secrets that the definition's owner may use: a definition
+        chooses both the secret and where it is sent. ``by_operator``: the target is the operator's
+        own, and its URL may be on a private network. ``org`` is the organisation whose limits the
+        name look-ups count for.
         """
         target = read_definition(definition)
         match target:
@@ -129,8 +129,8 @@ class Remotes:
             case ModalTarget():
                 if not by_operator:
                     raise RemoteMisdefined(
-                        "Targets of the adapter `modal` are the operator's to define: what such a "
-                        "function returns is unpickled here, and could run any code."
+                        "Only the operator may define targets with the adapter `modal`: what such "
+                        "a function returns is unpickled here, and could run any code."
                     )
                 return self._modal(target, secret)
             case _:
@@ -143,7 +143,7 @@ class Remotes:
                 _value(target.token_id_secret, secret),
                 _value(target.token_secret_secret, secret),
             )
-        # What a function returns may name a file; it is of no server that we know.
+        # A function's return value may name a file, which is on no server that we know.
         nowhere = Address(httpx2.URL("https://modal.invalid"), self._guarded, None, ())
         return ModalRemote(
             load_modal(),
@@ -191,14 +191,14 @@ def _predictions_of(target: ReplicateTarget) -> str:
 def _value(name: str, secret: SecretOf) -> str:
     value = secret(name)
     if not value:
-        raise RemoteMisdefined(f"There is no secret {name!r} that the remote target may use.")
+        raise RemoteMisdefined(f"The remote target may use no secret named {name!r}.")
     if not (value.isascii() and value.isprintable()) or " " in value:
-        raise RemoteMisdefined(f"The secret {name!r} has a character that no header can carry.")
+        raise RemoteMisdefined(f"The secret {name!r} has a character that headers cannot contain.")
     return value
 
 
 def _read_url(url: str) -> httpx2.URL:
-    """How it is spelt; where it leads is the guard's to judge, when it is called."""
+    """Parse the URL; the guard decides about its address when it is called."""
     try:
         read_target(url)
     except UrlForbidden as error:

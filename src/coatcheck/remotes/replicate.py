@@ -1,7 +1,7 @@
-"""Replicate: predictions of a version, an official model, or a deployment.
+"""The Replicate adapter: predictions of a version, an official model, or a deployment.
 
-Replicate makes the ids and knows no token. If the model has an input to put the token in
-(``marks.token``), a lost prediction is found among the latest ones by it.
+Replicate assigns the ids and supports no tokens. If the model has an input for the token
+(``marks.token``), a lost prediction can be found by it among the latest ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from coatcheck.remotes.texts import sentence
 
 URL: Final = "https://api.replicate.com/v1"
 FOUND_PAGES_MAX: Final = 10
-"""Of some 100 predictions each: an id is lost in the last minutes, or not at all."""
+"""Pages of about 100 predictions each: an id is lost in the last minutes, or not at all."""
 
 
 class _Metrics(msgspec.Struct):
@@ -51,7 +51,7 @@ class _Prediction(msgspec.Struct):
 
 
 class _State(msgspec.Struct):
-    """A prediction without its output: what a poll needs."""
+    """A prediction without its output, for polling."""
 
     status: Literal["starting", "processing", "succeeded", "failed", "canceled", "aborted"]
     error: Any = None
@@ -72,8 +72,8 @@ class _Page(msgspec.Struct):
 
 
 class ReplicateRemote:
-    """Predictions of one model. ``path`` is where they are created, ``version`` which is meant if
-    the path does not say it."""
+    """Predictions of one model. ``path`` is where they are created; ``version`` selects the
+    version if the path does not."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ def _of(remote_id: str) -> str:
 
 
 def _cursor(following: str | None) -> str | None:
-    """The cursor of the next page. Only that: its URL would be sent our credentials."""
+    """The cursor of the next page. Its URL is not used: it would receive our credentials."""
     if following is None:
         return None
     try:

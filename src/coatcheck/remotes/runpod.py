@@ -1,8 +1,8 @@
-"""RunPod serverless: a queue-based endpoint's /run, /status and /cancel.
+"""The RunPod serverless adapter: /run, /status and /cancel of a queue-based endpoint.
 
-RunPod makes the ids, knows no token, lists nothing, and forgets a job half an hour after its end.
-A job's output comes with its status; what is too long for that, handlers put elsewhere and name
-by its URL.
+RunPod assigns the ids, supports no tokens, lists nothing, and forgets a job half an hour after its
+end. A job's output comes with its status; handlers store longer outputs somewhere else and return
+the URL.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class _State(msgspec.Struct):
 class _Job(msgspec.Struct):
     status: _StatusWord
     output: Any = None
-    executionTime: float | None = None  # noqa: N815 - RunPod's word
+    executionTime: float | None = None  # noqa: N815 - RunPod's name
 
 
 class RunpodRemote:
-    """One endpoint of RunPod's."""
+    """One RunPod endpoint."""
 
     reattach = Reattach.NONE
 
@@ -120,4 +120,4 @@ class RunpodRemote:
             case "CANCELLED":
                 return Failed(CANCELLED_THERE, "The job was cancelled at RunPod.")
             case "TIMED_OUT":
-                return Failed(TIMED_OUT_THERE, "The job ran out of its time at RunPod.")
+                return Failed(TIMED_OUT_THERE, "The job timed out at RunPod.")

@@ -1,4 +1,4 @@
-"""What a remote says, made fit for errors that people read: short, printable, without secrets."""
+"""Cleans texts from remotes for error messages: short, printable, without secrets."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from coatcheck.telemetry.redaction import REDACTED, redact
 
 TEXT_CHARACTERS_MAX: Final = 500
 _SECRET_CHARACTERS_MIN: Final = 4
-"""A shorter one is in every other word."""
+"""Shorter secrets would match parts of ordinary words."""
 _SAID_IN: Final = ("detail", "error", "message", "msg", "title")
 _DEPTH_MAX: Final = 3
 
 
 def shown(text: str, secrets: Iterable[str] = ()) -> str:
-    """``text`` without what is in ``secrets``, on one line, cut to what an error may hold."""
+    """``text`` without ``secrets``, on one line, cut to the length of an error message."""
     text = without_secrets(text, secrets)
-    # Only what was searched for secrets is cut: half a secret would not be found.
+    # Cut after removing secrets: half a secret would not be found.
     one_line = " ".join(redact(text).split())
     printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in one_line)
     if len(printable) <= TEXT_CHARACTERS_MAX:
@@ -29,17 +29,17 @@ def shown(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """``text`` without what is in ``secrets``, however a URL or JSON would spell it."""
+    """``text`` without ``secrets``, however a URL or JSON would encode them."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SECRET_CHARACTERS_MIN:
             in_json = msgspec.json.encode(secret).decode()[1:-1]
-            for spelt in (secret, quote(secret, safe=""), in_json, in_json.replace("/", "\\/")):
-                text = text.replace(spelt, REDACTED)
+            for encoded in (secret, quote(secret, safe=""), in_json, in_json.replace("/", "\\/")):
+                text = text.replace(encoded, REDACTED)
     return text
 
 
 def said(body: bytes) -> str:
-    """The sentence in an error's JSON body; nothing if there is none, or it is no JSON."""
+    """The message in a JSON error body; empty if there is none or it is not JSON."""
     try:
         return sentence(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -47,7 +47,7 @@ def said(body: bytes) -> str:
 
 
 def sentence(value: Any, depth: int = 0) -> str:
-    """What a JSON value says to people: itself, or what its telling fields hold."""
+    """The human-readable text in a JSON value: the value itself, or one of its message fields."""
     match value:
         case str():
             return value
