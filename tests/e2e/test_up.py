@@ -285,7 +285,7 @@ def test_a_module_that_there_is_none_of_is_said_with_its_name(data_root: Path) -
     nowhere = f"postgresql://127.0.0.1:{free_port()}/x"
     ran = coatcheck("worker", "missing:service", cwd=data_root, COATCHECK_DATABASE_URL=nowhere)
     assert ran.returncode == 2
-    assert ran.stderr.startswith("error: 'missing:service': there is no module 'missing' in ")
+    assert ran.stderr.startswith("error: 'missing:service': no module 'missing' in ")
     assert "Traceback" not in ran.stderr
 
 

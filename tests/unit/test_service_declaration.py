@@ -159,7 +159,7 @@ def test_two_endpoints_of_one_key_are_refused_and_the_first_is_named() -> None:
 
 @pytest.mark.parametrize("name", ["", "a.b", "1st", "with space", "x" * 64, "a/b", "é"])
 def test_a_service_name_that_cannot_be_part_of_a_path_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="cannot name a service"):
+    with pytest.raises(ValueError, match="is not a valid service name"):
         Service(name)
 
 
@@ -179,20 +179,20 @@ def test_a_path_parameter_that_the_function_lacks_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lane": "express"}, "'express' is no lane; there are urgent, standard, bulk"),
-        ({"timeout": 0}, "timeout is a number of seconds above 0"),
-        ({"timeout": -1}, "timeout is a number of seconds above 0"),
-        ({"timeout": float("nan")}, "timeout is a number of seconds above 0"),
-        ({"timeout": float("inf")}, "timeout is a number of seconds above 0"),
-        ({"timeout": True}, "timeout is a number of seconds above 0"),
-        ({"retries": -1}, "retries lies between 0 and"),
-        ({"concurrency": 0}, "concurrency lies between 1 and"),
-        ({"keep_completed": -1}, "keep_completed is a number of seconds, 0 or more"),
-        ({"keep_failed": float("nan")}, "keep_failed is a number of seconds, 0 or more"),
-        ({"isolated": True, "memory_mb": 1}, "memory_mb lies between 64 and"),
-        ({"isolated": True, "cpu_seconds": 0}, "cpu_seconds lies between 1 and"),
-        ({"memory_mb": 512}, "only be kept to with isolated=True"),
-        ({"cpu_seconds": 5}, "only be kept to with isolated=True"),
+        ({"lane": "express"}, "'express' is not a lane; use one of urgent, standard, bulk"),
+        ({"timeout": 0}, "timeout must be a number of seconds above 0"),
+        ({"timeout": -1}, "timeout must be a number of seconds above 0"),
+        ({"timeout": float("nan")}, "timeout must be a number of seconds above 0"),
+        ({"timeout": float("inf")}, "timeout must be a number of seconds above 0"),
+        ({"timeout": True}, "timeout must be a number of seconds above 0"),
+        ({"retries": -1}, "retries must be from 0 to"),
+        ({"concurrency": 0}, "concurrency must be from 1 to"),
+        ({"keep_completed": -1}, "keep_completed must be a number of seconds, 0 or more"),
+        ({"keep_failed": float("nan")}, "keep_failed must be a number of seconds, 0 or more"),
+        ({"isolated": True, "memory_mb": 1}, "memory_mb must be from 64 to"),
+        ({"isolated": True, "cpu_seconds": 0}, "cpu_seconds must be from 1 to"),
+        ({"memory_mb": 512}, "need isolated=True"),
+        ({"cpu_seconds": 5}, "need isolated=True"),
     ],
 )
 def test_a_bad_value_of_an_option_is_refused(options: Any, message: str) -> None:
@@ -203,9 +203,9 @@ def test_a_bad_value_of_an_option_is_refused(options: Any, message: str) -> None
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"retries": 1.5}, "retries is a whole number"),
-        ({"concurrency": True}, "concurrency is a whole number"),
-        ({"lanes": "bulk"}, "no option lanes; it has lane, timeout"),
+        ({"retries": 1.5}, "retries must be a whole number"),
+        ({"concurrency": True}, "concurrency must be a whole number"),
+        ({"lanes": "bulk"}, "no option lanes; its options are lane, timeout"),
     ],
 )
 def test_a_bad_type_or_name_of_an_option_is_refused(options: Any, message: str) -> None:
@@ -248,7 +248,7 @@ def test_generators_are_refused_with_a_hint_to_emit() -> None:
 
 
 def test_what_is_no_function_is_refused() -> None:
-    with pytest.raises(TypeError, match="an endpoint is a function, not partial"):
+    with pytest.raises(TypeError, match="an endpoint must be a function, not partial"):
         Service("docs").post("/a")(functools.partial(count, "x"))
 
 
@@ -294,7 +294,7 @@ def test_a_type_that_json_cannot_fill_is_refused_by_name(annotation: Any) -> Non
     def handler(content: Any) -> None: ...
 
     handler.__annotations__["content"] = annotation
-    with pytest.raises(TypeError, match="content has a type that cannot be read from JSON"):
+    with pytest.raises(TypeError, match="content has a type that cannot be decoded from JSON"):
         Service("docs").post("/a")(handler)
 
 

@@ -173,7 +173,7 @@ def test_a_value_of_each_kind_of_type_is_read(annotation: Any, json: bytes, valu
         (list[int], b'[1,"a"]', "value[1]", "expected `int`, got `str`"),
         (dict[str, int], b'{"k":"v"}', "value[...]", "expected `int`, got `str`"),
         (dict[int, int], b'{"k":1}', "value[key]", "expected `int`, got `str`"),
-        (set[Any], b"[[]]", "value", "holds a value that cannot be a member of a set or a key"),
+        (set[Any], b"[[]]", "value", "contains a value that cannot be a set member or a key"),
         (Literal["a", "b"], b'"secret"', "value", "expected one of 'a', 'b'"),
         (Literal["a", "b"] | None, b'"secret"', "value", "not one of the allowed values"),
         (Color, b'"secret"', "value", "expected one of 'red', 'blue'"),

@@ -1,9 +1,9 @@
-"""What users declare: services, and the functions that answer their endpoints. Does no I/O.
+"""Declares services: the functions that users write to handle endpoints. Does no I/O.
 
-``declare`` holds Service and Endpoint. ``signature`` reads a function's arguments from JSON, with
-``type_tree`` to see what their types are made of, ``pydantic_types`` for those that only pydantic
-knows, and ``issues`` for the words in which a caller is told what is wrong. ``parameter_kinds``
-says which arguments can be written in a path or a query. ``loading`` finds services by name.
+``declare`` has Service and Endpoint. ``signature`` decodes a function's arguments from JSON, with
+``type_tree`` to inspect their types, ``pydantic_types`` for types that only pydantic supports, and
+``issues`` for the error texts that callers see. ``parameter_kinds`` says which arguments can be
+written in a path or a query. ``loading`` finds services by name.
 """
 
 from coatcheck.service.declare import Endpoint, Service

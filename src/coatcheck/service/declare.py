@@ -1,4 +1,4 @@
-"""Services and their endpoints: what a user writes, checked when it is written.
+"""Services and their endpoints, checked when they are declared.
 
     docs = Service("docs")
 
@@ -6,8 +6,8 @@
     async def analyze(job: Job, content: str) -> dict:
         ...
 
-Every mistake that can be seen in a declaration is raised by the declaration, with the name of the
-function and what is allowed.
+Every mistake that can be detected in a declaration is raised by the declaration, with the name of
+the function and what is allowed.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ from coatcheck.service.signature import Signature
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Kind = Literal["inline", "thread", "isolated"]
-"""Where a handler runs: on the worker's event loop, in a thread, or in a process of its own."""
+"""Where a handler runs: on the worker's event loop, in a thread, or in its own process."""
 
 _DEFAULT_TIMEOUT_SECONDS: Final = 300.0
 _SECONDS_MAX: Final = 2**31 - 1
 _RETRIES_MAX: Final = 1_000
 _MEMORY_MB_MIN: Final = 64
-"""Below this the interpreter itself does not start."""
+"""The interpreter itself does not start with less."""
 
 _AUTHS: Final[tuple[Auth, ...]] = get_args(Auth)
 
 
 class EndpointOptions(TypedDict, total=False):
-    """What can be said of an endpoint. All of it is optional."""
+    """The options of an endpoint. All are optional."""
 
     lane: Lane | str
-    """urgent, standard (the default) or bulk, for submissions that do not say."""
+    """urgent, standard (the default) or bulk, for submissions that name none."""
     timeout: float
     """Seconds that one attempt may run; 300 by default."""
     retries: int | None
-    """How often a failed job is tried again; None for the lane's own number."""
+    """How often a failed job is retried; None for the lane's default."""
     isolated: bool
-    """Run in a fresh process, with a private temp dir, that can be killed."""
+    """Run in a new process that has a private temp dir and can be killed."""
     memory_mb: int | None
-    """Address space of the isolated process, in MiB, the interpreter's own included."""
+    """Address space of the isolated process in MiB, including the interpreter's own."""
     cpu_seconds: int | None
-    """CPU time of the isolated process, its start included."""
+    """CPU time of the isolated process, including its start."""
     concurrency: int | None
-    """How many of the endpoint's jobs may run at a time, over all workers."""
+    """How many of the endpoint's jobs may run at once over all workers."""
     keep_completed: float | None
-    """Seconds for which a completed job is kept; None for the deployment's setting."""
+    """Seconds to keep a completed job; None for the deployment's setting."""
     keep_failed: float | None
-    """Seconds for which a failed or cancelled job is kept; None for the deployment's setting."""
+    """Seconds to keep a failed or cancelled job; None for the deployment's setting."""
     keep_input: bool
-    """Whether a failed or cancelled job keeps its input for as long, so that it can be retried;
+    """Whether a failed or cancelled job keeps its input for that time, so that it can be retried;
     True by default."""
     async_eligible: bool
     """Whether the endpoint may be called asynchronously over HTTP; True by default."""
@@ -79,21 +79,21 @@ class EndpointOptions(TypedDict, total=False):
     """Who may call it over HTTP: ``platform`` (the default) for keys and users of the organisation,
     ``service_token`` for the holder of such a token, ``none`` for anyone."""
     sync_timeout: float
-    """Seconds for which a synchronous call waits for the job before it answers with its URLs; 30 by
+    """Seconds that a synchronous call waits for the job before it answers with its URLs; 30 by
     default, at most 60."""
     starts_itself: bool
-    """A job is shown as ``dispatching`` until its handler says ``job.started()``. For async
-    functions that are not isolated."""
+    """Whether a job shows as ``dispatching`` until its handler calls ``job.started()``. Only for
+    async functions that are not isolated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Endpoint:
-    """One function of a service, and how its jobs are treated.
+    """One function of a service, and the options for its jobs.
 
-    ``name`` is what a job's ``endpoint`` holds, such as ``docs.post__analyze``, or from version 2
-    on ``docs.v2.post__analyze``. ``spec`` is what the catalogue knows of it. ``decode`` reads a
-    payload into arguments and raises InvalidInput; ``encode`` writes the function's value as JSON.
-    ``job_parameter`` names the parameter that takes the Job, if there is one.
+    ``name`` is the ``endpoint`` of its jobs, such as ``docs.post__analyze``, or from version 2 on
+    ``docs.v2.post__analyze``. ``spec`` is its entry in the catalogue. ``decode`` decodes a payload
+    into arguments and raises InvalidInput; ``encode`` encodes the function's value as JSON.
+    ``job_parameter`` names the parameter that receives the Job, if there is one.
     """
 
     service: str
@@ -128,7 +128,8 @@ class Endpoint:
 class Service:
     """A named group of endpoints, declared with ``post``, ``get``, ``put`` and the like.
 
-    Versions are Services of one name: ``Service("docs", version=2)`` beside ``Service("docs")``.
+    Versions are Services with the same name: ``Service("docs", version=2)`` beside
+    ``Service("docs")``.
     """
 
     __slots__ = ("_endpoints", "internal", "name", "published", "version")
@@ -144,7 +145,7 @@ class Service:
     ) -> None:
         if not is_service_name(name):
             raise ValueError(
-                f"{name!r} cannot name a service: it takes a letter, then letters, digits, '-' or"
+                f"{name!r} is not a valid service name: use a letter, then letters, digits, '-' or"
                 " '_', at most 63 in all"
             )
         if not _builtin and is_reserved(name, reserved_services()):
@@ -168,12 +169,12 @@ class Service:
 
     @property
     def spec(self) -> VersionSpec:
-        """This version of the service, as the catalogue has it."""
+        """This version of the service, for the catalogue."""
         return VersionSpec(self.version, tuple(each.spec for each in self._endpoints.values()))
 
     @property
     def endpoints(self) -> Mapping[str, Endpoint]:
-        """The endpoints by key, such as ``post__analyze``, in the order of their declaration."""
+        """The endpoints by key, such as ``post__analyze``, in order of declaration."""
         return MappingProxyType(self._endpoints)
 
     def post(self, path: str, **options: Unpack[EndpointOptions]) -> Callable[[Handler], Handler]:
@@ -214,13 +215,14 @@ class Service:
         known = self._endpoints.get(endpoint.key)
         if known is not None:
             raise ValueError(
-                f"{_call(endpoint)} would be {endpoint.name}, which {_call(known)} already is"
+                f"{_call(endpoint)} would get the name {endpoint.name}, which {_call(known)}"
+                " already has"
             )
         for known in self._endpoints.values():
             if known.method == endpoint.method and path_shape(known.path) == path_shape(
                 endpoint.path
             ):
-                raise ValueError(f"{_call(endpoint)} would answer the same paths as {_call(known)}")
+                raise ValueError(f"{_call(endpoint)} would match the same paths as {_call(known)}")
 
 
 def _call(endpoint: Endpoint) -> str:
@@ -240,7 +242,7 @@ def _endpoint(
     unknown = sorted(options.keys() - EndpointOptions.__annotations__.keys())
     if unknown:
         raise TypeError(
-            f"an endpoint has no option {', '.join(unknown)}; it has"
+            f"an endpoint has no option {', '.join(unknown)}; its options are"
             f" {', '.join(EndpointOptions.__annotations__)}"
         )
     isolated = bool(options.get("isolated", False))
@@ -254,10 +256,10 @@ def _endpoint(
     memory_mb = _whole("memory_mb", options.get("memory_mb"), at_least=_MEMORY_MB_MIN)
     cpu_seconds = _whole("cpu_seconds", options.get("cpu_seconds"), at_least=1)
     if not isolated and (memory_mb is not None or cpu_seconds is not None):
-        raise ValueError("memory_mb and cpu_seconds can only be kept to with isolated=True")
+        raise ValueError("memory_mb and cpu_seconds need isolated=True")
     starts_itself = bool(options.get("starts_itself", False))
     if starts_itself and kind != "inline":
-        raise ValueError("only an async function that is not isolated can say when it starts")
+        raise ValueError("starts_itself needs an async function that is not isolated")
     spec = EndpointSpec(
         service=service,
         version=version,
@@ -312,11 +314,11 @@ def _endpoint(
 
 def _kind(function: Callable[..., Any], isolated: bool) -> Kind:
     if not inspect.isroutine(function):
-        raise TypeError(f"an endpoint is a function, not {type(function).__name__}")
+        raise TypeError(f"an endpoint must be a function, not {type(function).__name__}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
-            f"{function.__qualname__} yields; an endpoint returns one value, and sends output on"
-            " the way with job.emit(...)"
+            f"{function.__qualname__} yields; an endpoint returns one value, and sends output"
+            " while it runs with job.emit(...)"
         )
     if isolated:
         _check_importable(function)
@@ -325,16 +327,16 @@ def _kind(function: Callable[..., Any], isolated: bool) -> Kind:
 
 
 def _check_importable(function: Callable[..., Any]) -> None:
-    """The isolated process starts afresh and has to find the function by its name."""
+    """Check that a new process can find the function by its name."""
     where = f"{function.__module__}:{function.__qualname__}"
     if "<" in function.__qualname__ or not inspect.isfunction(function):
         raise TypeError(
-            f"{where} cannot run isolated: it has to be a function of a module, not a lambda, a"
-            " method of an object, or a function inside another"
+            f"{where} cannot run isolated: it must be a module-level function, not a lambda, a"
+            " bound method, or a nested function"
         )
     if function.__module__ == "__main__":
         raise TypeError(
-            f"{where} cannot run isolated: nothing can import __main__; move it to a module"
+            f"{where} cannot run isolated: __main__ cannot be imported; move it to a module"
         )
 
 
@@ -353,19 +355,19 @@ def _lane(lane: Lane | str) -> Lane:
     try:
         return Lane(lane)
     except ValueError:
-        raise ValueError(f"{lane!r} is no lane; there are {', '.join(Lane)}") from None
+        raise ValueError(f"{lane!r} is not a lane; use one of {', '.join(Lane)}") from None
 
 
 def _auth(auth: Auth) -> Auth:
     if auth not in _AUTHS:
-        raise ValueError(f"{auth!r} is no way to be called; there are {', '.join(_AUTHS)}")
+        raise ValueError(f"{auth!r} is not a valid auth; use one of {', '.join(_AUTHS)}")
     return auth
 
 
 def _seconds(option: str, seconds: float, at_most: float = _SECONDS_MAX) -> float:
     if not _is_number(seconds) or not 0.0 < seconds <= at_most:
         bound = "" if at_most == _SECONDS_MAX else f" and at most {at_most:g}"
-        raise ValueError(f"{option} is a number of seconds above 0{bound}, not {seconds!r}")
+        raise ValueError(f"{option} must be a number of seconds above 0{bound}, not {seconds!r}")
     return float(seconds)
 
 
@@ -373,7 +375,7 @@ def _retention(option: str, seconds: float | None) -> float | None:
     if seconds is None:
         return None
     if not _is_number(seconds) or not 0.0 <= seconds <= _SECONDS_MAX:
-        raise ValueError(f"{option} is a number of seconds, 0 or more, not {seconds!r}")
+        raise ValueError(f"{option} must be a number of seconds, 0 or more, not {seconds!r}")
     return float(seconds)
 
 
@@ -383,9 +385,9 @@ def _whole(
     if number is None:
         return None
     if isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"{option} is a whole number, not {number!r}")
+        raise TypeError(f"{option} must be a whole number, not {number!r}")
     if not at_least <= number <= at_most:
-        raise ValueError(f"{option} lies between {at_least} and {at_most}, not at {number}")
+        raise ValueError(f"{option} must be from {at_least} to {at_most}, not {number}")
     return number
 
 

@@ -1,9 +1,9 @@
-"""Tells a caller what is wrong with a payload: which field, and why, never what its value was.
+"""Error texts for invalid payloads: which field and why, never the value.
 
-An error text is kept with the job for days and may end in logs, where a customer's data must not
-be. Most of msgspec's and pydantic's texts name types and bounds only; the few that quote are
-replaced here. A check written by the handler's author (a validator, a ``__post_init__``) speaks in
-its own words unless they repeat the value.
+An error text is kept with the job for days and may reach logs, where customer data must not be.
+Most texts of msgspec and pydantic name only types and bounds; the few that quote values are
+replaced here. The text of a check by the handler's author (a validator, a ``__post_init__``) is
+kept unless it repeats the value.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import msgspec
 from coatcheck.domain.errors import FieldIssue
 
 WHOLE_PAYLOAD: Final = "payload"
-"""What an issue names as its field when no single field is to blame."""
+"""The field name of an issue that concerns the whole payload."""
 
 ISSUES_MAX: Final = 20
-"""A long list of wrong items is told apart by its first few."""
+"""Of a long list of wrong items, only the first few are reported."""
 
 _NAME_CHARACTERS_MAX: Final = 64
 _REFUSED: Final = "refused by its own check"
@@ -44,13 +44,13 @@ def unexpected(field: str) -> FieldIssue:
 
 
 def shown_name(name: str) -> str:
-    """A name that the caller chose, cut and cleaned so that it is safe to repeat."""
+    """A name from the caller, cut and cleaned so that it is safe to repeat."""
     cut = name if len(name) <= _NAME_CHARACTERS_MAX else name[:_NAME_CHARACTERS_MAX] + "..."
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in cut)
 
 
 def payload_issue(error: Exception) -> FieldIssue:
-    """Why the payload as a whole could not be read as a JSON object."""
+    """Why the payload could not be decoded as a JSON object."""
     if isinstance(error, msgspec.ValidationError):
         return FieldIssue(WHOLE_PAYLOAD, "expected a JSON object, with one field per argument")
     if isinstance(error, RecursionError):
@@ -62,13 +62,13 @@ def payload_issue(error: Exception) -> FieldIssue:
 
 
 def field_issue(name: str, annotation: Any, error: Exception, quotable: Quotable) -> FieldIssue:
-    """Why msgspec could not read one argument of this name and type."""
+    """Why msgspec could not decode an argument of this name and type."""
     if isinstance(error, UnicodeDecodeError):
         return FieldIssue(name, "not valid UTF-8")
     if isinstance(error, RecursionError):
         return FieldIssue(name, "nested too deeply")
     if not isinstance(error, msgspec.DecodeError):
-        return FieldIssue(name, "holds a value that cannot be a member of a set or a key")
+        return FieldIssue(name, "contains a value that cannot be a set member or a key")
     text, place = _split_place(str(error))
     field = name + place
     if found := _MISSING.fullmatch(text):
@@ -83,18 +83,18 @@ def field_issue(name: str, annotation: Any, error: Exception, quotable: Quotable
 
 
 def authors_text(text: str, quotable: Quotable, otherwise: str = _REFUSED) -> str:
-    """The words of a check that the handler's author wrote, unless they repeat what was checked."""
+    """The text of a check by the handler's author, unless it repeats the value."""
     return otherwise if quotable.is_quoted_in(text) else lowered(text)
 
 
 def lowered(text: str) -> str:
-    """The text as it reads after a colon: without its capital, unless it begins with an acronym."""
+    """The text for use after a colon: starts in lower case, unless it begins with an acronym."""
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
 @dataclass(frozen=True, slots=True)
 class Quotable:
-    """A JSON value of the caller's. ``declared`` are the names in it that are the handler's own."""
+    """A JSON value from the caller. ``declared`` are the names in it that the handler declares."""
 
     value: Any
     declared: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ class Quotable:
         return any(leaf in text for leaf in self._leaves(self.value))
 
     def _leaves(self, value: Any) -> Iterator[str]:
-        """Every text and number in the value, as a sentence would spell it."""
+        """Every string and number in the value, as a text would spell it."""
         if isinstance(value, str):
             if value:
                 yield value
@@ -118,7 +118,7 @@ class Quotable:
             for item in value:
                 yield from self._leaves(item)
         else:
-            # A number, or what a check before this one has already made of the value.
+            # A number, or the output of an earlier check.
             yield str(value)
 
 
@@ -131,7 +131,7 @@ def _split_place(text: str) -> tuple[str, str]:
 
 
 def _allowed_values(annotation: Any) -> str:
-    """Lists the values of a Literal or an Enum; a type that contains one is not taken apart."""
+    """The values of a Literal or an Enum; types that contain one are not inspected."""
     while get_origin(annotation) is not None and hasattr(annotation, "__metadata__"):
         annotation = get_args(annotation)[0]
     allowed: list[Any] = []

@@ -1,4 +1,4 @@
-"""Finds services by the names a user gives on the command line."""
+"""Loads services by the ``module:attribute`` names given on the command line."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from coatcheck.service.declare import Service
 
 
 def load_services(targets: Iterable[str]) -> list[Service]:
-    """The services that ``module:attribute`` strings name, in their order, each once.
+    """The services that ``module:attribute`` strings name, in order, without duplicates.
 
-    Modules are looked for in the current folder first. Raises SettingsInvalid, with a hint, for a
-    target that names no service; an error inside the module itself is raised as it is.
+    Searches the current folder first. Raises SettingsInvalid with a hint if a target names no
+    service; an error inside the module itself propagates.
     """
     here = str(Path.cwd())
     if here not in sys.path:
@@ -29,8 +29,8 @@ def load_services(targets: Iterable[str]) -> list[Service]:
         first, known = by_name.setdefault(version, (target, service))
         if known is not service:
             raise SettingsInvalid(
-                f"{first} and {target} are two services of one name, {service.name!r}; rename one"
-                " or give it another version"
+                f"{first} and {target} are two services with the same name, {service.name!r};"
+                " rename one or give it another version"
             )
     return [service for _, service in by_name.values()]
 
@@ -39,7 +39,7 @@ def _load(target: str) -> Service:
     module_name, colon, attribute = target.partition(":")
     if not (colon and module_name and attribute) or module_name.startswith("."):
         raise SettingsInvalid(
-            f"{target!r} does not name a service; write it as module:attribute, such as app:docs"
+            f"{target!r} is not a service name; write it as module:attribute, such as app:docs"
         )
     module = _import(target, module_name)
     try:
@@ -62,10 +62,10 @@ def _import(target: str, module_name: str) -> Any:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if module_name != missing and not module_name.startswith(f"{missing}."):
-            raise  # the module was found; something that it imports was not
+            raise  # the module was found, but one of its imports was not
         raise SettingsInvalid(
-            f"{target!r}: there is no module {missing!r} in {Path.cwd()} or on the Python path; run"
-            " the command in the folder that holds it, or set PYTHONPATH"
+            f"{target!r}: no module {missing!r} in {Path.cwd()} or on the Python path; run the"
+            " command in the folder that contains it, or set PYTHONPATH"
         ) from None
 
 

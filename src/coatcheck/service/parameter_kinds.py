@@ -1,5 +1,5 @@
-"""What kind of JSON value an argument is: for a caller who writes it in a path or a query, where
-everything is text."""
+"""The JSON kind of an argument, for callers that write it in a path or a query, where everything
+is text."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _WRITTEN_AS_TEXT: Final = (str, bytes, UUID, datetime, date, time, timedelta, De
 
 
 def parameter_kind(annotation: Any) -> ParameterKind:
-    """The kind of value that a type reads; ``other`` where it could be of several, or is no scalar.
+    """The kind of value that a type accepts; ``other`` if there are several or it is not a scalar.
 
-    None aside: a value that may be left out is of the kind it has when it is given.
+    None is ignored: an optional value has the kind of its value.
     """
     kinds = {_kind(part) for part in _alternatives(annotation)}
     if kinds == {"integer", "number"}:
@@ -27,7 +27,7 @@ def parameter_kind(annotation: Any) -> ParameterKind:
 
 
 def _alternatives(annotation: Any) -> list[Any]:
-    """The types of a union, and the values of a Literal, as far down as they go."""
+    """The members of a union and the types of a Literal's values, recursively."""
     origin = get_origin(annotation)
     for named in ("__value__", "__supertype__"):  # a type alias, a NewType
         if hasattr(annotation, named):

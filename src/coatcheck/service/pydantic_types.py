@@ -1,6 +1,6 @@
-"""Arguments of the types that only pydantic knows: its models, its constraints, paths, addresses.
+"""Decodes arguments of types that only pydantic supports: models, constraints, paths, addresses.
 
-Imported when the first handler needs it: pydantic takes longer to import than all the rest.
+Imported when the first handler needs it: importing pydantic takes longer than everything else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _QUOTING_ERRORS: Final = frozenset({"value_error", "assertion_error", "union_tag
 
 
 class PydanticReader:
-    """Reads one argument from its JSON."""
+    """Decodes one argument from JSON."""
 
     def __init__(self, annotation: Any) -> None:
         self._annotation = annotation
@@ -41,11 +41,11 @@ class PydanticReader:
         return frozenset(_declared_names(self._annotation, set()))
 
     def read(self, json: bytes) -> Any:
-        """The argument; raises ``pydantic.ValidationError``."""
+        """Decode the argument; raises ``pydantic.ValidationError``."""
         return self._adapter.validate_json(json)
 
     def issues(self, name: str, json: bytes) -> list[FieldIssue]:
-        """What is wrong with the argument called ``name``; empty if nothing is."""
+        """The errors of the argument called ``name``; empty if there are none."""
         try:
             self.read(json)
         except pydantic.ValidationError as error:
@@ -65,7 +65,7 @@ class PydanticReader:
         return FieldIssue(self._place(name, location), self._text(kind, detail))
 
     def _place(self, name: str, location: Sequence[int | str]) -> str:
-        """The path to a value. A mapping's keys are the caller's data: they stay out of it."""
+        """The path to a value. A mapping's keys are the caller's data, so it omits them."""
         for step in location:
             if isinstance(step, int):
                 name += f"[{step}]"
@@ -78,7 +78,7 @@ class PydanticReader:
     def _text(self, kind: str, detail: Any) -> str:
         text: str = detail["msg"]
         if kind == "uuid_parsing":
-            return "expected a UUID"  # pydantic's text shows a letter of what came instead
+            return "expected a UUID"  # pydantic's text quotes a character of the value
         if kind in _QUOTING_ERRORS or kind not in _OWN_ERRORS:
             quotable = Quotable(detail["input"], self._names)
             return authors_text(text, quotable, otherwise=f"refused ({kind})")
@@ -86,7 +86,7 @@ class PydanticReader:
 
 
 def _declared_names(annotation: Any, seen: set[int]) -> set[str]:
-    """The field names, and their aliases, of every model and dataclass within a type."""
+    """The field names and aliases of every model and dataclass within a type."""
     if id(annotation) in seen:
         return set()
     seen.add(id(annotation))

@@ -1,10 +1,10 @@
-"""Reads a function's arguments from JSON, as its signature says.
+"""Decodes a function's arguments from JSON, according to its signature.
 
-This is on the path of every job, so the work is done at declaration: one msgspec Struct and one
-decoder per function. A parameter of a type that only pydantic knows is left unread by the Struct
-and handed to pydantic, so that the other parameters of the same function, and every function
-without such a parameter, cost and behave the same. Finding out what is wrong is the slow path: the
-payload is read again, field by field, so that each problem is named and not only the first.
+Every job passes through here, so the preparation happens at declaration: one msgspec Struct and one
+decoder per function. The Struct leaves a parameter whose type only pydantic supports undecoded, and
+pydantic decodes it. So the other parameters of that function, and functions without such
+parameters, keep the same cost and behaviour. Errors take the slow path: the payload is decoded
+again field by field, so that every problem is reported and not only the first.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 _REQUIRED: Final = inspect.Parameter.empty
 _BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _UNREADABLE: Final = (ValueError, TypeError, RecursionError)
-"""What msgspec raises for a payload that does not fit; TypeError for a list as a set's member."""
+"""What msgspec raises for an invalid payload; TypeError for a list as a set member."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument that comes out of the payload."""
+    """One argument that is decoded from the payload."""
 
     name: str
     annotation: Any
@@ -57,12 +57,12 @@ class Parameter:
 
 
 class Signature:
-    """What a function takes: fields of the payload, and perhaps its Job."""
+    """The parameters of a function: fields of the payload, and possibly its Job."""
 
     __slots__ = ("_parameters", "_pydantic", "_read", "job_parameter")
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Raises TypeError, naming the function and the parameter, for what JSON cannot fill."""
+        """Raises TypeError with the function and parameter that JSON cannot fill."""
         self.job_parameter, self._parameters = _read_parameters(function)
         self._read = _struct_decoder(self._parameters)
         self._pydantic = tuple(
@@ -73,22 +73,22 @@ class Signature:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the arguments that come out of the payload."""
+        """The names of the arguments in the payload."""
         return frozenset(self._parameters)
 
     @property
     def kinds(self) -> dict[str, ParameterKind]:
-        """What kind of JSON value each of those arguments is."""
+        """The JSON kind of each of those arguments."""
         return {
             parameter.name: parameter_kind(parameter.annotation)
             for parameter in self._parameters.values()
         }
 
     def decode(self, payload: bytes) -> dict[str, Any]:
-        """The arguments that a payload holds, the Job not among them.
+        """Decode the arguments in a payload, without the Job.
 
-        No payload (no bytes, or null) is an empty object. Raises InvalidInput with one issue per
-        problem.
+        An empty payload (no bytes, or null) counts as an empty object. Raises InvalidInput with one
+        issue per problem.
         """
         try:
             arguments = asdict(self._read(payload or b"{}"))
@@ -147,8 +147,8 @@ def _read_parameters(function: Callable[..., Any]) -> tuple[str | None, dict[str
     for name, declared in inspect.signature(function).parameters.items():
         if declared.kind not in _BY_NAME:
             raise TypeError(
-                f"{described}: {declared} cannot be filled from named fields; every parameter has"
-                " to be one that can be passed by name"
+                f"{described}: {declared} cannot be filled from named fields; every parameter must"
+                " be passable by name"
             )
         annotation = hints.get(name, Any)
         if annotation is Job:
@@ -189,11 +189,11 @@ def _parameter(described: str, name: str, annotation: Any, default: Any) -> Para
     try:
         return Parameter(name, annotation, default, PydanticReader(annotation))
     except (RuntimeError, TypeError) as error:
-        # pydantic's own errors of declaration are RuntimeErrors.
+        # pydantic's declaration errors are RuntimeErrors.
         raise TypeError(
-            f"{described}: {name} has a type that cannot be read from JSON: {annotation!r}"
-            f" ({refusal or 'neither msgspec nor pydantic knows it'}). A msgspec Struct cannot"
-            " contain a pydantic model, nor the other way round."
+            f"{described}: {name} has a type that cannot be decoded from JSON: {annotation!r}"
+            f" ({refusal or 'neither msgspec nor pydantic supports it'}). A msgspec Struct cannot"
+            " contain a pydantic model, and vice versa."
         ) from error
 
 
@@ -215,5 +215,5 @@ def _struct_default(default: Any) -> Any:
         return msgspec.field()
     if isinstance(default, (str, int, float, bool, type(None))):
         return msgspec.field(default=default)
-    # Like Python, give every call the same object; msgspec would copy it or refuse it.
+    # As in Python, all calls share the same object; msgspec would copy it or refuse it.
     return msgspec.field(default_factory=lambda: default)

@@ -1,4 +1,4 @@
-"""What a parameter's type is made of, as far as it decides how the parameter is read."""
+"""Inspects a parameter's type to decide how the parameter is decoded."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import msgspec
 
 
 def mentions_pydantic(annotation: Any) -> bool:
-    """Whether a type holds what msgspec would accept without honouring it.
+    """Whether a type contains something that msgspec would accept but ignore.
 
-    That is pydantic's metadata in ``Annotated``, and pydantic's dataclasses, whose validators
-    msgspec would pass by.
+    That is pydantic's metadata in ``Annotated``, and pydantic dataclasses, whose validators msgspec
+    would skip.
     """
     return _mentions_pydantic(annotation, set())
 
 
 def msgspec_knows(annotation: Any) -> bool:
-    """Whether msgspec reads the type by itself. Raises TypeError for a union that it cannot."""
+    """Whether msgspec supports the type by itself. Raises TypeError for an unsupported union."""
     msgspec.json.Decoder(annotation)
     return not any(isinstance(node, msgspec.inspect.CustomType) for node in _type_nodes(annotation))
 
 
 def msgspec_names(annotation: Any) -> frozenset[str]:
-    """The field names of every Struct, dataclass and TypedDict within a type msgspec knows."""
+    """The field names of every Struct, dataclass and TypedDict within a type msgspec supports."""
     return frozenset(
         field.encode_name
         for node in _type_nodes(annotation)
@@ -34,7 +34,7 @@ def msgspec_names(annotation: Any) -> frozenset[str]:
 
 
 def declares_fields(annotation: Any) -> bool:
-    """Whether the type is a dataclass, a TypedDict or a NamedTuple, whose fields have types."""
+    """Whether the type is a dataclass, a TypedDict or a NamedTuple, which have typed fields."""
     return isinstance(annotation, type) and (
         dataclasses.is_dataclass(annotation)
         or hasattr(annotation, "__total__")
@@ -60,14 +60,14 @@ def _mentions_pydantic(annotation: Any, seen: set[int]) -> bool:
 def _type_nodes(annotation: Any) -> Iterator[msgspec.inspect.Type]:
     """Every type within a type, each once: a Struct may contain itself."""
     seen: set[int] = set()
-    waiting: list[Any] = [msgspec.inspect.type_info(annotation)]
-    while waiting:
-        node = waiting.pop()
+    pending: list[Any] = [msgspec.inspect.type_info(annotation)]
+    while pending:
+        node = pending.pop()
         if isinstance(node, tuple):
-            waiting.extend(node)
+            pending.extend(node)
         elif isinstance(node, msgspec.inspect.Field):
-            waiting.append(node.type)
+            pending.append(node.type)
         elif isinstance(node, msgspec.inspect.Type) and id(node) not in seen:
             seen.add(id(node))
             yield node
-            waiting.extend(getattr(node, name) for name in node.__struct_fields__)
+            pending.extend(getattr(node, name) for name in node.__struct_fields__)
