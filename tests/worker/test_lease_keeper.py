@@ -90,7 +90,7 @@ async def test_one_heartbeat_that_hangs_costs_no_lane(
     async def heartbeat(_: Line, __: int) -> list[UUID]:
         nonlocal now
         if hangs:
-            now += kept.keeper._patience(now)
+            now += kept.keeper._heartbeat_timeout(now)
             hangs.clear()
             raise TimeoutError
         kept.did.append(RENEWED)

@@ -1,1 +1,1 @@
-"""The data plane: claims jobs, runs them, finishes them, cleans up after them."""
+"""The worker: claims jobs, runs them, records their outcomes and cleans up after them."""

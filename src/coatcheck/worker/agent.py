@@ -1,4 +1,5 @@
-"""The worker process: claims jobs, runs them, hands them in. No listening socket."""
+"""The worker process: claims jobs, runs them and records their outcomes. It opens no listening
+socket."""
 
 from __future__ import annotations
 
@@ -67,31 +68,32 @@ from coatcheck.worker.running import RunningJob, StopReason
 from coatcheck.worker.tempdirs import TempRoot
 
 _log = logging.getLogger(__name__)
-_UNHURRIED = {"synchronous_commit": "off"}
-"""For claims, starts and heartbeats: should the server crash before they are on disk, a claimed job
-is simply queued again, and its holder's result refused (docs/adr/0009)."""
+_ASYNC_COMMIT = {"synchronous_commit": "off"}
+"""For claims, starts and heartbeats: if the server crashes before they are on disk, a claimed job
+is simply queued again, and its holder's result is refused (docs/adr/0009)."""
 _WATCH_SECONDS = 0.05
 _TIDY_SECONDS = 30.0
-_TELL_SECONDS = 1.0
+_HELD_THREADS_SECONDS = 1.0
 _CANCEL_GRACE_SECONDS = 5.0
-"""How long a handler that was asked to stop may take before it is interrupted."""
+"""How long a handler may take to stop after a cancellation request, before it is interrupted."""
 _STOP_AGAIN_SECONDS = 5.0
 """A handler that swallowed its interruption is interrupted again after this long."""
 _DRAIN_STOP_SECONDS = 6.0
-"""How long interrupted handlers may take at the end: an isolated process has its own grace."""
+"""How long interrupted handlers may take at the end of a drain: isolated processes have a grace
+period of their own."""
 
 
 class Worker:
-    """Runs the jobs of some services until told to stop.
+    """Runs the jobs of some services until it is stopped.
 
     >>> worker = Worker(settings, [docs])
     >>> await worker.run()          # worker.stop() drains and ends it
 
-    ``on_ended`` names, by endpoint, who is told of each job whose end this worker has committed.
-    ``claims`` takes work out in place of the engine's own claims. ``remote_calls`` is where
-    handlers hand their work over to. ``also_published`` are services that another worker of the
-    process serves, to be known as soon as this one is. ``notifier`` is one that all workers of a
-    process share, with its connection; the caller closes it.
+    ``on_ended`` has a callback per endpoint, called for each job whose end this worker has
+    committed. ``claims`` replaces the engine's own way to claim jobs. ``remote_calls`` starts
+    remote work for handlers. ``also_published`` are services of another worker in the process,
+    published together with this one's. ``notifier`` is shared by all workers of a process, with its
+    connection; the caller closes it.
     """
 
     def __init__(
@@ -124,10 +126,10 @@ class Worker:
         dsn = settings.database_url
         self._exchange_line = Line(dsn, name="worker exchange", server_settings=PINNED_PLANS)
         self._claim_line = Line(
-            dsn, name="worker claim", server_settings={**PINNED_PLANS, **_UNHURRIED}
+            dsn, name="worker claim", server_settings={**PINNED_PLANS, **_ASYNC_COMMIT}
         )
         self._heartbeat_line = Line(
-            dsn, name="worker heartbeat", server_settings={**PINNED_PLANS, **_UNHURRIED}
+            dsn, name="worker heartbeat", server_settings={**PINNED_PLANS, **_ASYNC_COMMIT}
         )
         self._report_line = Line(dsn, name="worker reports", server_settings=PINNED_PLANS)
         self._lines = [
@@ -148,7 +150,7 @@ class Worker:
         }
         self._keeper = LeaseKeeper(
             self._heartbeat_line,
-            # A boot number that a crash of PostgreSQL took back could be given out twice.
+            # A boot number that is lost in a crash of PostgreSQL could be given out twice.
             self._exchange_line,
             settings.lanes,
             name=name or f"{socket.gethostname()}:{os.getpid()}",
@@ -191,12 +193,12 @@ class Worker:
             give_back=self._counter.give_back,
         )
         self._threads_held: dict[str, int] = {}
-        """By endpoint whose jobs are not claimed now: how many threads that is for."""
-        self._start_said = asyncio.Event()
+        """Endpoints whose jobs are not claimed now, with the number of threads that cause it."""
+        self._start_reported = asyncio.Event()
         self._stopping = asyncio.Event()
         self._closing = False
         self.ready = asyncio.Event()
-        """Set once the worker claims."""
+        """Set once the worker claims jobs."""
         self._executors: Executors | None = None
         self._blobs: BlobContainer | None = None
 
@@ -206,31 +208,31 @@ class Worker:
 
     @property
     def rejected(self) -> int:
-        """How many results came too late and were refused."""
+        """How many results arrived too late and were refused."""
         return self._counter.rejected
 
     def _handing_in_failed_for(self) -> float:
         return self._counter.failing_for()
 
     def stop(self) -> None:
-        """Begin to drain: claim no more, let running jobs end within the grace, then return."""
+        """Start draining: claim no more, let running jobs end within the grace period, return."""
         self._stopping.set()
 
     def look_for_work(self) -> None:
-        """Claim now: there may be work that nobody has told of."""
+        """Claim now: there may be jobs without a notification."""
         self._counter.look_for_work()
 
     async def run(self) -> None:
         """Work until ``stop``; then drain and return."""
         if any(endpoint.kind == "isolated" for endpoint in self._endpoints.values()):
-            close_to_others()  # isolated handlers run as this user, and are not to read its secrets
+            close_to_others()  # isolated handlers run as this user, and must not read its secrets
         temp_root = TempRoot(self._settings.temp_dir)
         self._keeper.temp_dir = temp_root.directory
         self._executors = executors = Executors(self._settings, temp_root)
         try:
-            # Registering publishes: who sees this worker registered can call what it serves.
-            for step in (self._declare_limits, self._keeper.register, self._tell_of_conflicts):
-                if not await self._insisted(step):
+            # Registering publishes: once this worker shows as registered, its services work.
+            for step in (self._declare_limits, self._keeper.register, self._log_conflicts):
+                if not await self._retried_step(step):
                     return await self._close_lines()
             await self._listener.start()
             loops = [
@@ -242,7 +244,7 @@ class Worker:
                     ("starts", self._show_starts()),
                     ("holdings", self._holdings.run(self._keeper.interval)),
                     ("tidy", self._tidy(temp_root)),
-                    ("threads", self._tell_of_held_threads()),
+                    ("threads", self._store_held_threads()),
                 )
             ]
             self._tally_keeper.start()
@@ -261,18 +263,18 @@ class Worker:
             executors.close()
             temp_root.close()
 
-    async def _insisted(self, step: Callable[[], Awaitable[None]]) -> bool:
-        """A step of the start, again and again while the database is away: another worker of this
-        process may be at work already, and what it holds must not be lost with a start in vain.
-        False if this one was told to stop before it had begun."""
+    async def _retried_step(self, step: Callable[[], Awaitable[None]]) -> bool:
+        """Run a step of the start, and retry it while the database is unreachable: another worker
+        of this process may already be running, and must not lose its jobs because this start
+        failed. False if this worker was stopped first."""
         while True:
             try:
                 await step()
             except (DatabaseUnavailable, OutcomeUnknown) as error:
                 if self._stopping.is_set():
-                    _log.info("told to stop while the database was away: %s", error)
+                    _log.info("stopped while the database was unreachable: %s", error)
                     return False
-                _log.warning("the worker starts when the database is back: %s", error)
+                _log.warning("waiting for the database to start the worker: %s", error)
             else:
                 return True
             with suppress(TimeoutError):
@@ -280,7 +282,7 @@ class Worker:
                     await self._stopping.wait()
 
     async def _declare_limits(self) -> None:
-        """Those of endpoints that are not published. A published one has its limit with it."""
+        """Declare the limits of unpublished endpoints. Published ones include their limit."""
         await declare_limits(
             self._report_line,
             {
@@ -290,15 +292,15 @@ class Worker:
             },
         )
 
-    async def _tell_of_conflicts(self) -> None:
-        """Say once, in the log, of which endpoints other live workers publish other definitions."""
+    async def _log_conflicts(self) -> None:
+        """Log once which endpoints other live workers publish with a different definition."""
         if not self._published:
             return
         published = await retried(lambda: list_published(self._report_line))
         conflicts = [each for each in conflicts_of(published) if self.boot in each.boots]
         if conflicts:
             _log.warning(
-                "live workers publish different definitions of %s; of each the newest is in force",
+                "live workers publish different definitions of %s; the newest of each applies",
                 described(conflicts),
                 extra={"endpoints": [conflict.endpoint for conflict in conflicts]},
             )
@@ -308,15 +310,15 @@ class Worker:
         done, _ = await asyncio.wait([stopping, *loops], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         for ended in done - {stopping}:
-            ended.result()  # a loop never ends by itself: raise what ended it
+            ended.result()  # a loop never ends by itself: raise the error that ended it
 
     # Claimed work
 
     def _accept(self, jobs: list[ClaimedJob]) -> None:
         if self._stopping.is_set():
-            # Of a claim that was under way when the drain began.
+            # From a claim that was in flight when the drain began.
             for job in jobs:
-                self._hand_in(job, Interrupted(), 0.0)
+                self._record(job, Interrupted(), 0.0)
             return
         by_lane: dict[Lane, list[ClaimedJob]] = {}
         for job in jobs:
@@ -325,7 +327,7 @@ class Worker:
             self._crews[lane].give(lane_jobs)
 
     async def _run(self, claimed: ClaimedJob) -> None:
-        """One attempt at one job, from its first step to its hand-in."""
+        """Run one attempt of a job, from its first step to its outcome."""
         endpoint = self._endpoints[claimed.endpoint]
         reporter = self._reports.reporter(claimed)
         job = Job(
@@ -351,7 +353,7 @@ class Worker:
             shown_from=None if endpoint.starts_itself else started_at,
         )
         if endpoint.starts_itself:
-            job.tell_start(partial(self._begun, running))
+            job.tell_start(partial(self._handler_started, running))
         if self._remote_calls is not None:
             job.hand_over_through(partial(self._remote_calls.spawn, claimed))
         self._running.add(running)
@@ -364,12 +366,12 @@ class Worker:
             else:
                 outcome = await self._run_traced(endpoint, job, claimed)
             if isinstance(outcome, Interrupted):
-                self._look_at_threads()  # before it is given back: it would be claimed at once
+                self._look_at_threads()  # before it is released: it would be claimed again at once
             crash_point("run.handler_returned")
             if endpoint.starts_itself and not running.marked:
-                # It may have ended right after it began; who is told of each state is told both.
+                # It may have ended right after it began; webhooks for every state need both.
                 await self._show_what_started(time.monotonic())
-                # Should that have found it lost, it is interrupted here, not the slot's next job.
+                # If that found it lost, the interruption must hit this job, not the slot's next.
                 await asyncio.sleep(0)
             if reporter.used:
                 await self._reports.settle(claimed)
@@ -378,7 +380,7 @@ class Worker:
                 raise
             running.over = True
             outcome = (
-                # Nobody interrupted it: it cancelled its own task, and ends as any handler's error.
+                # Nobody interrupted it: it cancelled its own task, which is a handler error.
                 Retryable("handler_error", "CancelledError: the handler cancelled its own task")
                 if running.stop_reason is None
                 else self._stopped(running.stop_reason, timeout)
@@ -386,36 +388,36 @@ class Worker:
             if reporter.used:
                 await self._reports.last_words(claimed)
         except BlobStoreUnavailable as error:
-            # Whatever the handler made of it: the store is not the handler's to answer for.
-            _log.warning("what the job attached could not be stored: %s", error)
-            outcome = Unreachable(f"what the job attached could not be stored: {error}")
+            # Whatever the handler did about it: an unavailable store is not the handler's fault.
+            _log.warning("the job's attachment could not be stored: %s", error)
+            outcome = Unreachable(f"the job's attachment could not be stored: {error}")
         except Exception as error:  # noqa: BLE001 - whatever storing an attachment raised
-            _log.exception("what the job reported could not be stored")
+            _log.exception("the job's reports could not be stored")
             outcome = Retryable("report_not_stored", type(error).__name__)
         finally:
             self._running.discard(running)
-            # All of them: the slot's next job must not inherit an interruption of this one.
+            # All of them: the slot's next job must not inherit this one's interruption.
             while task.cancelling():
                 task.uncancel()
         if running.stop_reason is StopReason.GIVEN_BACK:
             self._reports.forget(claimed)
             return
         if running.stop_reason is StopReason.LOST:
-            # The lease may yet be renewed, and then nobody would rescue the job. So it is given
-            # back; if it is somebody else's by now, that changes nothing.
+            # The lease may still be renewed, and then nobody would rescue the job. So it is
+            # released; if somebody else holds it by now, that changes nothing.
             self._reports.forget(claimed)
             outcome = Interrupted()
         elif isinstance(outcome, Parked):
             self._reports.forget(claimed)
-            # Nothing is handed in that would be followed by a claim, and there is room.
+            # No outcome is recorded that would trigger a claim, and a slot is free.
             asyncio.get_running_loop().call_soon(self._counter.look_for_work)
             return
         elif isinstance(outcome, Cancelled) and running.cancel_asked_at is None:
             outcome = Retryable("handler_error", "JobCancelled: nobody asked for cancellation")
-        self._hand_in(claimed, outcome, time.monotonic() - started_at)
+        self._record(claimed, outcome, time.monotonic() - started_at)
 
     async def _run_traced(self, endpoint: Endpoint, job: Job, claimed: ClaimedJob) -> Outcome:
-        """One attempt, as a part of the trace that its job was handed in with."""
+        """Run one attempt as part of the trace that its job was submitted with."""
         assert self._executors is not None
         with tracing.span(
             f"run {claimed.endpoint}",
@@ -447,8 +449,8 @@ class Worker:
             case _:
                 assert_never(reason)
 
-    def _hand_in(self, job: ClaimedJob, outcome: Outcome, ran: float) -> None:
-        """The one place where what became of an attempt turns into an event."""
+    def _record(self, job: ClaimedJob, outcome: Outcome, ran: float) -> None:
+        """Turn the outcome of an attempt into an event. This is the only place that does."""
         match outcome:
             case Completed(result):
                 self._counter.hand_in(Completion(job, result, ran))
@@ -477,11 +479,11 @@ class Worker:
                     Settlement(job, Event.ACKNOWLEDGE_CANCEL, None, None, 0.0, ran)
                 )
             case Parked():
-                pass  # it is nobody's to hand in
+                pass  # the worker no longer holds it
             case _:
                 assert_never(outcome)
 
-    # What is heard
+    # Notifications
 
     def _heard_ready(self, payload: str) -> None:
         if not payload:
@@ -497,18 +499,18 @@ class Worker:
 
     def _cancel(self, job_id: UUID) -> None:
         now = time.monotonic()
-        for running in self._running:  # of two claims of it, only the later one counts
+        for running in self._running:  # of two claims of one job, only the later one counts
             if running.claimed.uuid == job_id:
                 running.ask_to_stop(now)
         for crew in self._crews.values():
             not_begun = crew.take_out(job_id)
             if not_begun is not None:
-                self._hand_in(not_begun, Cancelled(), 0.0)
+                self._record(not_begun, Cancelled(), 0.0)
 
-    # Watching over what runs
+    # Supervision of running jobs
 
     async def _watch(self) -> None:
-        """Never waits for the database: it is what stops handlers when that is away."""
+        """Supervise running jobs. It never waits for the database, so it works without one."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             now = time.monotonic()
@@ -535,40 +537,40 @@ class Worker:
             for name in held.keys() - self._threads_held.keys():
                 metrics.record_bound_met("threads")
                 _log.warning(
-                    "%d handlers did not stop when their time was up, and hold a thread each: no "
-                    "more jobs of %s are started here until some of them have. A function that "
-                    "may hang needs isolated=True",
+                    "%d handlers did not stop in time and hold a thread each: this worker starts "
+                    "no more jobs of %s until some of them have stopped. A function that may hang "
+                    "needs isolated=True",
                     held[name],
                     name,
                 )
             for name in self._threads_held.keys() - held.keys():
-                _log.info("jobs of %s are started here again: handlers have stopped", name)
+                _log.info("starting jobs of %s again: handlers have stopped", name)
         self._threads_held = held
 
-    async def _tell_of_held_threads(self) -> None:
-        """Have the database know, for whoever asks why a job waits."""
-        told: tuple[int, dict[str, int]] = (self.boot, {})
+    async def _store_held_threads(self) -> None:
+        """Store the held threads in the database, which explains to callers why a job waits."""
+        stored: tuple[int, dict[str, int]] = (self.boot, {})
         while True:
-            await asyncio.sleep(_TELL_SECONDS)
+            await asyncio.sleep(_HELD_THREADS_SECONDS)
             now = (self.boot, self._threads_held)
-            if now == told:
+            if now == stored:
                 continue
             try:
                 await leases.tell_of_held_threads(self._report_line, *now)
             except (DatabaseUnavailable, OutcomeUnknown) as error:
-                _log.info("held threads not told yet: %s", error)
+                _log.info("held threads not stored yet: %s", error)
             else:
-                told = now
+                stored = now
 
     def _lose(self, lane: Lane) -> None:
-        """The lane's lease has run out: nothing of it counts any more."""
+        """The lane's lease has expired: nothing that its jobs do counts any more."""
         crew = self._crews.get(lane)
         if crew is None:
             return
         now = time.monotonic()
         abandoned = crew.take_back()
         for job in abandoned:
-            self._hand_in(job, Interrupted(), 0.0)
+            self._record(job, Interrupted(), 0.0)
         lost = [
             running
             for running in self._running
@@ -579,7 +581,7 @@ class Worker:
             running.stop(StopReason.LOST, now)
         if abandoned or lost:
             _log.warning(
-                "the lease ran out: stopped %d running and dropped %d waiting jobs",
+                "the lease expired: stopped %d running and dropped %d waiting jobs",
                 len(lost),
                 len(abandoned),
                 extra={"lane": lane.value},
@@ -602,23 +604,24 @@ class Worker:
                 running.stop(StopReason.CANCEL, now)
 
     def _give_back_what_is_stuck(self, now: float) -> None:
-        """Jobs claimed ahead, in the belief that all are short, which wait behind long ones."""
+        """Release jobs claimed ahead, on the assumption that all are short, that wait behind long
+        ones."""
         for crew in self._crews.values():
             for job in crew.take_back_stuck(now):
-                self._hand_in(job, Interrupted(), 0.0)
+                self._record(job, Interrupted(), 0.0)
 
-    def _begun(self, running: RunningJob) -> None:
-        """What a handler does that starts its job itself."""
+    def _handler_started(self, running: RunningJob) -> None:
+        """Called by a handler that reports its own start."""
         if running.shown_from is None:
             running.shown_from = time.monotonic()
-            self._start_said.set()
+            self._start_reported.set()
 
     async def _show_starts(self) -> None:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_WATCH_SECONDS):
-                    await self._start_said.wait()
-            self._start_said.clear()
+                    await self._start_reported.wait()
+            self._start_reported.clear()
             await self._show_what_started(time.monotonic())
 
     async def _show_what_started(self, now: float) -> None:
@@ -631,7 +634,7 @@ class Worker:
             return
         try:
             held = await leases.mark_started(
-                # Not among the reports: what a job says first would wait for it.
+                # Not on the connection for reports: the job's first report would wait for it.
                 self._claim_line,
                 [(r.claimed, now - (r.shown_from or now)) for r in due],
             )
@@ -646,48 +649,48 @@ class Worker:
             running.marked = True
             job = running.claimed
             is_held = job.uuid in held and job.lease == newest[job.uuid]
-            # One that is being stopped already has its grace: a second stop would take it away.
+            # One that is already being stopped has its grace period: a second stop would cut it.
             if not is_held and running.stop_reason is None and running in self._running:
                 running.stop(StopReason.LOST, now)
 
     def _is_to_be_shown(self, running: RunningJob, now: float) -> bool:
-        """Whether its handler has been running for a while, or has said that it has begun."""
+        """Whether its handler has run for a while, or has reported its start."""
         if running.shown_from is None:
             return False
-        said = self._endpoints[running.claimed.endpoint].starts_itself
-        return said or now - running.shown_from >= _WATCH_SECONDS
+        reports_itself = self._endpoints[running.claimed.endpoint].starts_itself
+        return reports_itself or now - running.shown_from >= _WATCH_SECONDS
 
     def _leases(self) -> set[int]:
-        """Every lease that this worker has to do with."""
+        """Every lease that this worker knows of."""
         known = self._counter.leases() | {running.claimed.lease for running in self._running}
         return known.union(*(crew.leases() for crew in self._crews.values()))
 
     async def _tidy(self, temp_root: TempRoot) -> None:
-        """Remove what dead workers of this machine left behind: at boot, then from time to time."""
+        """Remove what dead workers on this machine left behind: at boot, then periodically."""
         while True:
             await asyncio.to_thread(temp_root.sweep)
             await asyncio.sleep(_TIDY_SECONDS)
 
-    # Ending
+    # Shutdown
 
     async def _drain(self) -> None:
-        """Claim no more; give back what has not begun; let the rest end, or give it back too."""
+        """Claim no more; release jobs that have not begun; let the rest end, or release it too."""
         _log.info("draining", extra={"running": len(self._running)})
         self._counter.stop_asking()
         crash_point("drain.before_release")
         for crew in self._crews.values():
             for job in crew.take_back():
-                self._hand_in(job, Interrupted(), 0.0)
+                self._record(job, Interrupted(), 0.0)
         await self._while_running(self._settings.drain_seconds)
         now = time.monotonic()
         for running in self._running:
             running.stop(StopReason.DRAIN, now)
         await self._while_running(_DRAIN_STOP_SECONDS)
-        # What will not be interrupted: its job goes back, and what it still does will be refused.
+        # Handlers that will not stop: their jobs go back, and whatever they still do is refused.
         for running in list(self._running):
             running.stop_reason = StopReason.GIVEN_BACK
-            self._hand_in(running.claimed, Interrupted(), 0.0)
-        await self._until_handed_in()
+            self._record(running.claimed, Interrupted(), 0.0)
+        await self._until_recorded()
         crash_point("drain.released_not_deregistered")
 
     async def _while_running(self, seconds: float) -> None:
@@ -697,10 +700,10 @@ class Worker:
         ) and time.monotonic() < deadline:
             await asyncio.sleep(_WATCH_SECONDS)
 
-    async def _until_handed_in(self) -> None:
+    async def _until_recorded(self) -> None:
         while not self._counter.quiet:
             if self._counter.failing_for() > self._settings.drain_seconds:
-                _log.error("the database is away: the leases are left to end by themselves")
+                _log.error("the database is unreachable: the leases will expire by themselves")
                 return
             await asyncio.sleep(_WATCH_SECONDS)
 

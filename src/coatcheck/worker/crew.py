@@ -1,12 +1,12 @@
-"""The slots of one lane: as many jobs at a time as the lane's concurrency, whatever other lanes do.
+"""The slots of one lane: they run as many jobs at once as the lane's concurrency allows.
 
-A slot is one task that runs job after job. Short handlers thereby cost no task each, and a job
-that never waits is a plain call. Jobs are claimed a little ahead of free slots when they are so
-short that the next round trip would leave the slots idle; long jobs are never claimed ahead.
+A slot is a task that runs one job after another. So short handlers need no task each, and a job
+that never waits is a plain call. Jobs are claimed a little ahead of free slots if they are so short
+that the next round trip would leave the slots idle; long jobs are never claimed ahead.
 
-Where organisations share the worker, the last slots are kept for those that hold none: nobody takes
-back a slot that somebody holds for a day. An organisation that holds one may begin another job only
-while more slots than these are free.
+If organisations share the worker, the last slots are reserved for organisations that hold none,
+since nobody can take back a slot that is held for a day. An organisation that holds one may begin
+another job only while more slots than the reserved ones are free.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _log = logging.getLogger(__name__)
 _AHEAD_SECONDS = 0.05
 _AHEAD_JOBS_MAX = 2 * CLAIM_ROWS_MAX
 _BURST_SECONDS = 0.002
-"""How long one slot may run jobs that never wait before the event loop has its turn."""
+"""How long one slot may run jobs that never wait before it yields to the event loop."""
 _SMOOTHING = 0.1
 _STUCK_SECONDS = 1.0
-"""Claimed jobs that no slot has begun for this long are better off elsewhere."""
+"""Claimed jobs that no slot has begun for this long are released to other workers."""
 _LONG_SECONDS = _AHEAD_SECONDS
-"""A job that has been running for this long may run for ever: where organisations share a worker,
-nothing is claimed ahead for its slot."""
+"""A job that has run for this long may run forever: if organisations share a worker, nothing is
+claimed ahead for its slot."""
 _CLOSE_SECONDS_MAX = 1.0
-"""A handler that will not be interrupted does not keep its worker from ending."""
+"""A handler that cannot be interrupted must not keep its worker from ending."""
 
 
 class Crew:
     """Runs the claimed jobs of one lane.
 
-    ``reserved`` slots are kept for organisations that hold none, once ``share`` has said that there
-    are several.
+    ``reserved`` slots are kept for organisations that hold none, once ``share`` has reported that
+    there are several.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Crew:
         self._running: dict[int, float] = {}
         self._running_of: dict[str, int] = {}
         self._at_work: list[tuple[ClaimedJob, float] | None] = []
-        """By slot, what it runs and since when."""
+        """By slot: the job it runs, and since when."""
         self._idle: list[asyncio.Future[None]] = []
         self._busy = 0
         self._begun = 0
@@ -74,12 +74,12 @@ class Crew:
         return self._busy
 
     def begun(self) -> int:
-        """How many jobs were begun since the last time this was asked."""
+        """How many jobs were begun since the last call."""
         begun, self._begun = self._begun, 0
         return begun
 
     def share(self, shared: bool) -> None:
-        """Say whether several organisations use this worker: only then are slots kept."""
+        """Set whether several organisations use this worker: only then are slots reserved."""
         reserved = self._reserved_if_shared if shared else 0
         if reserved < self._reserved:
             self._waiting.extendleft(reversed(self._held_back))
@@ -91,7 +91,7 @@ class Crew:
         self._reserved = reserved
 
     def room(self) -> int:
-        """How many jobs to ask for now, whoever's they are."""
+        """How many jobs to claim now, of any organisation."""
         return max(
             0,
             min(
@@ -101,18 +101,18 @@ class Crew:
         )
 
     def room_for_newcomers(self) -> int:
-        """How many jobs to ask for of organisations that hold none, one of each."""
+        """How many jobs to claim of organisations that hold none, one each."""
         if not self._reserved:
             return 0
         return max(0, self._concurrency - self._busy - len(self._waiting))
 
     def holders(self) -> set[str]:
-        """The organisations that hold a slot, or wait for one here."""
+        """The organisations that hold a slot or wait for one here."""
         held = {job.org for job in self._waiting} | {job.org for job in self._held_back}
         return held | self._running_of.keys()
 
     def give(self, jobs: list[ClaimedJob]) -> None:
-        """Hand jobs to the slots."""
+        """Give jobs to the slots."""
         if not self._waiting:
             self._begun_at = time.monotonic()
         self._waiting.extend(jobs)
@@ -120,14 +120,14 @@ class Crew:
             self._wake_next()
 
     def take_back(self) -> list[ClaimedJob]:
-        """The jobs not begun, which no slot will begin now."""
+        """Remove and return the jobs that have not begun."""
         jobs = [*self._held_back, *self._waiting]
         self._held_back.clear()
         self._waiting.clear()
         return jobs
 
     def take_out(self, job_id: UUID) -> ClaimedJob | None:
-        """One job, if it has not begun."""
+        """Remove and return one job, if it has not begun."""
         for queue in (self._waiting, self._held_back):
             for job in queue:
                 if job.uuid == job_id:
@@ -136,8 +136,8 @@ class Crew:
         return None
 
     def take_back_stuck(self, now: float) -> list[ClaimedJob]:
-        """The jobs not begun, if none was begun for a while: the running ones are long. Of those
-        that are held back, all, if the first of them has been for a while."""
+        """The jobs that have not begun, if none began for a while because the running ones are
+        long. Also all held-back jobs, if the first of them has waited for a while."""
         if not self._waiting or now - self._begun_at < _STUCK_SECONDS:
             if not self._held_back or now - self._held_back_at < _STUCK_SECONDS:
                 return []
@@ -148,7 +148,7 @@ class Crew:
         return self.take_back()
 
     def leases(self) -> set[int]:
-        """Of the jobs not begun."""
+        """The leases of the jobs that have not begun."""
         return {job.lease for queue in (self._waiting, self._held_back) for job in queue}
 
     async def close(self) -> None:
@@ -171,14 +171,14 @@ class Crew:
 
     def _long_running(self) -> int:
         since = time.monotonic() - _LONG_SECONDS
-        # In the order in which they began.
+        # Ordered by start.
         return sum(1 for _ in takewhile(lambda began: began < since, self._running.values()))
 
     def _not_begun(self) -> int:
         return len(self._waiting) + len(self._held_back)
 
     def _next(self) -> ClaimedJob | None:
-        """The next job that a slot may begin; what may not is held back until a job has ended."""
+        """The next job that a slot may begin; others are held back until a job ends."""
         if self._busy < self._concurrency - self._reserved:
             if self._held_back:
                 self._held_back_at = time.monotonic()  # they move on
@@ -194,17 +194,17 @@ class Crew:
         return None
 
     def _wake_next(self) -> None:
-        """Set one more slot to work, and look again at the loop's next turn.
+        """Wake one more slot, and check again in the next iteration of the loop.
 
-        A slot whose handlers never wait works through all there is, pausing now and then; a second
-        one would only keep the loop from its turn. One whose handler waits leaves the rest to the
-        next slot, a turn later.
+        A slot whose handlers never wait works through the whole queue, pausing now and then; a
+        second one would only block the loop. A slot whose handler waits leaves the rest to the next
+        slot, one iteration later.
         """
         self._wake_planned = False
         if not self._waiting:
             return
         if not self._yielding and not self._wake_one():
-            return  # all are at work, and go on by themselves
+            return  # all are busy, and continue by themselves
         self._wake_planned = True
         asyncio.get_running_loop().call_soon(self._wake_next)
 
@@ -215,7 +215,7 @@ class Crew:
                 waker.set_result(None)
                 return True
         if len(self._slots) < self._concurrency:
-            # In a context of its own: a slot serves many jobs, of none in particular.
+            # In a context of its own: a slot serves many jobs and belongs to none.
             slot = asyncio.create_task(self._slot(), context=contextvars.Context())
             slot.add_done_callback(self._make_up_for)
             self._slots.append(slot)
@@ -223,12 +223,12 @@ class Crew:
         return False
 
     def _make_up_for(self, slot: asyncio.Task[None]) -> None:
-        """A slot never ends by itself. Should a defect end one, its place must not be lost."""
+        """Replace a slot that ended. None ends by itself, but a defect must not cost a slot."""
         if slot not in self._slots:
             return  # closed
         self._slots.remove(slot)
         if not slot.cancelled():
-            _log.error("a slot broke and is replaced", exc_info=slot.exception())
+            _log.error("a slot failed and is replaced", exc_info=slot.exception())
         if self._waiting and not self._wake_planned:
             self._wake_next()
 
@@ -247,7 +247,7 @@ class Crew:
                 self._begun_at = began
                 self._busy += 1
                 self._begun += 1
-                if is_shared:  # who holds what matters only then, and costs something with each job
+                if is_shared:  # only then does it matter who holds what, and it costs time per job
                     self._enter(job, began)
                 self._at_work[place] = (job, began)
                 try:
@@ -271,7 +271,7 @@ class Crew:
             await waker
 
     def _count_who_runs(self) -> None:
-        """Count those who began while it did not matter who holds what."""
+        """Count the running jobs that began while nobody counted by organisation."""
         begun = [each for each in self._at_work if each and id(each[0]) not in self._running]
         begun.sort(key=itemgetter(1))
         self._running = {id(job): began for job, began in begun} | self._running
@@ -291,7 +291,7 @@ class Crew:
             del self._running_of[job.org]
 
     async def _pause(self) -> None:
-        """Let the loop have its turn."""
+        """Yield to the event loop."""
         self._yielding += 1
         try:
             await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""Deletes a job's input as soon as the end of the job is committed.
+"""Deletes a job's input as soon as the job's end is committed.
 
-Nobody waits for it, and nothing depends on it: what a worker that dies, or a store that is away,
-leaves undone is done by the forgetter a second later (upkeep/forgetter.py).
+Nothing waits for it or depends on it: if a worker dies or the store is unreachable, a maintenance
+loop deletes the input a second later (upkeep/forgetter.py).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from coatcheck.store.line import PINNED_PLANS, Line
 
 _log = logging.getLogger(__name__)
 _JOBS_WAITING_MAX: Final = 1_000
-"""More are left to the forgetter."""
+"""More are left to the maintenance loop."""
 _DRAIN_SECONDS_MAX: Final = 10.0
 
 
 class InputDisposal:
-    """Told of ended jobs, deletes their inputs in the background. A context manager, around the
-    worker's whole run: leaving it waits for what is under way.
+    """Deletes the inputs of ended jobs in the background. A context manager around the worker's
+    whole run: leaving it waits for deletions in progress.
 
     >>> async with InputDisposal(settings, blobs) as disposal:
     ...     await Worker(settings, services, on_ended={"graphs.post__call": disposal.ended}).run()
@@ -60,7 +60,7 @@ class InputDisposal:
         await self._line.close()
 
     def ended(self, job: ClaimedJob) -> None:
-        """The end of ``job`` is committed."""
+        """Called when the end of ``job`` is committed."""
         if len(self._waiting) >= _JOBS_WAITING_MAX:
             return
         self._waiting.append((job.org, job.uuid))
@@ -75,9 +75,9 @@ class InputDisposal:
                 await self._shredder.shred([(copy, Mechanism.WORKER) for copy in copies])
         except (DatabaseUnavailable, OutcomeUnknown) as error:
             self._waiting.clear()
-            _log.info("inputs of ended jobs are left to the upkeep: %s", error)
-        except Exception:  # noqa: BLE001 - a defect here must not show in the job, which has ended
+            _log.info("leaving the inputs of ended jobs to maintenance: %s", error)
+        except Exception:  # noqa: BLE001 - a defect here must not affect the job, which has ended
             self._waiting.clear()
-            _log.exception("inputs of ended jobs are left to the upkeep")
+            _log.exception("leaving the inputs of ended jobs to maintenance")
         finally:
             self._task = None

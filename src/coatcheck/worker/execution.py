@@ -1,4 +1,4 @@
-"""Sends each job to where its handler runs: the event loop, a thread, or its own process."""
+"""Chooses where each handler runs: on the event loop, in a thread, or in its own process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coatcheck.worker.tempdirs import TempRoot
 
 
 class Executors:
-    """The three ways to run a handler, for one worker."""
+    """The three executors of a worker."""
 
     def __init__(self, settings: Settings, temp_root: TempRoot) -> None:
         concurrency = sum(policy.concurrency for policy in settings.lanes.values())
@@ -24,7 +24,7 @@ class Executors:
         self._isolated = IsolatedExecutor(temp_root)
 
     def run(self, endpoint: Endpoint, job: Job, payload: bytes) -> Coroutine[Any, Any, Outcome]:
-        """Run the handler once. Cancelling the task that awaits this stops it as far as can be."""
+        """Run the handler once. Cancelling the awaiting task stops it as far as possible."""
         match endpoint.kind:
             case "inline":
                 return inline.run(endpoint, job, payload)
@@ -37,11 +37,11 @@ class Executors:
 
     @property
     def abandoned_threads(self) -> int:
-        """How many threads run handlers that did not stop when they were given up."""
+        """How many threads run abandoned handlers that did not stop."""
         return self._threads.abandoned
 
     def threads_held_against(self, endpoint: Endpoint) -> int:
-        """How many such threads keep an endpoint's jobs from being run; 0 if they may be."""
+        """How many such threads prevent an endpoint's jobs from running; 0 if they may run."""
         return self._threads.held_against(endpoint.name) if endpoint.kind == "thread" else 0
 
     def close(self) -> None:

@@ -1,14 +1,15 @@
-"""Holds what a worker believes to hold against what the database says.
+"""Compares the leases a worker believes it holds with those in the database.
 
-The two can part. A claim commits without waiting for the disk: a crash of PostgreSQL takes it back
-while its handler runs on, and the same worker may claim the job again beside it. And a claim whose
-connection broke may be committed only after it was given back for lost: then the worker holds jobs
-that it does not know of, and its heartbeats keep them.
+The two can diverge. A claim commits without waiting for the disk: a crash of PostgreSQL can undo it
+while its handler keeps running, and the same worker may claim the job again beside it. And a claim
+whose connection broke may be committed only after the worker released it as lost: then the worker
+holds jobs that it does not know of, and its heartbeats keep them.
 
-Neither harms a result, which the fence guards. But a handler that counts no more should end, and a
-job that nobody runs should not wait for its run deadline. One look may be wrong about what is on
-its way, so only what two looks in a row say is acted upon: a lease that the worker does not know
-is never one that it comes to know, and what has left the database's hands does not return to them.
+Neither endangers a result, which fencing protects. But a handler whose result cannot count should
+stop, and a job that nobody runs should not wait for its run deadline. A single check may be wrong
+about work in flight, so only what two checks in a row find is acted on: a lease that the worker
+does not know is never one that it learns of later, and a lease that has left the database does not
+return.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 class Holdings:
-    """Looks now and then; stops what is lost, and has what is unknown given back.
+    """Checks periodically; stops lost attempts, and releases unknown leases.
 
-    ``running`` are the attempts under way. ``known`` are the leases of whatever the worker has to
-    do with: claims under way, jobs that wait or run, results that are not handed in yet.
+    ``running`` are the running attempts. ``known`` are all leases that the worker knows: claims in
+    flight, jobs that wait or run, outcomes not yet recorded.
     """
 
     def __init__(
@@ -53,33 +54,33 @@ class Holdings:
         self._unknown: set[int] = set()
 
     async def run(self, seconds: float) -> None:
-        """Look until cancelled, every ``seconds``."""
+        """Check every ``seconds`` until cancelled."""
         while True:
             await asyncio.sleep(seconds)
             try:
                 await self.look()
             except (DatabaseUnavailable, OutcomeUnknown) as error:
-                _log.info("what this worker holds is looked at later: %s", error)
-            except Exception:  # noqa: BLE001 - it is looked at again; jobs go on meanwhile
-                _log.exception("looking at what this worker holds failed")
+                _log.info("checking this worker's leases later: %s", error)
+            except Exception:  # noqa: BLE001 - the next check follows; jobs go on meanwhile
+                _log.exception("checking this worker's leases failed")
 
     async def look(self) -> None:
-        """One look. What it finds for the second time is acted upon."""
+        """Check once. Acts on what was already found the time before."""
         began = set(self._running())
         held = await leases.holdings(self._line, self._boot())
         still = {(each.job_id, each.lease) for each in held}
         lost = {each for each in began & set(self._running()) if not _is_one_of(still, each)}
         for running in lost & self._lost:
             if running.stop_reason is not None:
-                continue  # it is being stopped, and has its grace to end in
+                continue  # it is being stopped, and has its grace period
             _log.warning("stopped an attempt that is no longer held")
             self._lose(running)
         self._lost = lost
-        # One that has begun was known to this worker. Whatever made it lose sight of the job, its
-        # run deadline ends the attempt, and counts it: given back, it could go on so for ever.
+        # A job that has begun was known to this worker. Whatever made it forget the job, the run
+        # deadline ends the attempt and counts it; released, it could repeat this forever.
         unknown = {each.lease for each in held if not each.begun} - self._known()
         for lease in unknown & self._unknown:
-            _log.warning("found jobs held that this worker does not know of")
+            _log.warning("found leases in the database that this worker does not know")
             self._give_back(lease)
         self._unknown = unknown
 

@@ -1,29 +1,32 @@
-"""How a worker keeps its jobs, and how it notices that it has lost them.
+"""Leases: how a worker keeps its jobs, and how it notices that it has lost them.
 
-Every claim takes a fresh lease: ``boot << 40 | n``, where the boot is this process's row in
-``workers`` and n counts its claims. Whoever holds a job proves it with that number in each write;
-the database compares it in the same statement, so a holder that was given up can change nothing,
-however late its write arrives. That is the fence, and correctness rests on it alone.
+Every claim takes a new lease: ``boot << 40 | n``, where the boot is this process's row in
+``workers`` and n counts its claims. A worker that holds a job proves it with that number in each
+write. The database compares it in the same statement, so a worker whose lease was revoked can
+change nothing, however late its write arrives. That is the fence, and correctness rests on it
+alone.
 
-Liveness is a different thing. One heartbeat renews one row for all jobs of the worker. A rescuer
-that finds the row older than the lane's ack timeout, by the database's clock, takes the jobs away.
-The worker cannot ask whether that has happened while the database is out of reach, so it assumes
-the worst in time: at two thirds of the lane's lease since the last heartbeat that was answered,
-measured from when it was sent, by its own monotonic clock, it stops the lane's handlers and kills
-its children. A process that was stopped (SIGSTOP, a sleeping laptop) and goes on finds its clock
-advanced and does the same. No wall clock of a worker decides anything.
+Liveness is a separate matter. One heartbeat renews one row for all jobs of the worker. If a rescuer
+finds the row older than the lane's ack timeout, by the database's clock, it takes the jobs away.
+While the database is unreachable, the worker cannot ask whether that has happened, so it assumes
+the worst in time: two thirds of the lane's lease after it sent the last heartbeat that was
+answered, by its own monotonic clock, it stops the lane's handlers and kills its children. A
+process that was paused (SIGSTOP, a sleeping laptop) and resumes finds its clock advanced and does
+the same. No wall clock of a worker decides anything.
 
-Silence is all that most can know of a worker. Who knows more need not wait: the parent that has
-reaped its process, and any process of the same host that finds its number gone, or given to one
-that started later, say so in its row (``processes/identity.py``), and its jobs are taken back at
-once. A database session that ended proves nothing: all of them end in a failover, and workers live.
+Most observers can only see that a worker is silent. Those who know more need not wait: the parent
+that has reaped its process, and any process on the same host that finds its PID gone, or reused by
+a process that started later, record the death in its row (``processes/identity.py``), and its jobs
+are reclaimed at once. A database session that ended proves nothing: all of them end in a failover,
+while the workers live.
 
-What it stopped so may still be its own in the database's eyes, and a later heartbeat would renew
-it for nobody. So each such job is given back, fenced like every write: if it was rescued meanwhile,
-that changes nothing. In a lane whose lease is not certain to hold, nothing new is claimed.
+A job that the worker stopped this way may still be its own in the database, and a later heartbeat
+would renew it although nobody runs it. So the worker releases each such job, fenced like every
+write: if the job was rescued meanwhile, that changes nothing. In a lane whose lease is not certain
+to hold, nothing new is claimed.
 
-A worker that can renew its row but cannot hand in its results is of no use to its jobs: when
-handing in has failed for half of the shortest lease, it stops renewing, and the leases end.
+A worker that can renew its row but cannot record its results is of no use to its jobs: when
+recording has failed for half of the shortest lease, it stops renewing, and the leases expire.
 """
 
 from __future__ import annotations
@@ -44,13 +47,13 @@ from coatcheck.store import leases
 from coatcheck.store.line import Line
 
 _log = logging.getLogger(__name__)
-_PATIENCE_SECONDS = 10.0
+_UNHURRIED_TIMEOUT_SECONDS = 10.0
 _CLAIM_BITS = 40
 """Numbers for 34 years of 1,000 claims a second, and for 8 million boots."""
 
 
 class LeaseKeeper:
-    """Renews this worker's leases and knows how long each lane's still hold."""
+    """Renews this worker's leases and knows how long each lane's lease still holds."""
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class LeaseKeeper:
         self._endpoints = list(endpoints)
         self._published = published
         self.temp_dir: Path | None = None
-        """What to say at the next registration: where the folders of isolated jobs are."""
+        """For the next registration: where the folders of isolated jobs are."""
         self._on_cancel = on_cancel
         self._on_lost = on_lost
         self._on_held_again = on_held_again
@@ -88,7 +91,7 @@ class LeaseKeeper:
         self.boot = 0
 
     async def register(self) -> None:
-        """Begin a boot: every lease from now on is of this one, and so is what is published."""
+        """Start a boot: all leases from now on belong to it, and so do the published services."""
         sent_at = time.monotonic()
         self.boot = await leases.register(
             self._registry_line,
@@ -115,8 +118,8 @@ class LeaseKeeper:
         return now - self._renewed_at < self._lanes[lane].ack_seconds * 2 / 3
 
     def give_up_what_is_lost(self, now: float) -> None:
-        """Stop the lanes whose lease has run out. Before a renewal, too: after a long stop it would
-        make the lanes look held again, while their jobs are already somebody else's."""
+        """Stop the lanes whose lease has expired. Also called before a renewal: after a long pause,
+        a renewal would make the lanes look held again although others hold their jobs already."""
         for lane in self._lanes:
             if not self.holds(lane, now):
                 self._on_lost(lane)
@@ -125,26 +128,26 @@ class LeaseKeeper:
         """Renew until cancelled."""
         sent_at = time.monotonic()
         while True:
-            # From when the last one was sent: one that hung has taken the time until the next, and
-            # a lane of the shortest lease would be lost for a single one otherwise.
+            # Counted from when the last one was sent: otherwise a single hanging heartbeat would
+            # delay the next one, and cost a lane with the shortest lease its jobs.
             await asyncio.sleep(max(0.0, sent_at + self.interval - time.monotonic()))
             sent_at = time.monotonic()
             if self._handing_in_failed_for() > self._shortest / 2:
-                _log.warning("results cannot be handed in: the leases are left to end")
+                _log.warning("results cannot be recorded: letting the leases expire")
                 continue
             await self.renew()
 
     async def renew(self) -> None:
-        """One heartbeat. One that is missed is nothing; the next may be answered."""
+        """Send one heartbeat. A missed one is harmless; the next may be answered."""
         sent_at = time.monotonic()
         self.give_up_what_is_lost(sent_at)
         try:
-            async with asyncio.timeout(self._patience(sent_at)):
+            async with asyncio.timeout(self._heartbeat_timeout(sent_at)):
                 to_cancel = await leases.heartbeat(self._line, self.boot)
         except leases.RegistrationGone:
-            # Rescued while we were away, and forgotten; or said to be dead, which should not be.
-            # What we hold is lost; begin anew.
-            _log.warning("this worker was taken for dead; it registers again")
+            # Rescued while we were away and pruned, or wrongly declared dead. Our jobs are lost;
+            # start over.
+            _log.warning("this worker was declared dead; it registers again")
             self._renewed_at = float("-inf")
             self.give_up_what_is_lost(sent_at)
             await self._register_again()
@@ -157,17 +160,17 @@ class LeaseKeeper:
         for job_id in to_cancel:
             self._on_cancel(job_id)
 
-    def _patience(self, now: float) -> float:
-        """How long a heartbeat may take.
+    def _heartbeat_timeout(self, now: float) -> float:
+        """The timeout of a heartbeat.
 
-        One that is given up takes its connection with it. To a server that is short of time, a new
-        connection and a heartbeat on it can take longer than the next heartbeat is due: given up
-        as early as the one before, none would ever be answered, and all that connecting would
-        keep the server as busy as it is. With nothing left to lose there is no hurry.
+        A heartbeat that times out closes its connection. On a server that is short of time, a new
+        connection with a heartbeat can take longer than the interval: if each one were cut off as
+        early as the last, none would ever be answered, and the reconnecting would keep the server
+        busy. With nothing left to lose there is no hurry.
         """
         if any(self.holds(lane, now) for lane in self._lanes):
             return self.interval * 2
-        return max(self.interval * 2, _PATIENCE_SECONDS)
+        return max(self.interval * 2, _UNHURRIED_TIMEOUT_SECONDS)
 
     def _renewed(self, sent_at: float) -> None:
         held = all(self.holds(lane, sent_at) for lane in self._lanes)

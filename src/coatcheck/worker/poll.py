@@ -1,4 +1,4 @@
-"""How often a worker looks for work when nobody tells it: the truth under notifications."""
+"""The interval at which a worker polls for jobs, because notifications can get lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _SUCCESSES_BEFORE_FASTER = 3
 
 
 class PollInterval:
-    """Doubles on each failure, up to a bound; halves after three successes in a row."""
+    """Doubles on each failure, up to a maximum; halves after three successes in a row."""
 
     def __init__(self, seconds_min: float, seconds_max: float) -> None:
         self._min = seconds_min

@@ -1,12 +1,12 @@
-"""Stores what running jobs report: the latest progress, log lines, chunks and files.
+"""Stores the reports of running jobs: the latest progress, log lines, chunks and files.
 
-Reports of all jobs share statements, sent when the last one is answered. All are fenced by the
-job's lease: what a job says after it was taken from this worker is dropped by the database.
+Reports of all jobs share statements; the next one is sent when the last is answered. All are fenced
+by the job's lease: the database drops reports of a job that this worker no longer holds.
 
-What waits is bounded in bytes, for each job and for the worker. A handler that awaits its reports
-(or runs in a thread or a process, where the call itself waits) is held back beyond that. An async
-handler that does not await them runs on the worker's loop, where nothing can hold it: beyond a
-higher bound its reports raise.
+Pending reports are limited in bytes, per job and per worker. A handler that awaits its reports (or
+runs in a thread or a process, where the call itself blocks) is slowed down beyond that. An async
+handler that does not await them runs on the worker's loop, where nothing can slow it down: beyond a
+higher limit its reports raise an error.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _Event = tuple[ClaimedJob, str, bytes]
 Result = TypeVar("Result")
 
 _LAST_WORDS_SECONDS = 1.0
-"""How long the reports of a stopped job may hold its end up."""
+"""How long the reports of a stopped job may delay its end."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class ReportDesk:
-    """Takes the reports of every job of a worker and stores them."""
+    """Accepts the reports of all jobs of a worker and stores them."""
 
     def __init__(self, line: Line, notifier: Notifier, blobs: Callable[[], BlobContainer]) -> None:
         self._line = line
@@ -78,7 +78,7 @@ class ReportDesk:
         return JobReporter(self, claimed)
 
     def take(self, claimed: ClaimedJob, report: Report) -> Awaitable[None]:
-        """Take a report, on the worker's event loop."""
+        """Accept a report, on the worker's event loop."""
         match report:
             case Progress(fraction=fraction, note=note):
                 earlier = self._progress.get(id(claimed))
@@ -106,7 +106,7 @@ class ReportDesk:
         self._events.append(event)
 
     async def settle(self, claimed: ClaimedJob) -> None:
-        """Wait until all the job reported is stored. Raises what kept it from being so."""
+        """Wait until all reports of the job are stored. Raises if storing failed."""
         uploads = self._uploads.pop(id(claimed), None)
         if uploads:
             await asyncio.gather(*uploads)
@@ -117,7 +117,7 @@ class ReportDesk:
             raise refused
 
     async def last_words(self, claimed: ClaimedJob) -> None:
-        """Store what a stopped job said, if that takes but a moment; its uploads are dropped."""
+        """Store the reports of a stopped job, if that is quick; its uploads are dropped."""
         for upload in self._uploads.pop(id(claimed), ()):
             upload.cancel()
         try:
@@ -125,8 +125,8 @@ class ReportDesk:
                 await self.settle(claimed)
         except TimeoutError:
             self.forget(claimed)
-        except Exception as error:  # noqa: BLE001 - it ends for another reason, which stands
-            _log.warning("what a stopped job reported was not stored: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - the job ends for another reason, which stands
+            _log.warning("the reports of a stopped job were not stored: %s", type(error).__name__)
             self.forget(claimed)
 
     async def room(self, claimed: ClaimedJob) -> None:
@@ -135,7 +135,7 @@ class ReportDesk:
             await self._sent.wait_for(lambda: not self._waiting.is_full_for(claimed))
 
     def forget(self, claimed: ClaimedJob) -> None:
-        """Drop what is left of a job that no longer counts."""
+        """Drop the remaining reports of a job that no longer counts."""
         self._progress.pop(id(claimed), None)
         self._refused.pop(id(claimed), None)
         self._drop(lambda event: event[0] is claimed)
@@ -161,8 +161,8 @@ class ReportDesk:
                     await asyncio.sleep(DATABASE_BACKOFF.delay(failures, random.random()))
                     failures += 1
                     continue
-                except Exception as error:  # noqa: BLE001 - their jobs are told, when they end
-                    _log.exception("reports were refused by the database")
+                except Exception as error:  # noqa: BLE001 - settle() raises it for their jobs
+                    _log.exception("the database refused reports")
                     for claimed, *_ in [*progress.values(), *events]:
                         self._refused[id(claimed)] = error
                 failures = 0
@@ -173,14 +173,14 @@ class ReportDesk:
                 self._notifier.say(CHANGED, told)
                 async with self._sent:
                     self._sent.notify_all()
-            # What was forgotten meanwhile made room, too.
+            # Dropped reports made room, too.
             async with self._sent:
                 self._sent.notify_all()
         finally:
             self._sender = None
 
     def _next_events(self) -> list[_Event]:
-        """The first ones, as many as one statement takes."""
+        """The first events, as many as one statement takes."""
         events: list[_Event] = []
         size = 0
         for event in self._events[:_EVENTS_PER_STATEMENT]:
@@ -191,7 +191,7 @@ class ReportDesk:
         return events
 
     async def _store_events(self, events: list[_Event]) -> list[_Event]:
-        """Store these, or find that an earlier statement whose answer was lost stored those."""
+        """Store these events, or detect that an earlier statement without an answer stored them."""
         if self._unanswered is not None:
             sent, batch = self._unanswered
             for claimed in {id(event[0]): event[0] for event in sent}.values():
@@ -265,7 +265,7 @@ class ReportDesk:
 
 
 class WaitingBytes:
-    """How many bytes of log lines and chunks wait to be stored: of each job, and of all."""
+    """Counts the bytes of pending log lines and chunks, per job and in total."""
 
     __slots__ = ("_by_job", "total")
 
@@ -291,16 +291,16 @@ class WaitingBytes:
             del self._by_job[id(event[0])]
 
     def is_full_for(self, claimed: ClaimedJob) -> bool:
-        """Whether a handler has to wait before it reports more."""
+        """Whether a handler must wait before it reports more."""
         return (
             self.total >= REPORTS_WAITING_BYTES or self.of(claimed) >= REPORTS_WAITING_BYTES_PER_JOB
         )
 
     def overflows_for(self, claimed: ClaimedJob) -> bool:
-        """Whether a handler has not waited when it had to, and too much has come of it.
+        """Whether a handler did not wait when it had to, and too much has piled up.
 
-        One that always waits is over its own bound by one report at most, and never told this for
-        what others did: the bound of all is met by those alone who are over theirs.
+        A handler that always waits exceeds its own limit by one report at most. It never gets this
+        error because of others: only those over their own limit are subject to the total limit.
         """
         own = self.of(claimed)
         return own >= UNAWAITED_REPORTS_BYTES_PER_JOB or (
@@ -310,9 +310,10 @@ class WaitingBytes:
 
 
 async def _until_back(operation: Callable[[], Awaitable[Result]]) -> Result:
-    """Something that may be repeated, tried until the database is there: as a job's other reports
-    are. That it was away is no failure of the job, which is stopped, and its uploads with it, when
-    its lease is lost meanwhile."""
+    """Retry an idempotent operation until the database is available, as for other reports.
+
+    An outage is not the job's failure. If its lease expires meanwhile, the job is stopped and its
+    uploads with it."""
     for failures in itertools.count():
         try:
             return await operation()
@@ -323,7 +324,7 @@ async def _until_back(operation: Callable[[], Awaitable[Result]]) -> Result:
 
 
 class JobReporter:
-    """The reports of one job."""
+    """Receives the reports of one job."""
 
     __slots__ = ("claimed", "desk", "used")
 

@@ -1,4 +1,4 @@
-"""One attempt under way in this worker, and why it was told to stop."""
+"""One running attempt in this worker, and why it is being stopped."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from coatcheck.job import Job
 class StopReason(Enum):
     """Why a handler is stopped from outside."""
 
-    TIMEOUT = auto()  # it ran for longer than it may
-    CANCEL = auto()  # its caller asked, and it did not stop by itself
-    DRAIN = auto()  # this worker has to end
+    TIMEOUT = auto()  # it exceeded its timeout
+    CANCEL = auto()  # cancellation was requested, and it did not stop by itself
+    DRAIN = auto()  # this worker is shutting down
     LOST = auto()  # its lease is lost: whatever it does no longer counts
-    GIVEN_BACK = auto()  # it would not stop, and its job was given back without it
+    GIVEN_BACK = auto()  # it would not stop, and its job was released without it
 
 
 class RunningJob:
-    """What the worker knows of an attempt while its handler runs. Times are monotonic."""
+    """The state of an attempt while its handler runs. Times are monotonic."""
 
     __slots__ = (
         "cancel_asked_at",
@@ -51,7 +51,7 @@ class RunningJob:
         self.started_at = started_at
         self.deadline = deadline
         self.shown_from = shown_from
-        """From when on it counts as processing; None until its handler says so."""
+        """When it began to count as processing; None until its handler reports its start."""
         self.marked = False
         self.over = False
         self.cancel_asked_at: float | None = None
@@ -59,13 +59,13 @@ class RunningJob:
         self.stopped_at = 0.0
 
     def ask_to_stop(self, now: float) -> None:
-        """Let the handler know that its caller wants it to end."""
+        """Tell the handler that cancellation was requested."""
         if self.cancel_asked_at is None:
             self.cancel_asked_at = now
             self.job.mark_cancel_requested()
 
     def stop(self, reason: StopReason, now: float) -> None:
-        """Interrupt the handler, unless it is over already. The first reason stands."""
+        """Interrupt the handler, unless it has ended. The first reason counts."""
         if self.stop_reason is None:
             self.stop_reason = reason
         self.stopped_at = now

@@ -1,18 +1,17 @@
-"""Private folders for isolated jobs, and the removal of those whose worker died.
+"""Private folders for isolated jobs, and the removal of those of dead workers.
 
     root/coatcheck-<boot>.lock      locked (flock) for as long as the worker lives
-    root/coatcheck-<boot>/          the worker's
-    root/coatcheck-<boot>/<job>-x/  one job's, readable by nobody else
+    root/coatcheck-<boot>/          the worker's folder
+    root/coatcheck-<boot>/<job>-x/  one job's folder, readable by nobody else
 
-The kernel releases a lock when its process ends, however it ends. So a lock that can be taken
-belongs to a dead worker, and whoever takes it (the next boot, or a sibling on the same machine)
-removes the folder, then the lock file, and only then lets go. No clock and no process number is
-involved.
+The kernel releases a lock when its process ends, however it ends. So a lock that can be acquired
+belongs to a dead worker, and whoever acquires it (the next boot, or a sibling on the same machine)
+removes the folder, then the lock file, and only then releases it. No clock and no PID is involved.
 
-A job's process runs as the worker's user and may do what it likes to its folder, also while it is
-being removed: put a link in its place, move it, take all rights from it. So nothing here goes by a
-path. Every folder is opened without following a link, relative to the one that holds it, and what
-is in it is removed relative to that handle: a link is unlinked, whatever it points to.
+A job's process runs as the worker's user and may do anything to its folder, even while it is being
+removed: replace it by a link, move it, remove all permissions. So nothing here relies on a path.
+Every folder is opened relative to its parent without following links, and its contents are removed
+relative to that handle: a link is unlinked, whatever it points to.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from typing import Final
 from coatcheck.processes.strays import kill_strays
 
 _PREFIX: Final = "coatcheck-"
-"""Only names that begin so are ever touched, even if the root is a folder that others use too."""
+"""Only names with this prefix are ever touched, even if others use the root folder too."""
 
 _LOCK: Final = ".lock"
 _DISK_ID: Final = ".coatcheck-disk"
@@ -45,10 +44,10 @@ _logger = logging.getLogger(__name__)
 
 
 class TempRoot:
-    """One worker's share of the temp folder. Close it when the worker ends.
+    """One worker's part of the temp folder. Close it when the worker ends.
 
-    ``boot`` names this life of the worker; it is made up unless given. Raises RuntimeError if a
-    live worker already goes by that name.
+    ``boot`` names this run of the worker; it is random unless given. Raises RuntimeError if a live
+    worker already has that name.
     """
 
     def __init__(self, root: Path, boot: str | None = None) -> None:
@@ -57,21 +56,21 @@ class TempRoot:
         name = _PREFIX + (boot or secrets.token_hex(8))
         lock = _take_lock(self._root, name)
         while lock is None and boot is None:
-            # A sweeper saw the file of our lock before we had it, and took it for a dead one's.
+            # A sweeper saw our lock file before we had locked it, and took it for a dead one's.
             name = _PREFIX + secrets.token_hex(8)
             lock = _take_lock(self._root, name)
         if lock is None:
             raise RuntimeError(f"{self._root / name} belongs to a worker that is still alive")
         self._lock: int | None = lock
         self.directory: Path = self._root / name
-        """The folder that holds the folders of this worker's jobs."""
+        """The parent of this worker's job folders."""
         self._root_handle = os.open(self._root, _OPEN_FOLDER)
-        _remove(self._root_handle, self.directory)  # of a dead worker of the same name
+        _remove(self._root_handle, self.directory)  # from a dead worker of the same name
         os.mkdir(name, _PRIVATE, dir_fd=self._root_handle)
         self._handle = os.open(name, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=self._root_handle)
         self._guard = threading.Lock()
         self._expected: set[str] = set()
-        """What is in the folder for a reason: a job's, or being removed at this moment."""
+        """Names in the folder that are in use: by a job, or being removed right now."""
 
     def __enter__(self) -> TempRoot:
         return self
@@ -80,7 +79,7 @@ class TempRoot:
         self.close()
 
     def create(self, label: str) -> Path:
-        """A new empty folder for one job. ``label`` is for people who look at the disk."""
+        """Create an empty folder for one job. ``label`` is for people who look at the disk."""
         name = f"{label}-{secrets.token_hex(8)}"
         with self._guard:
             os.mkdir(name, _PRIVATE, dir_fd=self._handle)
@@ -88,10 +87,10 @@ class TempRoot:
         return self.directory / name
 
     def remove(self, directory: Path) -> None:
-        """Remove a job's folder and end the processes that still live in it. May take a while.
+        """Remove a job's folder and kill the processes still in it. May take a while.
 
-        Whatever else is in the worker's folder and is no job's goes as well: a handler may have
-        given its folder another name.
+        Also removes everything else in the worker's folder that belongs to no job: a handler may
+        have renamed its folder.
         """
         kill_strays(directory)
         with self._guard:
@@ -108,14 +107,14 @@ class TempRoot:
     def sweep(self) -> list[str]:
         """Remove what dead workers left under the same root; returns their names. May take a while.
 
-        To be called at boot and from time to time, by every worker: each removes what it finds,
-        and two that find the same do not disturb each other.
+        Every worker calls this at boot and periodically. Two workers that find the same leftovers
+        do not disturb each other.
         """
         if self._lock is not None:
-            # What cleans temp folders by age must not think that this lock was forgotten.
+            # Tools that clean temp folders by age must not consider this lock forgotten.
             os.utime(self._lock)
         own = self.directory.name
-        root = os.dup(self._root_handle)  # `close` may come meanwhile
+        root = os.dup(self._root_handle)  # `close` may be called meanwhile
         try:
             names = [name for name in _names(root) if name != own]
             return [name for name in names if _reclaim(self._root, root, name)]
@@ -123,7 +122,7 @@ class TempRoot:
             os.close(root)
 
     def close(self) -> None:
-        """Remove this worker's folder and give its name back."""
+        """Remove this worker's folder and release its name."""
         if self._lock is None:
             return
         _remove(self._root_handle, self.directory)
@@ -134,19 +133,19 @@ class TempRoot:
 
 
 def disk_id(root: Path) -> str:
-    """What tells this temp folder from any other, however alike their machines are named.
+    """An id that distinguishes this temp folder from any other, even on machines of one name.
 
-    A random word in a file in it, made by whoever comes first. Two containers may share a host's
-    name and a path; they share this only if they share the folder.
+    It is a random word in a file inside, written by the first caller. Two containers may share a
+    host name and a path; they share this only if they share the folder.
     """
     file = root / _DISK_ID
     root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     fresh = root / f"{_DISK_ID}-{secrets.token_hex(8)}"
     fresh.write_text(secrets.token_hex(8))
     try:
-        os.link(fresh, file)  # whole, or not at all: others read it at this moment
+        os.link(fresh, file)  # atomic: others may read it right now
     except FileExistsError:
-        pass  # somebody was first
+        pass  # another process was first
     finally:
         fresh.unlink()
     return file.read_text()
@@ -166,7 +165,7 @@ def _names(root: int) -> list[str]:
 def _reclaim(root: Path, handle: int, name: str) -> bool:
     try:
         lock = _take_lock(root, name)
-    except OSError as error:  # something lies there that is no lock; the others are swept
+    except OSError as error:  # something other than a lock is there; sweep the others
         _logger.error("the lock of %s could not be opened: %s", root / name, error.strerror)
         return False
     if lock is None:
@@ -179,7 +178,7 @@ def _reclaim(root: Path, handle: int, name: str) -> bool:
 
 
 def _take_lock(root: Path, name: str) -> int | None:
-    """The locked lock file of ``name``, or None while its worker or a sweeper holds it."""
+    """Lock the lock file of ``name``; None while its worker or a sweeper holds it."""
     path = root / (name + _LOCK)
     while True:
         try:
@@ -187,15 +186,15 @@ def _take_lock(root: Path, name: str) -> int | None:
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            path.unlink(missing_ok=True)  # a link is nobody's lock
+            path.unlink(missing_ok=True)  # a link is never a valid lock
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
             return None
-        # A sweeper may have unlinked the file between the open and the lock: then this is the
-        # lock of nothing, and the next one to come would make and lock another.
+        # A sweeper may have unlinked the file between the open and the lock: then this lock
+        # protects nothing, and the next process would create and lock another file.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock), path.stat()):
                 return lock
@@ -208,9 +207,9 @@ def _drop_lock(root: Path, name: str, lock: int) -> None:
 
 
 def open_within(folder: int, path: str) -> int:
-    """Open a plain file for reading, at a relative path in an open folder, through no link.
+    """Open a regular file for reading, at a relative path in an open folder, without links.
 
-    Raises OSError: PermissionError for what is no plain file, or not in the folder.
+    Raises OSError: PermissionError if it is not a regular file or not in the folder.
     """
     *folders, name = path.split("/")
     if not name or any(part in ("", ".", "..") for part in (*folders, name)):
@@ -221,7 +220,7 @@ def open_within(folder: int, path: str) -> int:
             opened.append(
                 os.open(part, _OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=(opened or [folder])[-1])
             )
-        # Without waiting: a pipe would be opened only once somebody writes to it.
+        # Non-blocking: opening a pipe would wait for a writer.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(name, flags, dir_fd=(opened or [folder])[-1])
     finally:
@@ -229,13 +228,13 @@ def open_within(folder: int, path: str) -> int:
             os.close(each)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise PermissionError(errno.EPERM, "not a plain file")
+        raise PermissionError(errno.EPERM, "not a regular file")
     return file
 
 
 def _remove(parent: int, path: Path) -> None:
-    """Remove what lies at ``path``, whatever it is, whatever modes it has and whoever still writes
-    to it. ``parent`` is the open folder that holds it; the path is only for words and processes."""
+    """Remove whatever is at ``path``, with any permissions, even while others write to it.
+    ``parent`` is the open folder that contains it; the path is only for logs and processes."""
     for _ in range(_REMOVAL_TRIES):
         if not _exists(parent, path.name):
             return
@@ -249,11 +248,11 @@ def _remove(parent: int, path: Path) -> None:
                     os.close(folder)
                 os.rmdir(path.name, dir_fd=parent)
         except FileNotFoundError:
-            pass  # somebody else removed it
+            pass  # another process removed it
         except OSError as error:
             _logger.info("removing a job's folder again after %s", type(error).__name__)
     if _exists(parent, path.name):
-        _logger.error("the folder %s could not be removed; it is tried again later", path)
+        _logger.error("the folder %s could not be removed; retrying later", path)
 
 
 def _exists(parent: int, name: str) -> bool:
@@ -265,18 +264,18 @@ def _exists(parent: int, name: str) -> bool:
 
 
 def _empty(top: int) -> None:
-    """Remove all that is in a folder, however deep it goes, with two open folders at a time.
+    """Remove the contents of a folder of any depth, with two open folders at a time.
 
-    A folder that is in the way is moved up into ``top``, and emptied there. What is mounted cannot
-    be moved, nor removed: it is never entered.
+    A non-empty folder is moved up into ``top`` and emptied there. A mount point cannot be moved or
+    removed: it is never entered.
     """
     names = _left_in(top)
     while names:
         name = names.pop()
         try:
             folder = _open_folder(top, name)
-        except OSError as error:  # another took its place: the next try sees what it is
-            _logger.info("a folder of a job could not be opened: %s", error.strerror)
+        except OSError as error:  # something replaced it: the next try sees what it is
+            _logger.info("a job's folder could not be opened: %s", error.strerror)
             continue
         try:
             names += _moved_up(folder, _left_in(folder), top)
@@ -291,7 +290,7 @@ def _entries(folder: int) -> list[str]:
 
 
 def _left_in(folder: int) -> list[str]:
-    """Remove what can be removed at once; the rest are folders with something in them."""
+    """Remove what can be removed at once; returns the rest, which are non-empty folders."""
     return [name for name in _entries(folder) if not _removed(folder, name)]
 
 
@@ -300,22 +299,22 @@ def _moved_up(folder: int, names: list[str], top: int) -> list[str]:
     for name in names:
         fresh = f"{_PREFIX}{secrets.token_hex(8)}"
         try:
-            os.close(_open_folder(folder, name))  # which gives the right to move it
+            os.close(_open_folder(folder, name))  # ensures the permission to move it
             os.rename(name, fresh, src_dir_fd=folder, dst_dir_fd=top)
         except OSError as error:
-            _logger.info("a folder of a job could not be moved: %s", error.strerror)
+            _logger.info("a job's folder could not be moved: %s", error.strerror)
         else:
             moved.append(fresh)
     return moved
 
 
 def _removed(parent: int, name: str) -> bool:
-    """Remove a file, a link or an empty folder. False for a folder that has to be emptied first.
+    """Remove a file, a link or an empty folder. False for a folder that must be emptied first.
 
-    What can be neither is left: then its folder is not empty in the end, which is an error there.
+    Anything else is left: then its folder stays non-empty, which is an error there.
     """
     try:
-        # First of all as a folder: if something is mounted on it, this is what finds out.
+        # First as a folder: this detects a mount point.
         os.rmdir(name, dir_fd=parent)
     except FileNotFoundError:
         pass
@@ -325,12 +324,12 @@ def _removed(parent: int, name: str) -> bool:
     except OSError as error:
         if error.errno in _NOT_EMPTY:
             return False
-        _logger.info("something of a job could not be removed: %s", error.strerror)
+        _logger.info("a job's file could not be removed: %s", error.strerror)
     return True
 
 
 def _open_folder(parent: int, name: str) -> int:
-    """An open folder that may be read and changed by its owner, whatever its owner had allowed."""
+    """Open a folder with full permissions for its owner, whatever they were."""
     flags = _OPEN_FOLDER | os.O_NOFOLLOW
     try:
         folder = os.open(name, flags, dir_fd=parent)
@@ -349,8 +348,8 @@ def _open_folder(parent: int, name: str) -> int:
 if sys.platform == "linux":
 
     def _make_accessible(parent: int, name: str) -> None:
-        """Give a folder's owner all rights to it. A handle that needs no right names it: the mode
-        is changed through the handle, so it is never that of something else."""
+        """Give the owner full permissions on a folder. An O_PATH handle, which needs no permission,
+        identifies it, so the mode of nothing else can be changed."""
         flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         folder = os.open(name, flags, dir_fd=parent)
         try:
@@ -361,5 +360,5 @@ if sys.platform == "linux":
 else:
 
     def _make_accessible(parent: int, name: str) -> None:
-        """Give a folder's owner all rights to it; never to what a link points to."""
+        """Give the owner full permissions on a folder; never follows a link."""
         os.chmod(name, _PRIVATE, dir_fd=parent, follow_symlinks=False)

@@ -176,8 +176,8 @@ async def test_a_conflict_is_said_once_by_the_worker_that_comes(
     assert said() == []
     canary = await house.work(service("/pay", lane=Lane.BULK))
     assert said() == [
-        "live workers publish different definitions of shop.post__pay (lane); of each the newest "
-        "is in force"
+        "live workers publish different definitions of shop.post__pay (lane); the newest of each "
+        "applies"
     ]
     await house.dismiss(canary)
     await house.work(service("/refund"))

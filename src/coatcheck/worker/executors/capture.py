@@ -1,4 +1,4 @@
-"""Turns what a process prints into lines of its job's log."""
+"""Captures a process's output as lines of its job's log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coatcheck.domain.limits import LOG_LINE_CHARACTERS_MAX
 from coatcheck.job import LogLevel, LogLine, storable_text
 
 PRINTED_LINES_MAX: Final = 10_000
-"""How many lines one stream of one attempt may add to a job's log. The rest is read and dropped."""
+"""How many lines one stream of one attempt may add to a job's log. The rest is discarded."""
 
 _READ_BYTES: Final = 64 * 1024
 _LEVELS: Final[dict[str, LogLevel]] = {"stdout": "info", "stderr": "warning"}
@@ -22,10 +22,9 @@ async def capture(
     stream: Literal["stdout", "stderr"],
     report: Callable[[LogLine], Awaitable[None]],
 ) -> None:
-    """Report each line until the pipe's end. A line too long for the log is cut into several.
+    """Report each line until the end of the pipe. A line too long for the log is split.
 
-    While a report waits to be stored nothing is read, which makes the process wait once the pipe
-    is full.
+    Nothing is read while a report waits to be stored, so the process blocks once the pipe is full.
     """
     lines = _Lines()
     kept = 0
@@ -43,14 +42,14 @@ async def capture(
 
 
 class _Lines:
-    """Cuts a stream of bytes into lines of text."""
+    """Splits a stream of bytes into lines of text."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that ``data`` completes; at the stream's end (no data), whatever is left."""
+        """The lines that ``data`` completes; at the end of the stream (no data), the rest."""
         text = self._rest + self._decoder.decode(data, final=not data)
         *complete, self._rest = text.split("\n")
         while len(self._rest) >= LOG_LINE_CHARACTERS_MAX:

@@ -1,10 +1,10 @@
-"""The isolated job's side: what runs in the process that ``isolated.py`` starts.
+"""The child process of an isolated job, which ``isolated.py`` starts.
 
     python -P -m coatcheck.worker.executors.child DESCRIPTOR PARENT
 
-DESCRIPTOR is the socket to the worker, PARENT the worker's process number. There is no thread here
-besides the handler's: reports are sent from where the handler makes them, and word from the worker
-is read when the handler looks for it.
+DESCRIPTOR is the socket to the worker, PARENT the worker's process id. The handler's thread is the
+only one: it sends reports itself, and reads messages from the worker when the handler checks for
+them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Terminated(BaseException):
 
 
 class Channel:
-    """The socket to the worker. May be used from any thread of the handler."""
+    """The socket to the worker. Safe to use from any thread of the handler."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -56,7 +56,7 @@ class Channel:
         self._unread = bytearray()
         self.cancel_requested = False
         self.on_cancel: Callable[[], object] | None = None
-        """Called when the worker has asked for cancellation, in the thread that read it."""
+        """Called when the worker requests cancellation, in the thread that read the message."""
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -66,7 +66,7 @@ class Channel:
             self._socket.sendall(wire.frame(message))
 
     def attach(self, message: wire.AttachedFile) -> None:
-        """Send the name of a file, and wait until the worker has read it."""
+        """Send the name of a file, and wait until the worker has read the file."""
         with self._guard:
             self._socket.sendall(wire.frame(message))
             while not isinstance(self._receive(), wire.Attached):
@@ -76,13 +76,13 @@ class Channel:
         with self._guard:
             message = self._receive()
         if not isinstance(message, wire.Start):
-            raise wire.BadFrame("the first message has to be Start")
+            raise wire.BadFrame("the first message must be Start")
         return message
 
     def look(self) -> None:
-        """Take in what the worker has sent, without waiting for it."""
+        """Read pending messages from the worker, without waiting."""
         if not self._guard.acquire(blocking=False):
-            return  # another thread is at it
+            return  # another thread is reading
         try:
             while True:
                 while self._next() is not None:
@@ -103,7 +103,7 @@ class Channel:
     def _fill(self, flags: int) -> None:
         data = self._socket.recv(64 * 1024, flags)
         if not data:
-            os._exit(1)  # the worker has gone
+            os._exit(1)  # the worker is gone
         self._unread += data
 
     def _next(self) -> wire.ToProcess | None:
@@ -122,7 +122,7 @@ class Channel:
 
 
 class ChannelReporter:
-    """Sends reports to the worker. Returns when there is room for more, so there is no waiting."""
+    """Sends reports to the worker. The call blocks until there is room, so nothing to await."""
 
     def __init__(self, channel: Channel, directory: Path) -> None:
         self._channel = channel
@@ -163,7 +163,7 @@ class ChannelReporter:
 
 
 class IsolatedJob(Job):
-    """A job that learns of its cancellation by looking."""
+    """A job that checks the socket for its cancellation."""
 
     __slots__ = ("_channel",)
 
@@ -201,7 +201,7 @@ def main() -> NoReturn:
         with _in_trace(start.traceparent):
             ended = _run(start, channel)
         if os.getpid() != own:
-            os._exit(1)  # the handler forked and both came back; only one may answer
+            os._exit(1)  # the handler forked and both returned; only one may answer
         sys.stdout.flush()
         sys.stderr.flush()
         channel.send(ended)
@@ -209,7 +209,7 @@ def main() -> NoReturn:
         os._exit(wire.OUT_OF_MEMORY_STATUS)
     except Terminated:
         os._exit(128 + signal.SIGTERM)
-    # Neither threads that the handler left behind nor its exit hooks may hold the job up.
+    # Neither threads left behind by the handler nor its exit hooks may delay the job.
     os._exit(0)
 
 
@@ -220,7 +220,7 @@ def _die_with(parent: int) -> None:
         if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
-        os._exit(1)  # it died before it could be asked
+        os._exit(1)  # the worker died before the call above
 
 
 def _limit(start: wire.Start) -> None:
@@ -229,7 +229,7 @@ def _limit(start: wire.Start) -> None:
         size = start.memory_mb * 1024 * 1024
         _lower(resource.RLIMIT_AS, size, size)
     if start.cpu_seconds is not None:
-        # SIGXCPU at the first, SIGKILL at the second.
+        # SIGXCPU at the soft limit, SIGKILL at the hard limit.
         _lower(resource.RLIMIT_CPU, start.cpu_seconds, start.cpu_seconds + 1)
 
 
@@ -241,10 +241,10 @@ def _lower(kind: int, soft: int, hard: int) -> None:
 
 
 def _in_trace(traceparent: str | None) -> AbstractContextManager[None]:
-    """What makes the worker's span the parent of what the handler records."""
+    """Make the worker's span the parent of spans that the handler records."""
     if traceparent is None:
         return nullcontext()
-    from coatcheck.telemetry import tracing  # late: only who is traced pays for it
+    from coatcheck.telemetry import tracing  # imported late: only traced jobs need it
 
     return tracing.continuing(traceparent)
 
@@ -275,7 +275,7 @@ def _call(start: wire.Start, channel: Channel) -> Outcome:
     if signature.job_parameter is not None:
         arguments[signature.job_parameter] = job
     if inspect.iscoroutinefunction(function):
-        import asyncio  # late: half of what a plain function's process would take to start
+        import asyncio  # imported late: it would double the start time of a plain function
 
         value = asyncio.run(_call_async(function, arguments, job, channel))
     else:
@@ -308,7 +308,7 @@ async def _call_async(
         handler.cancel()
 
     loop.add_signal_handler(signal.SIGTERM, terminate)
-    # A thread of the handler may be the one to read it, while it waits for an attachment.
+    # A thread of the handler may read it while it waits for an attachment.
     channel.on_cancel = lambda: loop.call_soon_threadsafe(job.mark_cancel_requested)
     loop.add_reader(channel.fileno(), channel.look)
     try:

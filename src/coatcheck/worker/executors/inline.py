@@ -11,7 +11,7 @@ from coatcheck.worker.executors.outcomes import log_error, outcome_of_error, out
 
 
 async def run(endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
-    """Run the handler once. Cancelling the task that awaits this stops the handler and raises."""
+    """Run the handler once. Cancelling the awaiting task stops the handler and raises."""
     try:
         arguments = endpoint.decode(payload)
         if endpoint.job_parameter is not None:
@@ -20,8 +20,8 @@ async def run(endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
-            raise  # whoever cancelled the task knows why
-        # Nobody did: the handler awaited something of its own that had been cancelled.
+            raise  # the task was cancelled from outside, for a known reason
+        # Nobody cancelled the task: the handler awaited something that was cancelled.
         log_error(job, error)
         return outcome_of_error(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises is its outcome

@@ -1,18 +1,18 @@
-"""Runs a handler in a process of its own, which can be killed.
+"""Runs a handler in its own process, which can be killed.
 
-One fresh process per attempt, so that nothing of one job is left for the next: own memory, own
-process group, limits on address space and CPU time, and a private folder that is removed however
-the process ended. It gets none of the worker's settings and secrets: its environment is built from
-a short list.
+Each attempt gets a new process, so that nothing of one job is left for the next: its own memory,
+its own process group, limits on address space and CPU time, and a private folder that is removed
+however the process ends. It gets none of the worker's settings and secrets: its environment is
+built from a short list.
 
-A handler that was asked to cancel sees ``job.cancel_requested``. When the task that awaits ``run``
-is cancelled (a timeout, a forced cancellation, a lost lease), the whole group gets SIGTERM, which
-unwinds the handler so that its ``finally`` blocks run, and after a grace SIGKILL. If the worker
-dies, the kernel kills the process; what that process had started, and its folder, go with the next
-sweep (see ``worker/tempdirs.py``).
+After a cancellation request the handler sees ``job.cancel_requested``. When the task that awaits
+``run`` is cancelled (a timeout, a forced cancellation, a lost lease), the whole group gets SIGTERM,
+which unwinds the handler so that its ``finally`` blocks run, and after a grace period SIGKILL. If
+the worker dies, the kernel kills the process; the next sweep removes its folder and kills the
+processes that it had started (see ``worker/tempdirs.py``).
 
-Isolation is against accidents: the process runs as the worker's user and is no sandbox for hostile
-code. What it is kept from is the worker's memory and environment (``process_access.py``).
+Isolation protects against accidents: the process runs as the worker's user, and is not a sandbox
+for hostile code. It cannot read the worker's memory and environment (``process_access.py``).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from coatcheck.worker.executors.process import Exit, GroupProcess
 from coatcheck.worker.tempdirs import TempRoot, open_within
 
 GRACE_SECONDS: Final = 4.0
-"""What a handler gets between SIGTERM and SIGKILL."""
+"""The time between SIGTERM and SIGKILL."""
 
 HANG_UP_SECONDS: Final = 2.0
-"""How long pipes are read after the process ended, if one that escaped its group holds them."""
+"""How long to read the pipes after the process ended, if one that escaped its group holds them."""
 
 REPORTS_UNDERWAY_MAX: Final = 64
 """How many reports may wait to be stored before the process has to wait. Large ones count by their
@@ -71,7 +71,7 @@ PASSED_VARIABLES: Final = frozenset(
         "VIRTUAL_ENV",
     }
 )
-"""What the process inherits of the worker's environment."""
+"""The variables that the process inherits from the worker's environment."""
 
 _CHILD_MODULE: Final = "coatcheck.worker.executors.child"
 _OWN_PREFIX: Final = "COATCHECK_"
@@ -80,9 +80,9 @@ Result = TypeVar("Result")
 
 
 class IsolatedExecutor:
-    """Runs each job in a fresh process.
+    """Runs each job in a new process.
 
-    ``passed_variables`` names what else the process inherits, such as the credentials of the
+    ``passed_variables`` names further variables that the process inherits, such as credentials for
     services that handlers call. Coatcheck's own settings cannot be passed.
     """
 
@@ -95,16 +95,16 @@ class IsolatedExecutor:
     ) -> None:
         own = [name for name in passed_variables if name.startswith(_OWN_PREFIX)]
         if own:
-            raise ValueError(f"handlers do not get {', '.join(own)}: it is the worker's own")
+            raise ValueError(f"handlers cannot get {', '.join(own)}: only the worker may have it")
         self._temp_root = temp_root
         self._grace_seconds = grace_seconds
         self._passed_variables = PASSED_VARIABLES | frozenset(passed_variables)
 
     async def run(self, endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
-        """Run the handler once. Cancelling the task that awaits this ends the process and raises.
+        """Run the handler once. Cancelling the awaiting task ends the process and raises.
 
-        A second cancellation does not wait for the grace. Either way the process is dead, and its
-        folder gone, before this raises.
+        A second cancellation skips the grace period. Either way the process is dead, and its folder
+        removed, before this raises.
         """
         try:
             async with self.folder(job.id) as directory:
@@ -114,7 +114,7 @@ class IsolatedExecutor:
 
     @asynccontextmanager
     async def folder(self, label: str) -> AsyncIterator[Path]:
-        """A private folder for one job, removed with all in it when the block ends, however."""
+        """A private folder for one job, always removed with its contents when the block ends."""
         try:
             directory = self._temp_root.create(label)
         except OSError as error:
@@ -128,7 +128,7 @@ class IsolatedExecutor:
     async def run_in(
         self, directory: Path, endpoint: Endpoint, job: Job, payload: bytes
     ) -> Outcome:
-        """As ``run``, in a ``folder`` of the caller's, who may put files into it and take some out.
+        """Like ``run``, in a ``folder`` of the caller's, which may contain input and output files.
 
         It is the handler's working folder and ``job.temp_dir``.
         """
@@ -148,7 +148,7 @@ class IsolatedExecutor:
                     child.process.signal_group(signal.SIGKILL)
                     await _outlast(child.process.exited)
         except BaseExceptionGroup as errors:
-            # Storing a report failed, or the process sent what is no report.
+            # Storing a report failed, or the process sent an invalid message.
             log_error(job, errors)
             return outcome_of_error(errors)
         finally:
@@ -170,7 +170,7 @@ class IsolatedExecutor:
         }
         return passed | {
             "TMPDIR": str(directory),
-            # The same modules are found, in the same order, as in the worker.
+            # Modules are found in the same order as in the worker.
             "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path),
             "PYTHONUNBUFFERED": "1",
             "PYTHONFAULTHANDLER": "1",
@@ -178,7 +178,7 @@ class IsolatedExecutor:
 
 
 class FolderNotMade(Exception):
-    """There is no room for a job's folder, or no right to make one."""
+    """A job's folder could not be created: no space left, or no permission."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__()
@@ -186,17 +186,17 @@ class FolderNotMade(Exception):
 
 
 class _Child:
-    """The process and the three streams that connect it to the worker."""
+    """The process and its three streams to the worker."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
-        # Kept open: whatever the handler puts in its place, this is the folder that it was given.
+        # Kept open: this stays the original folder, whatever the handler puts in its place.
         self.folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             ours, theirs = socket.socketpair()
         except OSError:
             os.close(self.folder)
             raise
-        # -P: the working folder is the job's, and not to be imported from.
+        # -P: nothing may be imported from the working folder, which is the job's.
         command = [sys.executable, "-P", "-m", _CHILD_MODULE]
         with theirs:
             try:
@@ -231,7 +231,7 @@ class _Child:
         return reader
 
     def hang_up(self) -> None:
-        """Close the streams: whoever reads one sees its end."""
+        """Close the streams: readers see their end."""
         for close in self._closers.values():
             close()
         if self._hang_up_timer is not None:
@@ -262,7 +262,7 @@ def _start(endpoint: Endpoint, job: Job, payload: bytes) -> wire.Start:
 async def _converse(
     child: _Child, group: asyncio.TaskGroup, start: wire.Start, job: Job
 ) -> wire.Ended | None:
-    """Have the process run the job; returns its last word, or None if it died without one."""
+    """Have the process run the job; returns its last message, or None if it died without one."""
     reader, writer = await child.connect()
     stdout = await child.connect_pipe(child.process.stdout)
     stderr = await child.connect_pipe(child.process.stderr)
@@ -319,13 +319,13 @@ async def _receive(reader: asyncio.StreamReader) -> wire.FromProcess | None:
         header = await reader.readexactly(wire.LENGTH_BYTES)
         body = await reader.readexactly(wire.body_length(header))
     except (asyncio.IncompleteReadError, ConnectionError):
-        return None  # it died, perhaps in the middle of a word
+        return None  # it died, perhaps in the middle of a message
     return wire.message_from_process(body)
 
 
 @contextmanager
 def _opened_within(folder: int, path: str) -> Iterator[Path]:
-    """A path to a file of the job's folder that leads nowhere else, whatever is done meanwhile."""
+    """A path to a file in the job's folder that nothing can redirect meanwhile."""
     try:
         file = open_within(folder, path)
     except OSError as error:
@@ -342,9 +342,9 @@ def _not_started(error: OSError) -> Outcome:
 
 
 def _outcome_of_exit(ended: Exit, endpoint: Endpoint) -> Outcome:
-    """What to make of a process that ended without a result."""
+    """The outcome of a process that ended without a result."""
     limit = endpoint.cpu_seconds
-    # A process that ignores SIGXCPU is killed by the kernel a second later.
+    # The kernel kills a process that ignores SIGXCPU a second later.
     if limit is not None and (
         ended.signal == signal.SIGXCPU
         or (ended.signal == signal.SIGKILL and ended.cpu_seconds >= limit)
@@ -362,9 +362,9 @@ def _outcome_of_exit(ended: Exit, endpoint: Endpoint) -> Outcome:
 
 
 async def _outlast(future: asyncio.Future[Result]) -> Result:
-    """Wait for something that has to come to its end, even if this task is cancelled meanwhile.
+    """Wait for something to finish, even if this task is cancelled meanwhile.
 
-    Takes a plain future, not a task: at the end of a program asyncio cancels every task.
+    Takes a plain future, not a task: at the end of a program asyncio cancels all tasks.
     """
     cancelled: asyncio.CancelledError | None = None
     while not future.done():

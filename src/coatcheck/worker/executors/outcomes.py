@@ -1,4 +1,4 @@
-"""What becomes of a job, from what its handler returned or raised. Every executor uses this."""
+"""Converts what a handler returned or raised into the outcome of its job, for every executor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from coatcheck.domain.outcome import (
 from coatcheck.job import RETRY_AFTER_SECONDS_MAX, Job, storable_text
 
 HANDLER_ERROR: Final = "handler_error"
-"""The code of an attempt whose handler raised something that says nothing about its job."""
+"""The error code when a handler raised something other than a job signal."""
 
 _ERROR_CODE_CHARACTERS_MAX: Final = 100
 _CAUSES_SHOWN_MAX: Final = 5
@@ -41,11 +41,11 @@ _logger = logging.getLogger(__name__)
 
 
 def outcome_of_value(value: Any, encode: Callable[[Any], bytes]) -> Outcome:
-    """The handler returned ``value``."""
+    """The outcome of a handler that returned ``value``."""
     try:
         result = encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        return Failed("result_not_json", _bounded(f"the result cannot be written as JSON: {error}"))
+        return Failed("result_not_json", _bounded(f"the result cannot be encoded as JSON: {error}"))
     if len(result) > RESULT_BYTES_MAX:
         return Failed(
             "result_too_large",
@@ -56,7 +56,7 @@ def outcome_of_value(value: Any, encode: Callable[[Any], bytes]) -> Outcome:
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
-    """The handler raised ``error``."""
+    """The outcome of a handler that raised ``error``."""
     match meant(error):
         case InvalidInput() as invalid:
             return Failed(invalid.code, _bounded(str(invalid)))
@@ -69,7 +69,7 @@ def outcome_of_error(error: BaseException) -> Outcome:
         case JobPostponed() as signal:
             return Postponed(_code(signal.code), _bounded(str(signal)), _delay(signal.after) or 0.0)
         case BlobStoreUnavailable() as away:
-            return Unreachable(_bounded(f"what the job attached could not be stored: {away}"))
+            return Unreachable(_bounded(f"the job's attachment could not be stored: {away}"))
         case JobCancelled():
             return Cancelled()
         case JobParked():
@@ -79,12 +79,12 @@ def outcome_of_error(error: BaseException) -> Outcome:
 
 
 def out_of_memory(memory_mb: int) -> Retryable:
-    """The handler's process reached its limit."""
+    """The outcome of a handler whose process reached its memory limit."""
     return Retryable("memory_limit", f"the handler needed more than its {memory_mb} MiB of memory")
 
 
 def meant(error: BaseException) -> BaseException:
-    """The error to go by: a task group wraps what its tasks raised, a job signal among it."""
+    """The relevant error: a task group wraps its tasks' errors, possibly with a job signal."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     leaves = list(_leaves(error))
@@ -95,7 +95,7 @@ def meant(error: BaseException) -> BaseException:
 
 
 def log_error(job: Job, error: BaseException) -> None:
-    """Log where the handler broke, if it broke rather than said what should become of its job."""
+    """Log the traceback, unless the error is a deliberate signal about the job."""
     if not isinstance(meant(error), (JobSignal, InvalidInput, BlobStoreUnavailable)):
         log_trace(job, trace_of(error))
 
@@ -138,7 +138,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def _bounded(text: str) -> str:
-    # Cut first: a text may be a whole document.
+    # Cut first: the text may be a whole document.
     return storable_text(text[:ERROR_MESSAGE_CHARACTERS_MAX])
 
 
@@ -147,7 +147,7 @@ def _code(code: str) -> str:
 
 
 def _delay(seconds: float | None) -> float | None:
-    """The delay within its bounds; for NaN and negative ones, the usual backoff."""
+    """The delay within its limits; None (the usual backoff) for NaN and negative values."""
     if seconds is None or not seconds >= 0.0:
         return None
     return min(float(seconds), RETRY_AFTER_SECONDS_MAX)

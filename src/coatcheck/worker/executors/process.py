@@ -1,8 +1,8 @@
-"""A process that leads its own group, which the worker starts, watches, and ends as a whole.
+"""A child process with its own process group, which the worker kills as a whole.
 
-The order at the end matters. The leader's number also names the group, and the kernel keeps both
-for as long as the leader has not been waited for. So the group is killed first and the leader
-reaped second: a group that is signalled here is never someone else's.
+The order at the end matters. The leader's PID is also the group's id, and the kernel keeps both
+until the leader is reaped. So the group is killed first and the leader reaped second: the group
+signalled here is never someone else's.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Exit:
 class GroupProcess:
     """A child process and its group. ``exited`` is done once the group is killed and reaped.
 
-    Made on the event loop's thread, because the kernel takes that thread for the child's parent:
-    a child that asks to die with its parent dies with the thread that started it.
+    Create it on the event loop's thread, which the kernel treats as the child's parent: a child
+    that asks to die with its parent dies with the thread that started it.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class GroupProcess:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
-        # No preexec_fn: without one, Python starts the child without copying this process.
+        # No preexec_fn: with one, Python would copy this process to start the child.
         self._process = subprocess.Popen(
             arguments,
             cwd=directory,
@@ -75,7 +75,7 @@ class GroupProcess:
             raise
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send a signal to every process of the group; nothing if it has ended."""
+        """Send a signal to every process of the group, if it has not ended."""
         if not self.exited.done():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
@@ -92,7 +92,7 @@ class GroupProcess:
 
             self._loop.add_reader(handle, leader_ended)
         else:
-            # There is no handle to wait on, so the leader has to be reaped first.
+            # There is no pidfd to wait on, so the leader must be reaped first.
             threading.Thread(target=self._watch_in_thread, daemon=True).start()
 
     def _watch_in_thread(self) -> None:
@@ -102,5 +102,5 @@ class GroupProcess:
 
     def _ended(self, _: int, status: int, usage: resource.struct_rusage) -> None:
         code = os.waitstatus_to_exitcode(status)
-        self._process.returncode = code  # so that it does not wait for this number again
+        self._process.returncode = code  # so that Popen does not wait for this PID again
         self.exited.set_result(Exit(code, usage.ru_utime + usage.ru_stime))

@@ -1,17 +1,17 @@
 """Runs plain functions in threads.
 
 A thread cannot be stopped from outside. When the task that awaits ``run`` is cancelled (a timeout,
-a forced cancellation, a lost lease), the handler's ``job.cancel_requested`` turns true and the
-thread is abandoned: it runs on until the handler returns, its reports and its value are dropped,
-and the next job gets another thread. A handler that may hang for good belongs in a process
+a forced cancellation, a lost lease), the handler's ``job.cancel_requested`` becomes true and the
+thread is abandoned: it runs until the handler returns, its reports and its value are dropped, and
+the next job gets another thread. A handler that may hang forever belongs in a process
 (``isolated=True``), which can be killed.
 
-Abandoned threads are bounded, for each endpoint and in all. Beyond its bound an endpoint is full:
-the worker claims no more of its jobs until handlers have returned, and gives back those that it has
-claimed (see ``Worker``). The bound for each is what keeps the endpoints of others going.
+Abandoned threads are limited, per endpoint and in total. An endpoint beyond its limit is full: the
+worker claims no more of its jobs until handlers have returned, and releases those that it has
+claimed (see ``Worker``). The limit per endpoint keeps other endpoints running.
 
 The threads are daemons, unlike those of ``concurrent.futures``: an abandoned one must neither take
-a place that the next job was promised nor keep the worker from exiting.
+the next job's slot nor keep the worker from exiting.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from coatcheck.service import Endpoint
 from coatcheck.worker.executors.outcomes import log_error, outcome_of_error, outcome_of_value
 
 REPORTS_UNDERWAY_MAX: Final = 64
-"""How many reports a thread may be ahead of what has been taken before it has to wait. Large ones
-count by their bytes."""
+"""How many reports a thread may be ahead of the event loop before it has to wait. Large ones count
+by their bytes."""
 
 ABANDONED_THREADS_OF_ENDPOINT_MAX: Final = 16
-"""How many threads the handlers of one endpoint may go on using after they were given up."""
+"""How many threads the abandoned handlers of one endpoint may occupy."""
 
 ABANDONED_THREADS_MAX: Final = 64
 """The same for all endpoints of a worker together."""
@@ -45,8 +45,8 @@ ABANDONED_THREADS_MAX: Final = 64
 class ThreadExecutor:
     """Runs each job in a thread, and keeps up to ``threads`` idle ones for the next.
 
-    How many run at a time is for the caller to bound: ``threads`` is its bound. There are never
-    more threads than these and ``ABANDONED_THREADS_MAX``.
+    The caller limits how many run at once: ``threads`` is its limit. There are never more threads
+    than that plus ``ABANDONED_THREADS_MAX``.
     """
 
     def __init__(self, threads: int) -> None:
@@ -55,9 +55,10 @@ class ThreadExecutor:
         self._abandoned: Counter[str] = Counter()
 
     async def run(self, endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
-        """Run the handler once. Cancelling the task that awaits this abandons the thread.
+        """Run the handler once. Cancelling the awaiting task abandons the thread.
 
-        ``Interrupted`` if too many threads are abandoned: the job is given back and not charged.
+        Returns ``Interrupted`` if too many threads are abandoned: the job is released and spends no
+        attempt.
         """
         if self.held_against(endpoint.name):
             return Interrupted()
@@ -76,12 +77,12 @@ class ThreadExecutor:
 
     @property
     def abandoned(self) -> int:
-        """How many threads run handlers that were given up."""
+        """How many threads run abandoned handlers."""
         with self._guard:
             return self._abandoned.total()
 
     def held_against(self, endpoint: str) -> int:
-        """How many abandoned threads keep this endpoint's jobs from being run; 0 if they may be."""
+        """How many abandoned threads prevent this endpoint's jobs from running; 0 if they may."""
         with self._guard:
             if self._abandoned.total() >= ABANDONED_THREADS_MAX:
                 return self._abandoned.total()
@@ -104,12 +105,12 @@ class ThreadExecutor:
                 self._abandoned[call.endpoint.name] += 1
 
     def close(self) -> None:
-        """Let the idle threads go. Threads that still run a handler end with the process."""
+        """Release the idle threads. Threads that still run a handler end with the process."""
         self._pool.close()
 
 
 class _Call:
-    """One call of a handler, in a thread."""
+    """One call of a handler in a thread."""
 
     def __init__(self, endpoint: Endpoint, job: Job, payload: bytes, bridge: _Bridge) -> None:
         self.endpoint = endpoint
@@ -136,10 +137,10 @@ def _outcome(endpoint: Endpoint, job: Job, payload: bytes) -> Outcome:
 
 
 class _Bridge:
-    """The way from a handler's thread to the loop, for its reports and for its outcome.
+    """Carries reports and the outcome from a handler's thread to the event loop.
 
-    Made on the loop. Closing it abandons the thread: nothing crosses any more, and nothing on the
-    other side waits.
+    Created on the loop. Closing it abandons the thread: nothing crosses any more, and nothing in
+    the thread waits.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -154,7 +155,7 @@ class _Bridge:
     # In the thread
 
     def report(self, report: Report) -> Awaitable[None]:
-        """Returns when there is room for more; for an attachment, when it was read.
+        """Return when there is room for more; for an attachment, when it has been read.
 
         Raises what storing this or an earlier report raised.
         """
@@ -172,7 +173,7 @@ class _Bridge:
         *args: object,
         underway: tuple[Future[None], int] | None = None,
     ) -> bool:
-        # Under the guard, so that the loop cannot be closed between the look and the call.
+        # Locked, so that the loop cannot be closed between the check and the call.
         with self._guard:
             if self._closed:
                 return False
@@ -197,7 +198,7 @@ class _Bridge:
             try:
                 oldest.result()
             finally:
-                # Only now: `close` has to find it in order to end this wait.
+                # Only now: `close` must find it in order to end this wait.
                 with self._guard:
                     if self._underway and self._underway[0][0] is oldest:
                         self._underway.popleft()
@@ -238,10 +239,10 @@ async def _awaited(awaitable: Awaitable[None]) -> None:
 def _pass_on(done: asyncio.Future[None], taken: Future[None]) -> None:
     if taken.done():
         if not done.cancelled():
-            done.exception()  # seen, so that asyncio does not call it forgotten
+            done.exception()  # retrieved, so that asyncio does not report it as lost
         return
     if done.cancelled():
-        taken.set_exception(RuntimeError("the worker stopped taking reports"))
+        taken.set_exception(RuntimeError("the worker no longer accepts reports"))
     elif (error := done.exception()) is not None:
         taken.set_exception(error)
     else:
@@ -252,7 +253,7 @@ _Work = tuple[contextvars.Context, Callable[[], None]]
 
 
 class _DaemonThreads:
-    """Starts a thread for each piece of work that finds no idle one."""
+    """Starts a thread for each piece of work that finds no idle thread."""
 
     def __init__(self, idle_max: int) -> None:
         self._idle_max = idle_max
@@ -264,7 +265,7 @@ class _DaemonThreads:
     def start(self, context: contextvars.Context, work: Callable[[], None]) -> None:
         with self._guard:
             if self._idle > 0:
-                # Reserved: never more is queued than threads wait for it.
+                # Reserved: no more items are queued than threads wait for them.
                 self._idle -= 1
                 self._queue.put((context, work))
                 return

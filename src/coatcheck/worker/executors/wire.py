@@ -1,9 +1,9 @@
-"""What a worker and an isolated job's process say to each other, and how it is framed.
+"""The messages between a worker and an isolated job's process, and their framing.
 
-One stream socket between the two. A frame is a length of four bytes and a MessagePack message
-(which, unlike JSON, carries bytes as they are). The worker opens with ``Start`` and may send
-``Cancel``; the process sends reports as they come, each attachment answered by ``Attached`` once
-its file was read, and closes with ``Ended``.
+The two share one stream socket. A frame is a length of four bytes and a MessagePack message (which,
+unlike JSON, carries raw bytes). The worker starts with ``Start`` and may send ``Cancel``. The
+process sends reports as they occur; the worker answers each attachment with ``Attached`` once it
+has read the file. The process ends with ``Ended``.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from coatcheck.job import Chunk, LogLine, Progress
 
 LENGTH_BYTES: Final = 4
 FRAME_BYTES_MAX: Final = RESULT_BYTES_MAX + 1024 * 1024
-"""The largest result, with room for what goes around it."""
+"""The largest result, with room for the envelope."""
 
 OUT_OF_MEMORY_STATUS: Final = 88
-"""How a process exits that has no memory left to say so."""
+"""The exit status of a process that has no memory left to report its outcome."""
 
 
 class BadFrame(Exception):
-    """The other side sent something that is no message."""
+    """The other side sent something that is not a message."""
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
@@ -58,15 +58,15 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
-    """Cancellation was asked for."""
+    """Cancellation was requested."""
 
 
 class Attached(msgspec.Struct, frozen=True, tag="attached"):
-    """The attached file was read to its end."""
+    """The attached file was read completely."""
 
 
 class AttachedFile(msgspec.Struct, frozen=True, tag="attached_file"):
-    """A file to keep, by its path within the job's folder."""
+    """A file to keep, as a path within the job's folder."""
 
     name: str
     media_type: str
@@ -74,7 +74,7 @@ class AttachedFile(msgspec.Struct, frozen=True, tag="attached_file"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """The last message: what became of the attempt. ``trace`` is for the worker's own log."""
+    """The last message: the attempt's outcome. ``trace`` is for the worker's own log."""
 
     end: Literal["completed", "failed", "retryable", "unreachable", "cancelled"]
     result: bytes = b""
@@ -109,11 +109,11 @@ def message_to_process(body: bytes) -> ToProcess:
 
 
 def message_from_process(body: bytes) -> FromProcess:
-    """Raises BadFrame, for reports out of bounds too: a handler could write to the socket."""
+    """Raises BadFrame, also for reports out of bounds: a handler could write to the socket."""
     try:
         return _from_process.decode(body)
     except ValueError as error:
-        raise BadFrame(f"no message: {type(error).__name__}") from error
+        raise BadFrame(f"not a message: {type(error).__name__}") from error
 
 
 def ended(outcome: Outcome, trace: str | None) -> Ended:
@@ -129,7 +129,7 @@ def ended(outcome: Outcome, trace: str | None) -> Ended:
         case Cancelled():
             return Ended("cancelled")
         case Interrupted() | Parked() | Postponed():
-            raise ValueError("only a worker can say that a job was interrupted, parked, postponed")
+            raise ValueError("only a worker may report interrupted, parked or postponed")
         case _:
             assert_never(outcome)
 
