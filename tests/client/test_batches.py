@@ -279,7 +279,7 @@ async def test_a_task_that_was_written_over_several_lines_is_one_line(
 
 async def test_two_sources_of_tasks_are_a_mistake(connect: Connect, scripted: Scripted) -> None:
     server = await scripted()
-    with pytest.raises(ValueError, match="not two of them"):
+    with pytest.raises(ValueError, match="give only one of tasks"):
         await connect(server.url).batches.submit("docs", "/x", [1], upload_id=UPLOAD_ID)
 
 

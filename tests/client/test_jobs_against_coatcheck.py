@@ -142,7 +142,7 @@ async def test_a_running_job_is_followed_and_cancelled(client: Flavour) -> None:
     more = [(await client.submit("desk", "hold", {})).id for _ in range(2)]
     outcome = await client.jobs.bulk("cancel", service="desk", state="live", limit=10)
     assert sorted(item.id for item in outcome.items) == sorted(more)
-    with pytest.raises(ValueError, match="give ids, or a filter"):
+    with pytest.raises(ValueError, match="give either ids, or a filter"):
         await client.jobs.bulk("cancel", ["x"], lane="bulk")
 
 
@@ -161,7 +161,7 @@ async def test_code_becomes_a_graph(client: Flavour, house: House, tmp_path: Pat
     assert (await client.graphs.get(job.id)).result == done.result
     broken = tmp_path / "broken.zip"
     content = archive.read_bytes()
-    broken.write_bytes(content.replace(b"def f", b"def x", 1))  # its checksum is another now
+    broken.write_bytes(content.replace(b"def f", b"def x", 1))  # does not match its checksum now
     with pytest.raises(JobFailed) as raised:
         await client.graphs.generate("parse", broken)
     assert raised.value.code == "archive_rejected"

@@ -1,8 +1,7 @@
-"""The client of Coatcheck's HTTP API: `Client`, and `AsyncClient` for asyncio.
+"""The client for Coatcheck's HTTP API: `Client`, and `AsyncClient` for asyncio.
 
-What waits is written once, in ``_async``; ``_sync`` is made from it by a script,
-``scripts/generate_sync_client``, and never edited by hand. All else stands beside them and serves
-both.
+Code that waits is written once, in ``_async``. ``scripts/generate_sync_client`` generates ``_sync``
+from it; never edit that by hand. All other modules serve both.
 """
 
 from coatcheck.client._async.api_keys import AsyncApiKeys

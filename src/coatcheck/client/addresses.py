@@ -1,4 +1,4 @@
-"""Where things are: the paths of the API, and the addresses that its answers name."""
+"""The URLs of the API, and of what its answers point to."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import httpx2
 
 from coatcheck.client.errors import UnexpectedAnswer
 
-# What may stand in a path as it is (RFC 3986), and % so that nothing is escaped twice.
+# Characters allowed in a path (RFC 3986), and % so that nothing is escaped twice.
 _PATH_SAFE: Final = "/%:@!$&'()*+,;=~"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class Addresses:
-    """The addresses of one organisation on one server.
+    """The URLs of one organisation on one server.
 
-    ``base_url`` may have a path, where a proxy serves Coatcheck below one.
+    ``base_url`` may have a path, if a proxy serves Coatcheck below one.
     """
 
     def __init__(self, base_url: str, org: str) -> None:
         self.base_url = base_url.rstrip("/")
         parts = urlsplit(self.base_url)
         if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
-            raise ValueError("base_url must begin with http:// or https:// and name a host")
+            raise ValueError("base_url must begin with http:// or https:// and have a host")
         if parts.username is not None or parts.password is not None:
-            raise ValueError("base_url must not hold a credential; pass it as token")
+            raise ValueError("base_url must not contain a credential; pass it as token")
         if parts.query or parts.fragment:
             raise ValueError("base_url must have neither a query nor a fragment")
-        _ = parts.port  # raises ValueError if it is none
+        _ = parts.port  # raises ValueError if it is not valid
         self._prefix = parts.path
         self._origin = _origin(self.base_url)
         self.org = org
@@ -57,7 +57,7 @@ class Addresses:
         return f"{self._org_url}/workspaces/{workspace}/hosted-services/{service}"
 
     def org_jobs(self) -> str:
-        """Every job of the organisation, whichever surface it is of."""
+        """All jobs of the organisation, of every API."""
         return f"{self._org_url}/jobs"
 
     def org_job(self, job_id: str) -> str:
@@ -67,7 +67,7 @@ class Addresses:
         return f"{self._org_url}/overview"
 
     def operator(self, what: str) -> str:
-        """What is shown of all organisations, to operators."""
+        """What operators see of all organisations."""
         return f"{self.base_url}/api/v1/operator/{what}"
 
     def graphs(self, operation: str) -> str:
@@ -80,7 +80,7 @@ class Addresses:
         return f"{self._org_url}/usage"
 
     def me(self) -> str:
-        """Whose credential it is."""
+        """The credential's owner."""
         return f"{self.base_url}/api/v1/me"
 
     def api_keys(self) -> str:
@@ -90,7 +90,7 @@ class Addresses:
         return f"{self.api_keys()}/{_segment('key', key_id)}"
 
     def webhooks(self, kind: str | None = None, name: str | None = None) -> str:
-        """What an organisation has of webhooks; of a kind, or the one of that name."""
+        """The webhooks of the organisation; of a kind, or the one with that name."""
         below = "" if kind is None else f"/{kind}"
         if kind is not None and name is not None:
             below += f"/{_segment(kind, name)}"
@@ -103,7 +103,7 @@ class Addresses:
         return f"{self.batches()}/{_segment('batch', batch_id)}"
 
     def below(self, batch_id: str, kind: str, name: str) -> str:
-        """Something of a batch's that has a name of its own, such as one of its tasks."""
+        """A named part of a batch, such as one of its tasks."""
         return f"{self.batch(batch_id)}/{kind}/{_segment(kind, name)}"
 
     def uploads(self) -> str:
@@ -116,22 +116,22 @@ class Addresses:
         return f"{self.dead_letters()}/{_segment('dead letter', letter_id)}"
 
     def named(self, url: str) -> str:
-        """The address that an answer names, which the credential may be sent to.
+        """A URL from an answer that the credential may be sent to.
 
-        A server behind a proxy that takes a path away does not know of that path: it is put back.
+        A server behind a proxy that strips a path does not know the path, so it is put back.
         """
         if not _is_path(url):
             if _origin(url) != self._origin:
-                raise UnexpectedAnswer("the server names an address that is not its own")
+                raise UnexpectedAnswer("the server names a URL that is not its own")
             return url
         return self._below_prefix(url)
 
     def signed(self, url: str) -> str:
-        """An address that an answer names and that is good without a credential: anyone's."""
+        """A URL from an answer that works without a credential, on any server."""
         if _is_path(url):
             return self._below_prefix(url)
         if _origin(url)[0] not in _DEFAULT_PORTS:
-            raise UnexpectedAnswer("the server names an address that is none")
+            raise UnexpectedAnswer("the server names an invalid URL")
         return url
 
     def _below_prefix(self, url: str) -> str:
@@ -146,7 +146,7 @@ class Addresses:
 
 
 def with_query(url: str, fields: Mapping[str, object]) -> str:
-    """The address with these fields in its query; those that are None are left out."""
+    """The URL with these query fields; those that are None are omitted."""
     given = {name: str(value) for name, value in fields.items() if value is not None}
     return str(httpx2.URL(url).copy_merge_params(given))
 
@@ -162,10 +162,10 @@ def _segment(name: str, text: str) -> str:
 
 
 def _path(given: str) -> str:
-    """An endpoint's path, with or without a slash in front, and its query if it has one."""
+    """An endpoint's path, with or without a leading slash, and its query if it has one."""
     path, question_mark, query = given.removeprefix("/").partition("?")
     if any(segment in (".", "..") for segment in unquote(path).split("/")):
-        raise ValueError("a path must not have . or .. between its slashes")
+        raise ValueError("a path must not contain . or .. segments")
     return quote(path, safe=_PATH_SAFE) + question_mark + quote(query, safe=_PATH_SAFE + "?")
 
 
@@ -174,4 +174,4 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
         parts = urlsplit(url)
         return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
     except ValueError as error:
-        raise UnexpectedAnswer("the server names an address that is none") from error
+        raise UnexpectedAnswer("the server names an invalid URL") from error

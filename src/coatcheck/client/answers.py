@@ -1,4 +1,4 @@
-"""How answers are read, and what those are that show more than one job."""
+"""Decodes the server's answers, and defines those with more than one job."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ReadT = TypeVar("ReadT")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[JobT]):
-    """Some jobs of a listing, newest first, and how many there are in all.
+    """A page of jobs, newest first, and their total number.
 
-    The server stops counting at some number: then ``total_is_exact`` is false, and there are more.
-    ``next`` is the cursor of the page after this one; None at the end.
+    The server stops counting at some point: then ``total_is_exact`` is false, and there are more.
+    ``next`` is the cursor of the next page; None at the end.
     """
 
     items: tuple[JobT, ...]
@@ -32,18 +32,18 @@ class Page(Generic[JobT]):
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus(Generic[JobT]):
-    """The jobs that were asked for, and the ids of those that are not there (or not yours)."""
+    """The requested jobs, and the ids of those that do not exist (or are not yours)."""
 
     items: tuple[JobT, ...]
     not_found: tuple[str, ...]
 
 
 class UsageDay(msgspec.Struct, frozen=True):
-    """What one endpoint's jobs used that ended on one day (UTC), or in the ``hour`` of it that
-    begins then.
+    """The usage of one endpoint's jobs that ended on one day (UTC), or in the ``hour`` that begins
+    then.
 
-    ``flow`` tells the endpoints of http upstreams apart. ``run_seconds`` is the time in the handler
-    over all attempts.
+    ``flow`` distinguishes the endpoints of http upstreams. ``run_seconds`` is the handlers' run
+    time over all attempts.
     """
 
     day: date
@@ -77,14 +77,14 @@ class _Usage(msgspec.Struct, frozen=True):
 
 
 class KeysetPage(msgspec.Struct, frozen=True):
-    """Some things of a listing that nobody counts, and the cursor of those after them."""
+    """A page of a listing without a total, and the cursor of the next page."""
 
     items: list[dict[str, Any]]
     next: str | None = None
 
 
 def read_object(response: httpx2.Response) -> dict[str, Any]:
-    """The JSON object that an answer holds."""
+    """Decode a JSON object."""
     return read(response, dict[str, Any])
 
 
@@ -105,10 +105,10 @@ def read_usage(response: httpx2.Response) -> tuple[UsageDay, ...]:
 
 
 def read_ticket(response: httpx2.Response) -> dict[str, Any] | None:
-    """The ticket that a synchronous call answers if it took too long; None if it is the result.
+    """The ticket that a synchronous call answers if it takes too long; None if it is the result.
 
-    An upstream may answer 202, too, even with a ticket of its own. Ours names the same address in
-    its body and its Location.
+    An upstream may answer 202, too, even with a ticket of its own. Ours has the same URL in its
+    body and its Location.
     """
     if response.status_code != httpx2.codes.ACCEPTED:
         return None
@@ -122,9 +122,9 @@ def read_ticket(response: httpx2.Response) -> dict[str, Any] | None:
 
 
 def read_result(response: httpx2.Response) -> Any:
-    """What a synchronous call answers: JSON as its value, text as str, all else as bytes.
+    """The result of a synchronous call: JSON as its value, text as str, anything else as bytes.
 
-    None if there is nothing.
+    None if it is empty.
     """
     if not response.content:
         return None
@@ -135,10 +135,10 @@ def read_result(response: httpx2.Response) -> Any:
 
 
 def read(response: httpx2.Response, kind: type[ReadT]) -> ReadT:
-    """What an answer holds, as what it is."""
+    """Decode an answer as ``kind``."""
     try:
         return msgspec.json.decode(response.content, type=kind)
     except ValueError as error:
         raise UnexpectedAnswer(
-            f"a {response.status_code} without the JSON that belongs to it"
+            f"the answer {response.status_code} does not contain the expected JSON"
         ) from error

@@ -1,4 +1,4 @@
-"""What the server says of credentials: API keys, and the caller's own."""
+"""Data types for credentials: API keys, and the caller's own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 
 
 class KeyRate(msgspec.Struct, frozen=True):
-    """So many requests in each window of so many seconds."""
+    """A number of requests per window of seconds."""
 
     requests: int
     seconds: int
 
 
 class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A key of an organisation. ``key`` is there in the answer to ``api_keys.create`` only."""
+    """A key of an organisation. Only the answer to ``api_keys.create`` has the ``key``."""
 
     id: str
     org_id: str
@@ -33,9 +33,9 @@ class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Whose credential it is. ``kind`` is ``key``, ``user`` (a user's token) or ``service``.
+    """The owner of a credential. ``kind`` is ``key``, ``user`` (a user's token) or ``service``.
 
-    ``operator``: it may look at every organisation of the deployment.
+    ``operator``: it may read every organisation of the deployment.
     """
 
     org_id: str

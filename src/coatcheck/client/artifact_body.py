@@ -1,4 +1,4 @@
-"""What the server says of a file that a job made."""
+"""Data types for files that a job produced."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 
 
 class JobArtifact(msgspec.Struct, frozen=True):
-    """A file of a job. ``signed_url`` lets anybody fetch it until ``signed_url_expires_at``.
+    """A file of a job. Anyone can fetch ``signed_url`` until ``signed_url_expires_at``.
 
-    ``expires_at`` is when it goes with its job; None while that is not known.
+    ``expires_at`` is when it is deleted with its job; None while that is unknown.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the server last said of a batch, and of what belongs to it: runs, tasks, exports."""
+"""Data types for batches and their parts: runs, tasks, exports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KindT = TypeVar("KindT")
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
-    """Tasks by where they stand. ``total`` grows while a list is taken in."""
+    """Numbers of tasks by status. ``total`` grows while a list is ingested."""
 
     total: int
     pending: int
@@ -26,12 +26,12 @@ class BatchCounts(msgspec.Struct, frozen=True):
 
     @property
     def ended(self) -> int:
-        """How many have ended, whichever way."""
+        """How many tasks have ended in any way."""
         return self.succeeded + self.failed + self.cancelled
 
 
 class BatchIngest(msgspec.Struct, frozen=True):
-    """How much of the list was taken in: its lines, and those of them that are no tasks."""
+    """The ingestion of a list: its lines, and how many of them are invalid."""
 
     lines: int = 0
     bad_lines: int = 0
@@ -39,8 +39,8 @@ class BatchIngest(msgspec.Struct, frozen=True):
 
 
 class BatchRun(msgspec.Struct, frozen=True):
-    """One run of a batch. A rerun names the run whose tasks it took, and by which ``filter``; with
-    ``repeats_all`` it took them of the batch as a whole, as of that run."""
+    """One run of a batch. A rerun names the run that its tasks come from, and its ``filter``; with
+    ``repeats_all`` they come from the whole batch as of that run."""
 
     id: str
     number: int
@@ -55,7 +55,7 @@ class BatchRun(msgspec.Struct, frozen=True):
 
 
 class BatchArtifact(msgspec.Struct, frozen=True):
-    """A file that a task has left. Its ``url`` needs no credential, and is good for a while."""
+    """A file of a task. Its ``url`` needs no credential, and expires."""
 
     name: str
     media_type: str
@@ -66,12 +66,12 @@ class BatchArtifact(msgspec.Struct, frozen=True):
 
 
 class BatchTask(msgspec.Struct, frozen=True):
-    """A task of a batch as it was when the server was asked.
+    """The state of a task when the server was last asked.
 
-    ``index`` is its place among the usable lines of its run. ``error`` says why it failed. A long
-    ``result`` is left out of a page: then there is a ``result_url``, and ``batches.result`` gets
-    it. ``input`` and ``artifacts`` are shown by ``batches.task`` only. ``expires_at`` is its
-    batch's, with which it goes.
+    ``index`` is its position among the valid lines of its run. ``error`` says why it failed. A page
+    omits a long ``result``: then there is a ``result_url``, and ``batches.result`` fetches it. Only
+    ``batches.task`` returns ``input`` and ``artifacts``. ``expires_at`` is that of its batch, which
+    it is deleted with.
     """
 
     id: str
@@ -94,7 +94,7 @@ class BatchTask(msgspec.Struct, frozen=True):
 
 
 class BatchBadLine(msgspec.Struct, frozen=True):
-    """A line of a list that is no task: its number, counted from 1, and why."""
+    """An invalid line of a list: its number, counted from 1, and the reason."""
 
     line: int
     code: str
@@ -102,10 +102,10 @@ class BatchBadLine(msgspec.Struct, frozen=True):
 
 
 class BatchExport(msgspec.Struct, frozen=True):
-    """A zip of the results and errors of a run, or of the batch as a whole (``all_runs``). ``url``
-    is there once it is ``completed``.
+    """A zip of the results and errors of a run, or of the whole batch (``all_runs``). It has a
+    ``url`` once it is ``completed``.
 
-    The URL needs no credential, and is good until ``expires_at``. ``tasks`` is how many are in it.
+    The URL needs no credential, and is valid until ``expires_at``. ``tasks`` is how many it has.
     """
 
     id: str
@@ -122,9 +122,9 @@ class BatchExport(msgspec.Struct, frozen=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A list that could not be taken in, and waits for a redrive, a rerun or its batch's end.
+    """A list that could not be ingested, and waits for a redrive, a rerun or its batch's end.
 
-    ``job_id`` is the batch. ``lines`` and ``tasks`` are what was taken in before it failed.
+    ``job_id`` is the batch. ``lines`` and ``tasks`` count what was ingested before it failed.
     """
 
     id: str
@@ -140,11 +140,11 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class BatchBody:
-    """A batch as it was when the server was last asked.
+    """The state of a batch when the server was last asked.
 
-    ``raw`` is the server's own JSON. ``etag`` stands for this state of the batch. ``replayed``:
-    the idempotency key was known, and this is the batch that it made. ``mismatch``: the key came
-    with something else then.
+    ``raw`` is the server's JSON. ``etag`` identifies this state. ``replayed``: the idempotency key
+    was known, and this is the batch that it created. ``mismatch``: the earlier request with the key
+    was different.
     """
 
     __slots__ = ("etag", "mismatch", "raw", "replayed")
@@ -157,10 +157,10 @@ class BatchBody:
         self.mismatch = headers.get("idempotency-mismatch") == "true"
 
     def learn(self, raw: Mapping[str, Any], etag: str | None) -> None:
-        """Take over what the server says now."""
+        """Update from the server's answer."""
         texts = (raw.get("id"), raw.get("status"))
         if not isinstance(raw.get("terminal"), bool) or not all(isinstance(t, str) for t in texts):
-            raise UnexpectedAnswer("the answer does not show a batch")
+            raise UnexpectedAnswer("the answer is not a batch")
         self.raw = raw
         self.etag = etag
 
@@ -177,70 +177,70 @@ class BatchBody:
     def status(self) -> str:
         """``ingesting``, ``open``, ``running``, ``completed``, ``failed_ingest``, ``cancelled``.
 
-        ``completed`` means that every task has ended, whatever its end: look at ``counts``.
+        ``completed`` means that every task has ended in any way: see ``counts``.
         """
         text: str = self.raw["status"]
         return text
 
     @property
     def terminal(self) -> bool:
-        """Whether its current run has come to its end."""
+        """Whether its current run has ended."""
         ended: bool = self.raw["terminal"]
         return ended
 
     @property
     def counts(self) -> BatchCounts:
-        """The tasks of the current run, by where they stand."""
+        """The tasks of the current run by status."""
         return self._part("counts", BatchCounts)
 
     @property
     def job_counts(self) -> BatchCounts:
-        """The tasks of the batch as a whole: each once, by its latest result over all runs."""
+        """The tasks of the whole batch: each once, by its latest result over all runs."""
         return self._part("job_counts", BatchCounts)
 
     @property
     def ingest(self) -> BatchIngest:
-        """How far the lists of the current run were taken in."""
+        """How far the lists of the current run are ingested."""
         return self._part("ingest", BatchIngest)
 
     @property
     def runs(self) -> tuple[BatchRun, ...]:
-        """Its runs, the oldest first. A batch of a listing shows the current one only."""
+        """Its runs, oldest first. A batch from a listing has only the current one."""
         return self._part("runs", tuple[BatchRun, ...])
 
     @property
     def error(self) -> JobError | None:
-        """Why its list could not be taken in, if it could not."""
+        """Why its list could not be ingested, if it failed."""
         return self.ingest.error
 
     @property
     def progress(self) -> float | None:
-        """How much of what was taken in has ended, from 0 to 1."""
+        """The fraction of ingested tasks that have ended, from 0 to 1."""
         return self.raw.get("progress")
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether it was cancelled, and has tasks that have not stopped yet."""
+        """Whether it was cancelled and still has tasks that have not stopped."""
         return self.raw.get("cancel_requested") is True
 
     @property
     def service(self) -> str | None:
-        """The service that its tasks go to."""
+        """The service of its tasks."""
         return self.raw.get("service")
 
     @property
     def endpoint(self) -> str | None:
-        """The endpoint that its tasks go to."""
+        """The endpoint of its tasks."""
         return self.raw.get("endpoint")
 
     @property
     def is_open(self) -> bool:
-        """Whether it was made to take tasks until it is closed."""
+        """Whether it accepts tasks until it is closed."""
         return self.raw.get("type") == "open"
 
     @property
     def metadata(self) -> Any:
-        """What you gave it to keep."""
+        """The metadata that you gave it."""
         return self.raw.get("metadata")
 
     @property
@@ -255,7 +255,7 @@ class BatchBody:
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the server forgets it and its tasks."""
+        """When the server deletes it and its tasks."""
         return self._time("expires_at")
 
     def _part(self, name: str, kind: type[KindT]) -> KindT:
@@ -267,8 +267,8 @@ class BatchBody:
 
 
 def converted(raw: Any, kind: type[KindT]) -> KindT:
-    """A part of an answer, as what it is. Fields that a newer server adds are left out."""
+    """Convert a part of an answer. Fields that a newer server adds are ignored."""
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        raise UnexpectedAnswer(f"the answer shows no {kind}: {error}") from error
+        raise UnexpectedAnswer(f"the answer has no valid {kind}: {error}") from error

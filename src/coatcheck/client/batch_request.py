@@ -1,4 +1,4 @@
-"""What a batch is asked to be, as the body of its request."""
+"""Builds the requests for batches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def batch_options(
     webhook_events: Iterable[str] | None,
     metadata: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """All but the tasks. What was not given is left to the server."""
+    """All options except the tasks. The server chooses defaults for those not given."""
     rates = given(per_second=rate, key=rate_key, key_per_second=key_rate)
     return {
         "service": service,
@@ -53,7 +53,7 @@ def batch_options(
 
 
 def query_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """The same as a query, for a request whose body is the list itself."""
+    """The same options as a query, for a request whose body is the list itself."""
     query = {name: _text(value) for name, value in options.items() if name not in _SPELT_OUT}
     for name, value in options.get("rate", {}).items():
         query[f"rate_{name}"] = _text(value)
@@ -69,13 +69,13 @@ def _text(value: Any) -> str:
 
 
 def given(**fields: Any) -> dict[str, Any]:
-    """Those of the fields that are not None."""
+    """The fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """A request that tasks go with: where to, what it says besides, and its key if it has one."""
+    """A request with tasks: its URL, its other options, and its key if it has one."""
 
     url: str
     options: Mapping[str, Any]
@@ -84,17 +84,17 @@ class TaskRequest:
 
     @property
     def has_own_key(self) -> bool:
-        """Whether the caller chose a key, and may come again with it."""
+        """Whether the caller chose a key, and may repeat the request with it."""
         names = {name.lower() for name in self.headers}
         return self.idempotency_key is not None or not names.isdisjoint(_KEY_HEADERS)
 
     def sent_headers(self, media_type: str = "application/json") -> Headers:
-        """Its headers. Without a key of the caller's, there is a fresh one."""
+        """Its headers. Without a key from the caller, a new one is used."""
         return keyed_headers(self.idempotency_key, {**self.headers, "Content-Type": media_type})
 
 
 def keyed_headers(idempotency_key: str | None, headers: Mapping[str, str] | None = None) -> Headers:
-    """The headers of a request that makes something; without a key, under a fresh one."""
+    """The headers of a request that creates something; without a key, a new one is used."""
     return submission_headers(
         method="POST",
         lane=None,
@@ -110,7 +110,7 @@ def rerun_order(
     error_code: str | Iterable[str] | None,
     run: str | None,
 ) -> bytes:
-    """The body of a rerun; without anything, of the whole batch."""
+    """The body of a rerun; without arguments, of the whole batch."""
     chosen = given(status=_plain(status), error_code=_plain(error_code))
     return encode(given(filter=chosen or None, run=run))
 

@@ -1,4 +1,4 @@
-"""What a client is told by its environment, where the program does not say."""
+"""Defaults for the client from environment variables."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def base_url_or_default(given: str | None) -> str:
 
 
 def token_or_default(given: str | None) -> str | None:
-    """The given token, else the environment's; an empty one is none."""
+    """The given token, else the environment's; an empty one counts as none."""
     return (os.environ.get(TOKEN_VARIABLE) if given is None else given) or None

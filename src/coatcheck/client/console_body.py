@@ -1,4 +1,4 @@
-"""What the server says of an organisation's jobs, whichever surface they came in by."""
+"""Data types for all jobs of an organisation, of every API."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from coatcheck.client.job_body import JobError, Progress
 
 
 class JobDetails(msgspec.Struct, frozen=True):
-    """A job of any surface, in the words of the engine, as it was when the server was asked.
+    """The state of a job of any API, in the engine's terms, when the server was last asked.
 
-    ``surface`` is where it was handed in, ``endpoint`` what people call what it does, ``lane`` and
-    ``state`` are the engine's. ``attempts`` were begun; of them ``failures`` count against
-    ``failures_max``, and ``crashes``, ``interruptions`` and ``unreachables`` do not. ``result`` is
-    shown by ``jobs.get`` only, and if it is not too long (``result_truncated``). ``input_kept``
-    says whether it can be retried; ``retry_of`` and ``retried_as`` name its other tries. ``urls``
-    has where else it is found, ``raw`` the server's own JSON.
+    ``surface`` is the API it was submitted through, ``endpoint`` the public name of what it does;
+    ``lane`` and ``state`` are the engine's. ``attempts`` were started; of these ``failures`` count
+    against ``failures_max``, while ``crashes``, ``interruptions`` and ``unreachables`` do not. Only
+    ``jobs.get`` returns the ``result``, and only if it is not too long (``result_truncated``).
+    ``input_kept`` says whether it can be retried; ``retry_of`` and ``retried_as`` name the related
+    jobs. ``urls`` has its other URLs, ``raw`` the server's JSON.
     """
 
     id: str
@@ -65,20 +65,20 @@ class JobDetails(msgspec.Struct, frozen=True):
 
     @property
     def status(self) -> str:
-        """The same as ``state``: jobs of surfaces have theirs under this name."""
+        """The same as ``state``, under the name that other job types use."""
         return self.state
 
 
 def job_details(raw: dict[str, Any]) -> JobDetails:
-    """The job that an answer shows."""
+    """The job in an answer."""
     return msgspec.structs.replace(converted(raw, JobDetails), raw=raw)
 
 
 class JobDetailsPage(msgspec.Struct, frozen=True):
-    """Some jobs of an organisation, newest first. ``next`` is the cursor of those after them.
+    """A page of an organisation's jobs, newest first. ``next`` is the cursor of the next page.
 
-    A page may be short, or even empty, and still have a ``next``: the server looks at so many jobs
-    for each.
+    A page may be short, or even empty, and still have a ``next``: the server examines a limited
+    number of jobs per page.
     """
 
     items: tuple[JobDetails, ...]
@@ -86,7 +86,7 @@ class JobDetailsPage(msgspec.Struct, frozen=True):
 
 
 class TimelineEntry(msgspec.Struct, frozen=True):
-    """Something that happened to a job, and when."""
+    """An event in a job's history, and its time."""
 
     at: datetime
     kind: str
@@ -97,9 +97,9 @@ class TimelineEntry(msgspec.Struct, frozen=True):
 
 
 class JobLogEntry(msgspec.Struct, frozen=True):
-    """A line of a job's log: what its handler said, an alert, or an attempt that failed.
+    """A line of a job's log: a message of its handler, an alert, or a failed attempt.
 
-    ``seq`` is what to give to ``jobs.log(..., after=seq)`` to go on behind it.
+    Pass ``seq`` to ``jobs.log(..., after=seq)`` to continue after it.
     """
 
     seq: int
@@ -111,10 +111,10 @@ class JobLogEntry(msgspec.Struct, frozen=True):
 
 
 class JobBlocker(msgspec.Struct, frozen=True):
-    """One thing that a job waits for.
+    """One reason why a job waits.
 
-    ``kind`` is stable, ``message`` a sentence. Of a limit there is its ``key``, its ``limit``, how
-    many it has ``held``, and some of the jobs that hold them (``holders``).
+    ``kind`` is stable, ``message`` a sentence. A limit has its ``key``, its ``limit``, the number
+    ``held``, and some of the jobs that hold it (``holders``).
     """
 
     kind: str
@@ -128,8 +128,8 @@ class JobBlocker(msgspec.Struct, frozen=True):
 
 
 class JobEta(msgspec.Struct, frozen=True):
-    """When a job will probably start and end, in seconds from now: as likely as not (``p50``), or
-    nine times of ten (``p90``)."""
+    """When a job will probably start and end, in seconds from now: the median (``p50``) and the
+    90th percentile (``p90``)."""
 
     start_p50: float | None = None
     start_p90: float | None = None
@@ -138,10 +138,10 @@ class JobEta(msgspec.Struct, frozen=True):
 
 
 class JobExplanation(msgspec.Struct, frozen=True):
-    """Why a job is where it is: a ``summary`` in a sentence, and each of its ``blockers``.
+    """Why a job is in its state: a ``summary`` sentence, and each of its ``blockers``.
 
-    ``position`` is its place in its queue, 1 for the next. ``retry_after`` is the number of seconds
-    after which it is worth to ask again.
+    ``position`` is its position in its queue, 1 for the next. ``retry_after`` is the number of
+    seconds after which asking again is worthwhile.
     """
 
     job_id: str
@@ -155,8 +155,8 @@ class JobExplanation(msgspec.Struct, frozen=True):
 
 
 class BulkOutcome(msgspec.Struct, frozen=True):
-    """What came of one job of many: ``new_id`` if it was retried, ``code`` and ``message`` if it
-    was not to be done."""
+    """The outcome for one of many jobs: ``new_id`` if it was retried, ``code`` and ``message`` if
+    it was refused."""
 
     id: str
     ok: bool
@@ -166,20 +166,20 @@ class BulkOutcome(msgspec.Struct, frozen=True):
 
 
 class BulkOutcomes(msgspec.Struct, frozen=True):
-    """What came of each of many jobs. ``more``: others fit the filter, and were not touched yet."""
+    """The outcomes for many jobs. ``more``: other jobs match the filter, and are untouched."""
 
     items: tuple[BulkOutcome, ...]
     more: bool = False
 
 
 class TimelineAnswer(msgspec.Struct, frozen=True):
-    """As the server sends it."""
+    """The server's answer."""
 
     items: tuple[TimelineEntry, ...]
 
 
 class LogAnswer(msgspec.Struct, frozen=True):
-    """As the server sends it."""
+    """The server's answer."""
 
     items: tuple[JobLogEntry, ...]
     next: int | str | None = None

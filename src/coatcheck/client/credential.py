@@ -1,4 +1,4 @@
-"""The caller's API key or token: sent with every request, shown by nothing."""
+"""The caller's API key or token: sent with every request, and never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A time by which something is to be done, by this machine's monotonic clock."""
+"""Deadlines and elapsed time, by the monotonic clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 class Deadline:
-    """So many seconds from now; None is never."""
+    """A number of seconds from now; None means never."""
 
     def __init__(self, seconds: float | None) -> None:
         if seconds is not None and not seconds >= 0:
@@ -16,7 +16,7 @@ class Deadline:
         self._at = time.monotonic() + self.seconds
 
     def remaining(self) -> float:
-        """Seconds that are left, at least 0."""
+        """Remaining seconds, at least 0."""
         return max(0.0, self._at - time.monotonic())
 
     @property
@@ -25,7 +25,7 @@ class Deadline:
 
 
 class Stopwatch:
-    """Seconds since it was made."""
+    """Measures the seconds since its creation."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

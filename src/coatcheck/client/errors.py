@@ -1,23 +1,23 @@
-"""What the client raises.
+"""The client's exceptions.
 
 CoatcheckError
 └── ClientError
     ├── ApiError                  the server refused; has its ``status`` and ``code``
-    │   ├── InvalidRequestError   400 and every 4xx below that is not named: mend the request
-    │   ├── AuthenticationError   401: no credential, or none that counts
+    │   ├── InvalidRequestError   400 and every 4xx not listed below: correct the request
+    │   ├── AuthenticationError   401: no credential, or not a valid one
     │   ├── PaymentRequiredError  402: the organisation's subscription is not active
     │   ├── PermissionDeniedError 403: the credential lacks a scope
-    │   ├── NotFoundError         404: nothing of that name, or nothing that is yours
-    │   ├── ConflictError         409: such as cancelling what has ended
+    │   ├── NotFoundError         404: it does not exist, or is not yours
+    │   ├── ConflictError         409: such as cancelling a job that has ended
     │   ├── RateLimitedError      429: too many requests, or too many jobs waiting
     │   └── ServerError           5xx
-    ├── ConnectionFailed          no answer, also after the retries
-    ├── UnexpectedAnswer          an answer that is not Coatcheck's
-    ├── JobFailed                 the job was waited for, and did not complete
-    ├── BatchFailed               the same of a batch: its list was refused, or it was cancelled
-    ├── ExportFailed              a batch's results could not be written to be fetched
-    ├── InvalidWebhook            a webhook that is not Coatcheck's, or was changed on its way
-    └── WaitTimeout               the job had not ended in time; it goes on
+    ├── ConnectionFailed          no answer, even after the retries
+    ├── UnexpectedAnswer          an answer that is not from Coatcheck
+    ├── JobFailed                 the awaited job did not complete
+    ├── BatchFailed               the awaited batch was cancelled, or its list was refused
+    ├── ExportFailed              the server could not write a batch's results
+    ├── InvalidWebhook            a webhook that is not from Coatcheck, or was changed in transit
+    └── WaitTimeout               the job did not end in time; it goes on
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 
 class ClientError(CoatcheckError):
-    """The root of what the client raises. ``code`` is stable and machine-readable."""
+    """The base class of the client's exceptions. ``code`` is stable and machine-readable."""
 
     code = "client_error"
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorDetail:
-    """One thing that is wrong with a request: which field, what, and where it stood."""
+    """One error in a request: the field, the issue, and its location."""
 
     field: str
     issue: str
@@ -57,11 +57,11 @@ class ErrorDetail:
 class ApiError(ClientError):
     """The server refused. ``code`` is the server's; ``request_id`` finds it in the server's log.
 
-    ``retry_after`` is the number of seconds after which the server wants to be asked again, if it
-    said so. ``job_url`` is where the job is found, if it is a job's failure that was answered.
+    ``retry_after`` is the number of seconds to wait before asking again, if the server said so.
+    ``job_url`` is the job's URL, if the answer is the failure of a job.
     """
 
-    # Every field is an argument of Exception's own, so that an error can be pickled.
+    # All fields are passed to Exception, so that an error can be pickled.
     def __init__(
         self,
         status: int,
@@ -87,7 +87,7 @@ class ApiError(ClientError):
 
 
 class InvalidRequestError(ApiError):
-    """The request is wrong: ``details`` names the fields, where the server can tell them."""
+    """The request is invalid: ``details`` names the fields, if the server knows them."""
 
 
 class AuthenticationError(ApiError):
@@ -103,39 +103,39 @@ class PermissionDeniedError(ApiError):
 
 
 class NotFoundError(ApiError):
-    """404: there is nothing of that name, or nothing that this credential may see."""
+    """404: it does not exist, or this credential may not see it."""
 
 
 class ConflictError(ApiError):
-    """409: the state of things does not allow it, such as cancelling a job that has ended."""
+    """409: the current state does not allow it, such as cancelling a job that has ended."""
 
 
 class RateLimitedError(ApiError):
-    """429, also after the retries. ``retry_after`` says when to come back."""
+    """429, even after the retries. ``retry_after`` says when to try again."""
 
 
 class ServerError(ApiError):
-    """5xx, also after the retries of those that are worth it."""
+    """5xx, even after the retries of those worth retrying."""
 
 
 class ConnectionFailed(ClientError):
-    """The server could not be reached, or did not answer, also after the retries.
+    """The server could not be reached, or did not answer, even after the retries.
 
-    Whether the last request took effect is not known. Submitting again under the same
-    ``idempotency_key`` finds out.
+    Whether the last request took effect is unknown. Submitting again with the same
+    ``idempotency_key`` tells.
     """
 
     code = "connection_failed"
 
 
 class UnexpectedAnswer(ClientError):
-    """The answer is not one that Coatcheck gives: is ``base_url`` right, is there a proxy?"""
+    """The answer is not from Coatcheck: check ``base_url``, and whether there is a proxy."""
 
     code = "unexpected_answer"
 
 
 class JobFailed(ClientError):
-    """The job ended, and did not complete.
+    """The job ended without completing.
 
     ``code`` and ``message`` are those of the job's ``error``; a cancelled job's code is
     ``cancelled``. ``job`` is the job.
@@ -145,17 +145,17 @@ class JobFailed(ClientError):
         super().__init__(job)
         self.job = job
         self.code = job.error.code if job.error else "job_failed"
-        self.message = job.error.message if job.error else "The server does not say why."
+        self.message = job.error.message if job.error else "The server gave no reason."
 
     def __str__(self) -> str:
         return f"job {self.job.id} is {self.job.status}: {self.code}: {self.message}"
 
 
 class BatchFailed(ClientError):
-    """The batch ended without having run all its tasks.
+    """The batch ended without running all its tasks.
 
-    Its list could not be taken in: ``code`` and ``message`` say why. Or it was cancelled: the code
-    is ``cancelled``. ``batch`` is the batch. Tasks that failed are no failure of their batch.
+    Its list could not be ingested: ``code`` and ``message`` say why. Or it was cancelled: the code
+    is ``cancelled``. ``batch`` is the batch. Failed tasks do not make their batch fail.
     """
 
     def __init__(self, batch: BatchBody) -> None:
@@ -170,7 +170,7 @@ class BatchFailed(ClientError):
 
 
 class ExportFailed(ClientError):
-    """A batch's results could not be written by the server. ``export`` is the export.
+    """The server could not write a batch's results. ``export`` is the export.
 
     ``code`` says why: the server's, or ``wait_timeout`` if it was not written in time.
     """
@@ -186,13 +186,13 @@ class ExportFailed(ClientError):
 
 
 class InvalidWebhook(ClientError):
-    """The webhook was not signed with that secret, was changed on its way, or is too old."""
+    """The webhook was not signed with that secret, was changed in transit, or is too old."""
 
     code = "invalid_webhook"
 
 
 class WaitTimeout(ClientError):
-    """The job had not ended when the time was up. It goes on; ``job`` can be waited for again.
+    """The job did not end in time. It goes on; ``job`` can be waited for again.
 
     ``job`` is what was waited for: a job, or a batch.
     """
@@ -220,15 +220,15 @@ _KINDS: Final[Mapping[int, type[ApiError]]] = {
 
 _PROBLEM: Final = "application/problem+json"
 _JSON: Final = "application/json"
-"""Where clients of other APIs are served, and where nothing is. Others answer with it as well."""
+"""Used by the APIs for other clients, and for unknown paths. Other servers use it as well."""
 _OUR_TYPES: Final = "urn:coatcheck:problem:"
 
 
 def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error that an answer of 4xx or 5xx stands for.
+    """The error for an answer of 4xx or 5xx.
 
     Something between here and Coatcheck may have answered instead: then there is no problem
-    document, and what the body says is not repeated.
+    document, and the body is not quoted.
     """
     kind = _KINDS.get(status) or (ServerError if status >= 500 else InvalidRequestError)
     problem = _problem(headers, body)
@@ -250,7 +250,7 @@ def _problem(headers: Mapping[str, str], body: bytes) -> Mapping[str, Any]:
         return {}
     try:
         problem = msgspec.json.decode(body)
-    except ValueError:  # cut off on its way
+    except ValueError:  # cut off in transit
         return {}
     if not isinstance(problem, dict):
         return {}

@@ -1,4 +1,4 @@
-"""What a job's event stream says."""
+"""The events of a job's event stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from coatcheck.client.errors import UnexpectedAnswer
 
 EVENT_BYTES_MAX: Final = 32 * 1024 * 1024
-"""The last event shows the job with its result, which has at most 16 MiB."""
+"""The last event contains the job with its result, which has at most 16 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,9 @@ class Event:
 
     ``name`` is ``state`` or ``end`` (``data`` is the job's JSON), ``progress`` (fraction, note),
     ``log`` (at, level, message, fields), ``chunk`` (``data`` is what the handler emitted: text as
-    str, binary as bytes, else the JSON value), or ``alert`` (at, code, message). Of many jobs it is
-    ``job`` (``data`` is the job's JSON). A newer server may send others. ``id`` is
-    what to give to ``stream(..., after=id)`` in order to go on behind this event; None if
-    nothing that is kept came yet.
+    str, binary as bytes, else the JSON value), or ``alert`` (at, code, message). For many jobs it
+    is ``job`` (``data`` is the job's JSON). A newer server may send others. Pass ``id`` to
+    ``stream(..., after=id)`` to continue after this event; None if no stored event came yet.
     """
 
     name: str
@@ -38,10 +37,10 @@ Events = Generator[Event, None, None]
 
 
 class Reader:
-    """Makes events of what comes over the wire, across reconnections.
+    """Decodes events across reconnections.
 
-    ``last_id`` is where to resume. ``retry_seconds`` is how long the server wants a reader to wait
-    before it comes back.
+    ``last_id`` is where to resume. ``retry_seconds`` is how long the server wants a client to wait
+    before it reconnects.
     """
 
     def __init__(self, after: str | None) -> None:
@@ -50,7 +49,7 @@ class Reader:
         self._shown: dict[str, tuple[Any, Any]] = {}
 
     def read(self, sent: httpx2.ServerSentEvent) -> Event | None:
-        """The event, or None if it holds no news for the caller."""
+        """The event, or None if it has no news for the caller."""
         if sent.retry is not None:
             self.retry_seconds = sent.retry / 1_000
         if sent.id:
@@ -63,10 +62,10 @@ class Reader:
         return Event(sent.event, data, self.last_id)
 
     def _was_shown(self, name: str, data: Any) -> bool:
-        """Whether this is where the job stood before: a new connection begins by saying so."""
+        """Whether this repeats the last known state: every new connection starts with it."""
         match name:
             case "state":
-                # A surface's words, or the engine's own.
+                # The field names of one API, or the engine's own.
                 now = (
                     data.get("status", data.get("state")),
                     data.get("attempt_count", data.get("attempts")),
@@ -84,7 +83,7 @@ def _decode(sent: httpx2.ServerSentEvent) -> Any:
         data = msgspec.json.decode(sent.data, type=dict[str, Any])
         return _emitted(data) if sent.event == "chunk" else data
     except (KeyError, TypeError, ValueError) as error:
-        raise UnexpectedAnswer(f"an event {sent.event!r} that cannot be read") from error
+        raise UnexpectedAnswer(f"the event {sent.event!r} cannot be decoded") from error
 
 
 def _emitted(chunk: Mapping[str, Any]) -> Any:

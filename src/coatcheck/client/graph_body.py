@@ -1,4 +1,4 @@
-"""What the server says of an analysis of code."""
+"""Data types for graphs of code."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ GraphOperation = Literal["dependency", "call", "domain", "parse", "supermodel"]
 
 
 class GraphJob(msgspec.Struct, frozen=True):
-    """The analysis of an archive, as it was when the server was asked.
+    """The state of an archive's analysis when the server was last asked.
 
-    ``status`` is ``pending``, ``processing``, ``completed`` or ``failed``. ``result`` is the graph,
-    once it has completed; ``error`` says why it failed.
+    ``status`` is ``pending``, ``processing``, ``completed`` or ``failed``. ``result`` is the graph
+    after completion; ``error`` says why it failed.
     """
 
     id: str
@@ -28,7 +28,7 @@ class GraphJob(msgspec.Struct, frozen=True):
 
 
 class GraphEnvelope(msgspec.Struct, frozen=True, rename="camel"):
-    """As the server sends it."""
+    """The server's answer."""
 
     status: str
     job_id: str
@@ -40,7 +40,7 @@ class GraphEnvelope(msgspec.Struct, frozen=True, rename="camel"):
     error_code: str | None = None
 
     def job(self) -> GraphJob:
-        """The same, as the client shows it."""
+        """The same as the client's type."""
         error = None
         if self.error is not None:
             error = JobError(self.error_code or "job_failed", self.error)

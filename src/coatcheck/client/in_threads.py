@@ -1,4 +1,4 @@
-"""Calls that block, such as a file's, made so that an event loop goes on meanwhile."""
+"""Runs blocking calls, such as file I/O, without blocking an event loop."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ResultT = TypeVar("ResultT")
 async def in_a_thread(
     call: Callable[Parameters, ResultT], *arguments: Parameters.args, **options: Parameters.kwargs
 ) -> ResultT:
-    """For the client that waits: the call in a thread of its own."""
+    """For the async client: run the call in a thread."""
     return await asyncio.to_thread(call, *arguments, **options)
 
 
 def at_once(
     call: Callable[Parameters, ResultT], *arguments: Parameters.args, **options: Parameters.kwargs
 ) -> ResultT:
-    """For the client that blocks: the call as it is."""
+    """For the sync client: run the call directly."""
     return call(*arguments, **options)

@@ -1,4 +1,4 @@
-"""What the server last said of a job."""
+"""The state of a job as the server last reported it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JobError:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the handler said it is: 0 to 1, and words."""
+    """The progress that the handler reported: 0 to 1, and a note."""
 
     fraction: float | None
     note: str | None
@@ -29,7 +29,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class JobUrls:
-    """Where the job is read, followed and cancelled."""
+    """The URLs to read, follow and cancel the job."""
 
     poll: str
     events: str
@@ -37,19 +37,19 @@ class JobUrls:
 
 
 def job_urls(poll: str) -> JobUrls:
-    """The addresses of a job of which only the first is known."""
+    """The URLs of a job of which only the first is known."""
     return JobUrls(poll, f"{poll}/events", f"{poll}/cancel")
 
 
 class JobBody:
-    """A job as it was when the server was last asked.
+    """The state of a job when the server was last asked.
 
-    A fresh ticket knows little more than ``id``, ``status`` and ``urls``; fields that were not said
-    yet are None. ``is_whole`` is false for a ticket, for a job of a listing, and for one whose
-    result was too long for an event or a batch status: their result is still to be asked for, even
-    if they have ended (``get``, ``wait`` and ``result`` do). ``raw`` is the server's own JSON.
-    ``etag`` stands for this state of the job. ``replayed``: the idempotency key was known, and this
-    is the job that it made. ``mismatch``: the key came with another payload then.
+    A new ticket has little more than ``id``, ``status`` and ``urls``; unknown fields are None.
+    ``is_whole`` is false for a ticket, for a job from a listing, and for one whose result was too
+    long for an event or a batch status: their result must still be fetched, even if they have ended
+    (``get``, ``wait`` and ``result`` do). ``raw`` is the server's JSON. ``etag`` identifies this
+    state. ``replayed``: the idempotency key was known, and this is the job that it created.
+    ``mismatch``: the earlier request with the key had another payload.
     """
 
     __slots__ = ("etag", "is_whole", "mismatch", "raw", "replayed", "urls")
@@ -72,9 +72,9 @@ class JobBody:
         self.mismatch = headers.get("idempotency-mismatch") == "true"
 
     def learn(self, raw: Mapping[str, Any], etag: str | None) -> None:
-        """Take over what the server says now."""
+        """Update from the server's answer."""
         if not isinstance(raw.get("terminal"), bool):
-            raise UnexpectedAnswer("the answer does not show a job")
+            raise UnexpectedAnswer("the answer is not a job")
         self.raw = raw
         self.etag = etag
         self.is_whole = not raw.get("result_omitted", False)
@@ -90,18 +90,18 @@ class JobBody:
 
     @property
     def status(self) -> str:
-        """Where the job stands. A newer server may know a status that this client does not."""
+        """The job's status. A newer server may use one that this client does not know."""
         return self._text("status")
 
     @property
     def terminal(self) -> bool:
-        """Whether that is its end."""
+        """Whether the job has ended."""
         ended: bool = self.raw["terminal"]
         return ended
 
     @property
     def result(self) -> Any:
-        """What the handler returned; None until the job has completed, or if it was left out."""
+        """What the handler returned; None until the job has completed, or if it was omitted."""
         return self.raw.get("result_summary")
 
     @property
@@ -112,13 +112,13 @@ class JobBody:
 
     @property
     def progress(self) -> Progress | None:
-        """The latest that the handler reported."""
+        """The latest progress that the handler reported."""
         progress = self.raw.get("progress")
         return Progress(progress["fraction"], progress["note"]) if progress else None
 
     @property
     def attempt_count(self) -> int | None:
-        """How often the job was tried, the attempt under way included."""
+        """The number of attempts, including the current one."""
         return self.raw.get("attempt_count")
 
     @property
@@ -133,12 +133,12 @@ class JobBody:
 
     @property
     def idempotency_key(self) -> str | None:
-        """The key that the job was submitted under."""
+        """The idempotency key that the job was submitted with."""
         return self.raw.get("idempotency_key")
 
     @property
     def stalled_reason(self) -> str | None:
-        """Why the job waits or runs for longer than it should need; None if it does not."""
+        """Why the job waits or runs longer than it should; None if it does not."""
         return self.raw.get("stalled_reason")
 
     @property
@@ -148,17 +148,17 @@ class JobBody:
 
     @property
     def started_at(self) -> datetime | None:
-        """When its handler began."""
+        """When its handler started."""
         return self._time("started_at")
 
     @property
     def completed_at(self) -> datetime | None:
-        """When it ended, whichever its end."""
+        """When it ended in any way."""
         return self._time("completed_at")
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the server forgets it."""
+        """When the server deletes it."""
         return self._time("expires_at")
 
     def _urls(self, addresses: Addresses) -> JobUrls:
@@ -174,5 +174,5 @@ class JobBody:
     def _text(self, name: str) -> str:
         value = self.raw.get(name)
         if not isinstance(value, str):
-            raise UnexpectedAnswer(f"the answer shows a job without {name}")
+            raise UnexpectedAnswer(f"the answer has a job without {name}")
         return value

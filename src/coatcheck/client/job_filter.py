@@ -1,4 +1,4 @@
-"""Which jobs of an organisation are meant."""
+"""Filters for an organisation's jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def job_filter(
     created_before: datetime | None = None,
     **others: Any,
 ) -> dict[str, Any]:
-    """The filter as a request says it; what was not given is left out."""
+    """The filter as request fields; those not given are omitted."""
     return given(
         state=state if state is None or isinstance(state, str) else ",".join(state),
         lane=lane,
@@ -37,5 +37,5 @@ def job_filter(
 
 def _moment(moment: datetime | None) -> str | None:
     if moment is not None and moment.tzinfo is None:
-        raise ValueError("a moment needs its time zone, such as datetime.now(UTC)")
+        raise ValueError("the time needs a time zone, such as datetime.now(UTC)")
     return None if moment is None else moment.isoformat()

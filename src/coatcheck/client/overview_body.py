@@ -1,4 +1,4 @@
-"""What the server says of everything at once: rates, backlogs, latencies, workers."""
+"""Data types for the overview: rates, backlogs, latencies, workers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import msgspec
 
 
 class OverviewPoint(msgspec.Struct, frozen=True):
-    """What happened in one span of time that begins ``at``.
+    """What happened in a time span that begins ``at``.
 
-    The latencies are seconds: from being due to being taken (``start``), and in the handler
-    (``run``); None if nothing was.
+    Latencies are in seconds: from due to claimed (``start``), and in the handler (``run``); None
+    if there were none.
     """
 
     at: datetime
@@ -29,9 +29,9 @@ class OverviewPoint(msgspec.Struct, frozen=True):
 
 
 class LaneBacklog(msgspec.Struct, frozen=True):
-    """How many jobs of a lane stand where. ``held`` are with a worker.
+    """The number of jobs of a lane by state. ``held`` are with a worker.
 
-    Unless ``exact``, more is queued than the server has counted.
+    Unless ``exact``, more are queued than the server has counted.
     """
 
     lane: str
@@ -46,7 +46,7 @@ class LaneBacklog(msgspec.Struct, frozen=True):
 class FlowBacklog(msgspec.Struct, frozen=True):
     """One of the longest queues: of an organisation's service, model or batch.
 
-    Shown to callers with the scope ``admin``. Unless ``exact``, more is queued than was counted.
+    Only for callers with the scope ``admin``. Unless ``exact``, more are queued than counted.
     """
 
     org_id: str
@@ -67,8 +67,8 @@ class FailureCount(msgspec.Struct, frozen=True):
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
-    """A worker, as operators are shown it. ``held`` is how many jobs it has, ``slots`` how many it
-    runs at a time of each of its ``lanes``."""
+    """A worker, for operators. ``held`` is how many jobs it has, ``slots`` how many it runs at once
+    in each of its ``lanes``."""
 
     boot: int
     name: str = ""
@@ -83,10 +83,10 @@ class WorkerStatus(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """An organisation at a glance; ``org_id`` is ``*`` if it is all of them.
+    """A summary of an organisation; ``org_id`` is ``*`` for all of them.
 
-    ``series`` has a point for each ``bucket_seconds``, the oldest first. ``workers`` are shown to
-    operators only, ``workers_alive`` to everybody.
+    ``series`` has a point for each ``bucket_seconds``, oldest first. Only operators see
+    ``workers``; everybody sees ``workers_alive``.
     """
 
     org_id: str

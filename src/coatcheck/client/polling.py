@@ -1,4 +1,4 @@
-"""Waits by asking: questions that the server holds, one after the other, until the end has come."""
+"""Long-polling: requests that the server holds, repeated until the end has come."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLL_SECONDS: Final = 30.0
 
 
 class Polling:
-    """How long each question is to be held, and how long to stay away before the next one."""
+    """How long the server should hold each poll, and the pause before the next one."""
 
     def __init__(self, timeout: float | None, *, hold: float = POLL_SECONDS) -> None:
         self.deadline = Deadline(timeout)
@@ -29,19 +29,19 @@ class Polling:
         self._fruitless = 0
 
     def next_hold(self) -> float:
-        """The seconds for which the question that is asked now is to be held."""
+        """The seconds for which the server should hold the poll that starts now."""
         self._held = min(self._hold, self.deadline.remaining())
         self._asked = Stopwatch()
         return self._held
 
     def pause(self, found: JobBody | JobDetails | BatchBody | GraphJob) -> float:
-        """The seconds to stay away after an answer that is not the end. Raises WaitTimeout."""
+        """The seconds to pause after an answer that is not the end. Raises WaitTimeout."""
         if self.deadline.passed:
             raise WaitTimeout(found, self.deadline.seconds)
         if self._asked.seconds >= self._held / 2:
             self._fruitless = 0
             return 0.0
-        # A server that is about to stop does not hold; nor must this become a busy loop.
+        # A server that is shutting down does not hold polls; this must not become a busy loop.
         delay = BACKOFF.delay(self._fruitless, random.random())
         self._fruitless += 1
         return min(delay, self.deadline.remaining())

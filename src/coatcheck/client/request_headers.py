@@ -1,4 +1,4 @@
-"""What a submission says of itself, as headers."""
+"""The headers of a submission."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.limits import IDEMPOTENCY_KEY_CHARACTERS_MAX
 
 WAIT_SECONDS_MAX: Final = 60.0
-"""The longest that the server holds an answer."""
+"""The longest time that the server holds an answer."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -26,10 +26,10 @@ def submission_headers(
     has_body: bool,
     delay: float | None = None,
 ) -> Headers:
-    """The headers of a submission; those the caller has ``given`` go first.
+    """The headers of a submission; those ``given`` by the caller take precedence.
 
-    Without a key of the caller's there is a fresh one, and so each try of this submission finds
-    the same job.
+    Without a key from the caller a new one is used, so that each try of this submission finds the
+    same job.
     """
     headers = {"content-type": "application/json"} if has_body else {}
     headers |= {name.lower(): value for name, value in (given or {}).items()}
@@ -48,16 +48,18 @@ def submission_headers(
         headers["idempotency-key"] = key_header(idempotency_key)
     for name, value in headers.items():
         if not value.isprintable():
-            raise ValueError(f"the header {name} has characters that no header can hold")
+            raise ValueError(f"the header {name} has characters that a header cannot contain")
     return [(name.encode("ascii"), value.encode()) for name, value in headers.items()]
 
 
 def key_header(key: str) -> str:
-    """An idempotency key as its header's value: bare where it can be, else a quoted string."""
+    """An idempotency key as a header value: bare if possible, else a quoted string."""
     if not 1 <= len(key) <= IDEMPOTENCY_KEY_CHARACTERS_MAX:
-        raise ValueError(f"an idempotency key has 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters")
+        raise ValueError(
+            f"an idempotency key must have 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters"
+        )
     if not key.isprintable():
-        raise ValueError("an idempotency key is printable text")
+        raise ValueError("an idempotency key must be printable text")
     if key.startswith('"') or key != key.strip():
         escaped = key.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
@@ -65,14 +67,14 @@ def key_header(key: str) -> str:
 
 
 def seconds(wait: float) -> str:
-    """A number of seconds, as ``wait`` takes it."""
+    """A number of seconds in the format of ``wait``."""
     if not 0 <= wait <= WAIT_SECONDS_MAX:
         raise ValueError(f"wait must be 0 to {WAIT_SECONDS_MAX:g} seconds")
     return plain_seconds(wait)
 
 
 def plain_seconds(number: float) -> str:
-    """A number of seconds as headers spell it: to the millisecond, without an exponent."""
+    """A number of seconds in the format of headers: to the millisecond, without an exponent."""
     return f"{number:.3f}".rstrip("0").rstrip(".")
 
 

@@ -1,7 +1,7 @@
-"""Which failures are worth another try, and when. No I/O; randomness is an input.
+"""Which failures to retry, and when. No I/O; randomness is an input.
 
-Nearly everything the client sends may be sent twice: reads and cancellations change nothing when
-they are repeated, and every submission carries an idempotency key.
+Nearly every request may be sent twice: reads and cancellations are idempotent, and every
+submission carries an idempotency key.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from coatcheck.domain.retry import Backoff
 
 BACKOFF: Final = Backoff(base_seconds=0.25, cap_seconds=8.0, jitter=0.5)
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
-"""Whoever is told to stay away for longer hears of it at once, as an error."""
+"""If the server asks for a longer delay, the client raises the error at once."""
 
 _STATUSES: Final = frozenset({408, 429, 502, 503, 504})
 _NOT_DONE: Final = frozenset({"rate_limited", "database_unavailable"})
 
 
 def worth_retrying(error: ApiError) -> bool:
-    """Whether the answer may be another one the next time; a job that has failed stays failed."""
+    """Whether the answer may change next time; a failed job stays failed."""
     return error.status in _STATUSES and error.job_url is None
 
 
 def surely_not_done(error: ApiError | ConnectionFailed) -> bool:
-    """Whether a request that failed so has changed nothing."""
+    """Whether a request with this error certainly had no effect."""
     return isinstance(error, ApiError) and error.code in _NOT_DONE
 
 
 def broken(error: httpx2.TransportError) -> bool:
-    """Whether the network failed, and not the request before it was sent."""
+    """Whether the network failed, rather than the request before it was sent."""
     return isinstance(
         error,
         (
@@ -47,7 +47,7 @@ def broken(error: httpx2.TransportError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """At most ``retries`` further tries."""
+    """At most ``retries`` retries."""
 
     retries: int
 
@@ -60,7 +60,7 @@ class RetryPolicy:
     ) -> float | None:
         """Seconds to wait after so many failures in a row; None to give up.
 
-        ``random`` lies in [0, 1): clients that failed together do not come back together.
+        ``random`` lies in [0, 1): it keeps clients that failed together from retrying together.
         ``at_least`` is what a stream asks of its readers.
         """
         if failures > self.retries:

@@ -10,9 +10,9 @@ _DIGITS_MAX = 9
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """How many seconds the server wants to be left alone; None if it does not say.
+    """How many seconds the server asks to wait; None if it does not say.
 
-    A date is compared with the answer's own Date: this machine's clock may be off.
+    A date is compared with the answer's own Date: this machine's clock may be wrong.
     """
     given = headers.get("retry-after", "").strip()
     if given.isascii() and given.isdigit():

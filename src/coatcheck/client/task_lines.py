@@ -1,4 +1,4 @@
-"""Tasks as they are sent: a few as a JSON array, many as NDJSON lines."""
+"""Encodes tasks: a few as a JSON array, many as NDJSON lines."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import msgspec
 from coatcheck.encoding import encode
 
 LISTED_TASKS_MAX: Final = 1_000
-"""Fewer are sent as JSON, within their request."""
+"""Fewer are sent as JSON in their request."""
 BODY_BYTES_MAX: Final = 512 * 1024
-"""What is longer is staged; the server takes requests of up to 1 MiB."""
+"""Longer lists are uploaded first; the server accepts requests of up to 1 MiB."""
 
 LIST_MEDIA_TYPE: Final = "application/x-ndjson"
 PIECE_BYTES: Final = 1024 * 1024
-"""How much of a list or of an export is held at a time."""
+"""How much of a list or of an export is in memory at a time."""
 
 
 def line(task: Any) -> bytes:
-    """A task as a line of its own, without the line's end.
+    """A task as one line, without the line end.
 
-    JSON has line ends between its tokens only: text that was written over several lines, as a
-    ``msgspec.Raw`` may be, means the same on one.
+    JSON has line ends only between tokens, so text over several lines, as a ``msgspec.Raw`` may be,
+    can be joined without changing its meaning.
     """
     encoded = encode(task)
     if b"\n" in encoded or b"\r" in encoded:
@@ -34,7 +34,7 @@ def line(task: Any) -> bytes:
 def some_lines(
     tasks: Iterator[Any], *, tasks_max: int | None, bytes_max: int
 ) -> tuple[list[bytes], bool]:
-    """The next of the tasks, until there are so many, or more than so many bytes; if it is all."""
+    """The next tasks, up to so many or just over so many bytes; and whether those are all."""
     lines: list[bytes] = []
     size = 0
     for task in tasks:

@@ -1,4 +1,4 @@
-"""What the server says of webhooks: endpoints, deliveries, secrets, and messages to be posted."""
+"""Data types for webhooks: endpoints, deliveries, secrets, and pulled messages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import msgspec
 
 
 class WebhookEndpoint(msgspec.Struct, frozen=True):
-    """Who is told, and of what. ``status`` is ``active``, ``paused``, or ``disabled`` after a 410.
+    """A receiver and its events. ``status`` is ``active``, ``paused``, or ``disabled`` after a 410.
 
-    ``url`` is None if it is ``pulled``: then nothing is posted, and ``webhooks.take`` fetches what
-    there is. ``secret`` is there in the answer to ``webhooks.create`` only.
+    ``url`` is None if it is ``pulled``: then nothing is posted, and ``webhooks.take`` fetches the
+    messages. Only the answer to ``webhooks.create`` has the ``secret``.
     """
 
     id: str
@@ -30,7 +30,7 @@ class WebhookEndpoint(msgspec.Struct, frozen=True):
 
 
 class WebhookSecret(msgspec.Struct, frozen=True):
-    """What signs. After a rotation ``previous`` signs along until ``previous_expires_at``."""
+    """A signing secret. After a rotation ``previous`` stays valid until ``previous_expires_at``."""
 
     secret: str
     previous: str | None = None
@@ -42,7 +42,7 @@ class WebhookSecret(msgspec.Struct, frozen=True):
 
 
 class WebhookDelivery(msgspec.Struct, frozen=True):
-    """One message to one receiver, as the log has it. ``id`` is its ``webhook-id``.
+    """One message to one receiver. ``id`` is its ``webhook-id``.
 
     ``status`` is ``pending``, ``delivered``, ``exhausted`` or ``disabled``. ``paused``: it waits
     for its endpoint to be resumed.
@@ -66,9 +66,9 @@ class WebhookDelivery(msgspec.Struct, frozen=True):
 
 
 class WebhookMessage(msgspec.Struct, frozen=True):
-    """A message that was taken: to be posted with its ``headers`` and ``body`` as they are.
+    """A pulled message, to be posted with its ``headers`` and ``body`` unchanged.
 
-    ``webhooks.report`` takes it with what came of that, before its lease has ended.
+    Pass it to ``webhooks.report`` with the outcome before its lease expires.
     """
 
     id: str
@@ -87,7 +87,7 @@ class WebhookEndpointList(msgspec.Struct, frozen=True):
 
 
 class TakenMessages(msgspec.Struct, frozen=True):
-    """What was taken."""
+    """The messages fetched."""
 
     messages: tuple[WebhookMessage, ...]
 
@@ -99,7 +99,7 @@ class NotedReports(msgspec.Struct, frozen=True):
 
 
 class ReplayedDeliveries(msgspec.Struct, frozen=True):
-    """How many are sent again, and where there are more."""
+    """How many are sent again, and the cursor if there are more."""
 
     replayed: int
     next: str | None = None

@@ -1,4 +1,4 @@
-"""Says whether a webhook is Coatcheck's, by the rules of Standard Webhooks."""
+"""Verifies webhooks by the Standard Webhooks rules."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from coatcheck.client.errors import InvalidWebhook
 
 
 class WebhookEvent(msgspec.Struct, frozen=True):
-    """What a webhook tells: that something of this ``type`` happened at ``timestamp``.
+    """The event of a webhook: something of this ``type`` happened at ``timestamp``.
 
-    ``id`` is the same at every try: keep those that you have seen, and pass over what you know.
-    ``data`` is what it happened to, as its surface shows it when the webhook is sent; where the
-    body has no ``data``, as for the states of chats, it is the whole body. ``state`` and
-    ``previous_state`` are there for jobs: what they went to, and from.
+    ``id`` is the same at every try: remember the ids you have seen, and ignore repetitions.
+    ``data`` is the object concerned, as its API shows it when the webhook is sent; if the body has
+    no ``data``, as for the states of chats, it is the whole body. Jobs have ``state`` and
+    ``previous_state``: the new and the old state.
     """
 
     id: str
@@ -40,15 +40,15 @@ class _Body(msgspec.Struct, frozen=True):
 def verify_webhook(
     body: bytes, headers: Mapping[str, str], secret: str | Iterable[str]
 ) -> WebhookEvent:
-    """What a webhook tells, if it was signed with this secret, or one of several.
+    """The event of a webhook, if it was signed with this secret, or with one of several.
 
-    ``body`` is the request's, to the byte, and ``headers`` are all of its headers or those that
-    begin with ``webhook-``. Raises InvalidWebhook if it was signed otherwise, was changed on its
-    way, or was signed more than five minutes ago or from now.
+    ``body`` is the request's exact body, and ``headers`` are all of its headers or those that begin
+    with ``webhook-``. Raises InvalidWebhook if it was signed otherwise, was changed in transit, or
+    was signed more than five minutes ago or ahead.
     """
     secrets = [secret] if isinstance(secret, str) else list(secret)
     given = {name.lower(): value for name, value in headers.items()}
-    problem = "there is no secret to verify it with"
+    problem = "no secret to verify it with"
     for each in secrets:
         try:
             webhook = Webhook(each)
@@ -59,7 +59,7 @@ def verify_webhook(
             return _event(body, given["webhook-id"])
         except WebhookVerificationError as error:
             problem = str(error)
-        except ValueError:  # a signature or a body that is none at all
+        except ValueError:  # not a signature or a body at all
             problem = "Invalid Signature Headers"
     raise InvalidWebhook(problem)
 
@@ -69,5 +69,5 @@ def _event(body: bytes, message: str) -> WebhookEvent:
         read = msgspec.json.decode(body, type=_Body)
         data = msgspec.json.decode(body) if read.data is None else read.data
     except msgspec.DecodeError as error:
-        raise InvalidWebhook("the signature is right, and the body shows no event") from error
+        raise InvalidWebhook("the signature is valid, but the body contains no event") from error
     return WebhookEvent(message, read.type, read.timestamp, data, read.state, read.previous_state)

@@ -1,1 +1,1 @@
-"""The client as it is written. ``_sync`` is made from it by ``scripts/generate_sync_client``."""
+"""The async client. ``scripts/generate_sync_client`` generates ``_sync`` from it."""

@@ -1,4 +1,4 @@
-"""A batch of a client's: what the server last said of it, and what can be done with it."""
+"""A batch: the latest state from the server, and methods to act on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AsyncBatch(BatchBody):
-    """A batch. Its methods ask the server and bring the batch's own fields up to date."""
+    """A batch. Its methods call the server and update the batch's own fields."""
 
     __slots__ = ("_batches",)
 
@@ -25,7 +25,7 @@ class AsyncBatch(BatchBody):
         self._batches = batches
 
     async def refresh(self, wait: float | None = None) -> Self:
-        """Ask once how the batch is now; see ``batches.get``."""
+        """Read the current state of the batch; see ``batches.get``."""
         await self._batches.get(self, wait=wait)
         return self
 
@@ -49,7 +49,7 @@ class AsyncBatch(BatchBody):
         return self
 
     async def close(self) -> Self:
-        """Say that no more tasks will come; see ``batches.close``."""
+        """Close the batch to further tasks; see ``batches.close``."""
         await self._batches.close(self)
         return self
 
@@ -61,19 +61,19 @@ class AsyncBatch(BatchBody):
         run: str | None = None,
         idempotency_key: str | None = None,
     ) -> Self:
-        """Run its tasks again, or some of them; see ``batches.rerun``."""
+        """Run all or some of its tasks again; see ``batches.rerun``."""
         await self._batches.rerun(
             self, status=status, error_code=error_code, run=run, idempotency_key=idempotency_key
         )
         return self
 
     async def cancel(self) -> Self:
-        """Ask for its end. Raises ConflictError if it has ended otherwise."""
+        """Cancel it. Raises ConflictError if it has already ended in another way."""
         await self._batches.cancel(self)
         return self
 
     async def delete(self) -> None:
-        """Remove it with all its tasks and results; see ``batches.delete``."""
+        """Delete it with all its tasks and results; see ``batches.delete``."""
         await self._batches.delete(self)
 
     def tasks(
@@ -83,7 +83,7 @@ class AsyncBatch(BatchBody):
         return self._batches.tasks(self, status=status, run=run)
 
     def bad_lines(self, *, run: str | None = None) -> AsyncIterator[BatchBadLine]:
-        """The lines of its lists that are no tasks; see ``batches.bad_lines``."""
+        """The invalid lines of its lists; see ``batches.bad_lines``."""
         return self._batches.bad_lines(self, run=run)
 
     async def export(
@@ -93,5 +93,5 @@ class AsyncBatch(BatchBody):
         run: str | None = None,
         timeout: float | None = None,
     ) -> Path:
-        """Fetch all its results as a zip; see ``batches.export``."""
+        """Download all its results as a zip; see ``batches.export``."""
         return await self._batches.export(self, path, run=run, timeout=timeout)

@@ -1,4 +1,4 @@
-"""The client's batches: jobs of one task or a million."""
+"""The client's API for batches: jobs of one task or a million."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from coatcheck.client.errors import BatchFailed, ConflictError, NotFoundError
 from coatcheck.client.polling import Polling
 from coatcheck.client.request_headers import seconds
 
-"""How long the server is asked to hold one long-poll: less than most proxies allow."""
+"""How long the server holds one long-poll: less than most proxies allow."""
 PAGE_ITEMS: Final = 200
 
 
 class AsyncBatches:
-    """What a client can do with batches: ``client.batches``.
+    """Batches: ``client.batches``.
 
-    Wherever a batch is asked for, a batch or its id will do; a batch is brought up to date.
+    Every method accepts a batch or its id; a batch is updated in place.
     """
 
     def __init__(self, exchange: AsyncExchange, addresses: Addresses) -> None:
@@ -74,19 +74,19 @@ class AsyncBatches:
         idempotency_key: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncBatch:
-        """Hand in a batch: a call of one endpoint for each task. When this returns, it is durable.
+        """Submit a batch: a call of one endpoint for each task. When this returns, it is durable.
 
         The tasks are ``tasks``, each anything that fits JSON, or ``{"custom_id": ..., "input":
-        ...}``; or the lines of ``file``, NDJSON; or what was staged before as ``upload_id``. A
-        short list is sent with the request, a long one is staged: sent to the server's store first,
-        however long it is, with no more than a piece of it in memory. Under an ``idempotency_key``
-        of yours it is the request's body instead, which the server can compare.
+        ...}``; or the lines of ``file``, NDJSON; or an earlier upload, ``upload_id``. A short list
+        is sent with the request. A long one of any length is first uploaded to the server's store,
+        with no more than a piece of it in memory. With your own ``idempotency_key`` the list is
+        the request's body instead, so that the server can compare it.
 
-        ``is_open``: more tasks may be added until it is closed; then it may begin with none.
-        ``concurrency`` bounds how many run at a time, ``rate`` how many begin each second, of all
-        or, with ``rate_key``, of those with the same value (of a URL: the same host) in that field;
-        ``key_rate`` sets both apart. Without an ``idempotency_key`` there is a fresh one, so that a
-        retry cannot make a second batch.
+        ``is_open``: tasks may be added until the batch is closed; it may start with none.
+        ``concurrency`` limits how many run at once. ``rate`` limits how many start per second: in
+        total, or with ``rate_key`` per value of that field (of a URL: per host); ``key_rate`` sets
+        the two separately. Without an ``idempotency_key`` a new one is used, so that a retry cannot
+        create a second batch.
         """
         options = batch_options(
             service=service,
@@ -106,11 +106,11 @@ class AsyncBatches:
             metadata=metadata,
         )
         request = TaskRequest(self._addresses.batches(), options, idempotency_key, headers or {})
-        response = await self._lists.hand_in(request, tasks, file, upload_id)
+        response = await self._lists.submit(request, tasks, file, upload_id)
         return self._batch(read_object(response), response.headers)
 
     async def upload(self, file: str | os.PathLike[str]) -> str:
-        """Stage a file of NDJSON lines, to be handed in as ``upload_id`` within a while."""
+        """Upload a file of NDJSON lines, to be submitted as ``upload_id`` before it expires."""
         return await self._lists.upload(file)
 
     async def add(
@@ -124,23 +124,23 @@ class AsyncBatches:
     ) -> AsyncBatch:
         """Add tasks to an open batch, given as for ``submit``.
 
-        Under the same ``idempotency_key`` they are added once. Raises ConflictError if the batch is
-        closed.
+        With the same ``idempotency_key`` they are added only once. Raises ConflictError if the
+        batch is closed.
         """
         request = TaskRequest(f"{self._url(batch)}/tasks", {}, idempotency_key)
-        response = await self._lists.hand_in(request, tasks, file, upload_id)
+        response = await self._lists.submit(request, tasks, file, upload_id)
         return self._learn(batch, response)
 
     async def close(self, batch: AsyncBatch | str) -> AsyncBatch:
-        """Say that an open batch gets no more tasks: it completes when those it has have ended."""
+        """Close an open batch: it completes when all its tasks have ended."""
         response = await self._exchange.send("POST", f"{self._url(batch)}/close")
         return self._learn(batch, response)
 
     async def get(self, batch: AsyncBatch | str, *, wait: float | None = None) -> AsyncBatch:
-        """The batch as it is now. Raises NotFoundError.
+        """The current state of the batch. Raises NotFoundError.
 
-        With ``wait`` it is answered when the batch has ended, or after so many seconds (60 at
-        most).
+        With ``wait`` the server answers when the batch has ended, or after that many seconds (at
+        most 60).
         """
         url = self._url(batch)
         if wait is not None:
@@ -154,10 +154,10 @@ class AsyncBatches:
         *,
         raise_on_failure: bool = True,
     ) -> AsyncBatch:
-        """The batch once every task has ended; look at its ``counts``.
+        """Wait until every task has ended; ``counts`` has the outcome.
 
         Raises WaitTimeout after ``timeout`` seconds (None: never), and BatchFailed if its list
-        could not be taken in or it was cancelled, unless ``raise_on_failure`` is false.
+        could not be ingested or it was cancelled, unless ``raise_on_failure`` is false.
         """
         polling = Polling(timeout)
         while isinstance(batch, str) or not batch.terminal:
@@ -174,18 +174,18 @@ class AsyncBatches:
         return batch
 
     async def list_all(self) -> AsyncIterator[AsyncBatch]:
-        """All your batches, newest first, asked for page by page."""
+        """All your batches, newest first, fetched page by page."""
         async for raw in self._items(self._addresses.batches(), {}):
             yield self._batch(raw, {})
 
     async def tasks(
         self, batch: AsyncBatch | str, *, status: str | None = None, run: str | None = None
     ) -> AsyncIterator[BatchTask]:
-        """The batch's tasks in order, asked for page by page: those of the current run, or ``run``;
-        for ``run="all"`` each once, with its latest result.
+        """The batch's tasks in order, fetched page by page: of the current run or of ``run``; with
+        ``run="all"`` each once, with its latest result.
 
-        ``status`` is ``pending``, ``running``, ``succeeded``, ``failed`` or ``cancelled``. For all
-        of many, ``export`` is faster.
+        ``status`` is ``pending``, ``running``, ``succeeded``, ``failed`` or ``cancelled``. To get
+        all of many tasks, ``export`` is faster.
         """
         query = {"status": status, "run": run}
         async for raw in self._items(f"{self._url(batch)}/tasks", query):
@@ -197,7 +197,7 @@ class AsyncBatches:
         return read(await self._exchange.send("GET", url), BatchTask)
 
     async def result(self, batch: AsyncBatch | str, task: BatchTask | str) -> Any:
-        """A task's result, however long, as ``client.call`` returns one. Raises NotFoundError."""
+        """A task's result of any length, as ``client.call`` returns one. Raises NotFoundError."""
         task_id = task if isinstance(task, str) else task.id
         url = self._addresses.below(self._id(batch), "tasks", task_id)
         return read_result(await self._exchange.send("GET", f"{url}/result"))
@@ -205,7 +205,7 @@ class AsyncBatches:
     async def bad_lines(
         self, batch: AsyncBatch | str, *, run: str | None = None
     ) -> AsyncIterator[BatchBadLine]:
-        """The lines that are no tasks, with their numbers; of very many the first."""
+        """The invalid lines with their numbers; if there are very many, the first ones."""
         async for raw in self._items(f"{self._url(batch)}/bad-lines", {"run": run}):
             yield converted(raw, BatchBadLine)
 
@@ -218,12 +218,12 @@ class AsyncBatches:
         run: str | None = None,
         idempotency_key: str | None = None,
     ) -> AsyncBatch:
-        """Run all tasks of the batch again, as a new run, or only those that are chosen.
+        """Run all tasks of the batch again as a new run, or only some of them.
 
-        ``status="failed"`` takes those that failed, ``error_code`` those that failed so: of the
-        current run, of ``run``, or, for ``run="all"``, by each task's latest result. With ``run``
-        alone, all tasks of that run. Raises ConflictError while the batch runs, and if there is
-        nothing to run.
+        ``status="failed"`` selects failed tasks, ``error_code`` those with that error: of the
+        current run, of ``run``, or, with ``run="all"``, by each task's latest result. With ``run``
+        alone, all tasks of that run. Raises ConflictError while the batch runs, and if no task
+        matches.
         """
         response = await self._exchange.send(
             "POST",
@@ -234,15 +234,15 @@ class AsyncBatches:
         return self._learn(batch, response)
 
     async def cancel(self, batch: AsyncBatch | str) -> AsyncBatch:
-        """Ask for the batch's end, and return it as it is then.
+        """Cancel the batch, and return its state after that.
 
-        Tasks that wait are cancelled, those that run are asked to stop. Raises ConflictError if it
-        has ended otherwise.
+        Waiting tasks are cancelled; running ones are asked to stop. Raises ConflictError if the
+        batch has already ended in another way.
         """
         try:
             response = await self._exchange.send("POST", f"{self._url(batch)}/cancel")
         except ConflictError:
-            # Also the answer to a second try of what the first one did.
+            # A retry of a request that succeeded gets this answer, too.
             now = await self.get(batch)
             if now.status != "cancelled":
                 raise
@@ -250,9 +250,9 @@ class AsyncBatches:
         return self._learn(batch, response)
 
     async def delete(self, batch: AsyncBatch | str) -> None:
-        """Remove a batch, with its tasks, results and exports. Raises NotFoundError."""
+        """Delete a batch with its tasks, results and exports. Raises NotFoundError."""
         await self.get(batch)
-        with suppress(NotFoundError):  # the answer to a second try of what the first one did
+        with suppress(NotFoundError):  # the answer to a retry of a request that succeeded
             await self._exchange.send("DELETE", self._url(batch))
 
     async def export(
@@ -263,12 +263,12 @@ class AsyncBatches:
         run: str | None = None,
         timeout: float | None = None,
     ) -> Path:
-        """Fetch the results of the current run, or of ``run``, as a zip to ``path``; for
+        """Download the results of the current run, or of ``run``, as a zip to ``path``; with
         ``run="all"`` the latest result of each task.
 
-        The server writes it first: ``timeout`` bounds how many seconds that is waited for. What
-        comes is checked against its checksum, and a connection that breaks goes on where it broke.
-        There is a file at ``path`` only once all of it has come.
+        The server writes the zip first: ``timeout`` limits the seconds to wait for that. The
+        download is checked against its checksum, and resumes if the connection breaks. The file
+        appears at ``path`` only when it is complete.
         """
         export = await self._exports.create(self._id(batch), run)
         export = await self._exports.wait(self._id(batch), export, Deadline(timeout))
@@ -277,25 +277,25 @@ class AsyncBatches:
     async def create_export(
         self, batch: AsyncBatch | str, *, run: str | None = None
     ) -> BatchExport:
-        """Have the server write a zip of the results, for ``get_export`` to ask for later."""
+        """Have the server write a zip of the results; poll it with ``get_export``."""
         return await self._exports.create(self._id(batch), run)
 
     async def get_export(self, batch: AsyncBatch | str, export_id: str) -> BatchExport:
-        """An export as it is now; its ``url`` needs no credential. Raises NotFoundError."""
+        """The current state of an export; its ``url`` needs no credential. Raises NotFoundError."""
         return await self._exports.get(self._id(batch), export_id)
 
     async def dead_letters(self) -> AsyncIterator[DeadLetter]:
-        """The lists of your batches that could not be taken in."""
+        """The lists of your batches that could not be ingested."""
         async for raw in self._items(self._addresses.dead_letters(), {}):
             yield converted(raw, DeadLetter)
 
     async def redrive(self, letter: DeadLetter | str) -> None:
-        """Have a list that could not be taken in tried again. Raises NotFoundError."""
+        """Try again to ingest a list that failed. Raises NotFoundError."""
         letter_id = letter if isinstance(letter, str) else letter.id
         await self._exchange.send("POST", f"{self._addresses.dead_letter(letter_id)}/redrive")
 
     async def _items(self, url: str, query: Mapping[str, object]) -> AsyncIterator[dict[str, Any]]:
-        """Everything of a listing, asked for page by page."""
+        """All items of a listing, fetched page by page."""
         page_url: str | None = with_query(url, {"limit": PAGE_ITEMS, **query})
         while page_url is not None:
             page = read(await self._exchange.send("GET", page_url), KeysetPage)

@@ -1,4 +1,4 @@
-"""The client: one method for each thing that the API can do with jobs."""
+"""The client: one method for each job operation of the API."""
 
 from __future__ import annotations
 
@@ -59,26 +59,25 @@ from coatcheck.encoding import encode
 
 TIMEOUT_SECONDS: Final = 30.0
 RETRIES: Final = 4
-"""How long the server is asked to hold one long-poll: less than most proxies allow."""
+"""How long the server holds one long-poll: less than most proxies allow."""
 PAGE_JOBS: Final = 200
 BATCH_JOBS_MAX: Final = 200
-"""As many ids as the server takes in one request."""
+"""The maximum number of ids that the server accepts in one request."""
 
 
 class AsyncClient:
-    """Hands work to Coatcheck and collects its results. A context manager.
+    """Submits jobs to Coatcheck and collects their results. A context manager.
 
-    ``base_url`` and ``token`` (an API key or a JWT) are COATCHECK_URL (else http://127.0.0.1:8080)
-    and COATCHECK_API_KEY unless given. ``timeout`` is how many seconds the server may be silent,
-    beyond the time it was asked to wait. ``retries`` is how often a request that failed on its way,
-    or was answered 408, 429, 502, 503 or 504, is sent again. ``http`` is an HTTP client of your
-    own, for other certificates or proxies; it stays yours to close.
+    ``base_url`` and ``token`` (an API key or a JWT) default to COATCHECK_URL (else
+    http://127.0.0.1:8080) and COATCHECK_API_KEY. ``timeout`` is how many seconds the server may be
+    silent, beyond the time it was asked to wait. ``retries`` is how often a request is sent again
+    if the connection failed or the answer was 408, 429, 502, 503 or 504. ``http`` is your own HTTP
+    client, for other certificates or proxies; you close it.
 
-    Wherever a job is asked for, a job or its id will do; an id needs ``service`` beside it.
+    Every method accepts a job or its id; an id also needs ``service``.
 
-    ``jobs`` has what can be done with all jobs of the organisation, ``batches`` with batches, which
-    are jobs of many tasks, ``graphs`` with graphs of code, ``webhooks`` with webhooks, and
-    ``api_keys`` with API keys.
+    ``jobs`` covers all jobs of the organisation, ``batches`` batches, which are jobs of many tasks,
+    ``graphs`` graphs of code, ``webhooks`` webhooks, and ``api_keys`` API keys.
     """
 
     api_keys: AsyncApiKeys
@@ -125,7 +124,7 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections, unless they are those of your own ``http``."""
+        """Close the connections, except those of your own ``http``."""
         if self._owns_http:
             await self._exchange.http.aclose()
 
@@ -143,14 +142,14 @@ class AsyncClient:
         wait: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncJob:
-        """Hand in a job for an endpoint. When this returns, the job is durable.
+        """Submit a job to an endpoint. When this returns, the job is durable.
 
-        ``payload`` is anything that fits JSON, or bytes that are sent as they are; without it the
-        request has no body. ``path`` may have a query. Without an ``idempotency_key`` there is a
-        fresh one, so that a retry cannot make a second job; give one of your own if your program
-        may end before it has the answer. With ``delay`` the job starts so many seconds later, and
-        is ``staged`` until then. With ``wait`` the answer is held until the job has ended, for up
-        to so many seconds (60 at most): look at ``terminal``.
+        ``payload`` is anything that fits JSON, or bytes that are sent unchanged; without it the
+        request has no body. ``path`` may have a query. Without an ``idempotency_key`` a new one is
+        used, so that a retry cannot create a second job; pass your own if your program may end
+        before it gets the answer. With ``delay`` the job starts that many seconds later, and is
+        ``staged`` until then. With ``wait`` the server holds the answer until the job has ended,
+        for at most that many seconds (at most 60): check ``terminal``.
         """
         url = self._addresses.submit(service, version, path)
         sent = submission_headers(
@@ -180,16 +179,16 @@ class AsyncClient:
         timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Call an endpoint and return its result, however long that takes.
+        """Call an endpoint and return its result, however long it takes.
 
-        The call is a job all the same. If it takes longer than the server holds a call, the client
-        goes on waiting for the job, for ``timeout`` seconds in all. Raises what ``wait`` raises.
+        The call is a job, too. If it takes longer than the server holds a call, the client keeps
+        waiting for the job, for ``timeout`` seconds in total. Raises what ``wait`` raises.
         """
         deadline = Deadline(timeout)
         held = WAIT_SECONDS_MAX if timeout is None else min(timeout, WAIT_SECONDS_MAX)
         url = self._addresses.call(service, version, path)
         sent = submission_headers(
-            method="POST",  # the call's own method says it
+            method="POST",  # the request's own method is the call's
             lane=lane,
             idempotency_key=idempotency_key,
             wait=None if timeout is None else held,
@@ -216,7 +215,7 @@ class AsyncClient:
         return await self.result(job, None if timeout is None else deadline.remaining())
 
     async def get(self, job: AsyncJob | str, *, service: str | None = None) -> AsyncJob:
-        """The job as it is now. Raises NotFoundError."""
+        """The current state of the job. Raises NotFoundError."""
         response = await self._exchange.send("GET", self._urls(job, service).poll)
         return self._learn(job, response)
 
@@ -228,10 +227,10 @@ class AsyncClient:
         service: str | None = None,
         raise_on_failure: bool = True,
     ) -> AsyncJob:
-        """The job once it has ended.
+        """Wait until the job has ended.
 
-        The server holds each question until the job has ended, so its end is known milliseconds
-        after it has come. Raises WaitTimeout after ``timeout`` seconds (None: never), and JobFailed
+        The server holds each poll until the job has ended, so the end is known within
+        milliseconds. Raises WaitTimeout after ``timeout`` seconds (None: never), and JobFailed
         if the job failed or was cancelled, unless ``raise_on_failure`` is false.
         """
         polling = Polling(timeout)
@@ -252,17 +251,17 @@ class AsyncClient:
     async def result(
         self, job: AsyncJob | str, timeout: float | None = None, *, service: str | None = None
     ) -> Any:
-        """What the job's handler returned, once it has. Raises what ``wait`` raises."""
+        """Wait for the job, and return its handler's value. Raises what ``wait`` raises."""
         return (await self.wait(job, timeout, service=service)).result
 
     def stream(
         self, job: AsyncJob | str, after: str | None = None, *, service: str | None = None
     ) -> AsyncEvents:
-        """The job's events as they come: states, progress, log lines, output. Ends with its end.
+        """The job's events as they come: states, progress, log lines, output. Ends with the job.
 
-        A broken connection is made again, without loss or repetition. ``after`` is the ``id`` of
-        the last event seen, to go on behind it. A job that is given is brought up to date by the
-        states that pass.
+        A broken connection is restored without loss or repetition. ``after`` is the ``id`` of the
+        last event seen, to continue after it. If a job is passed, the states in the stream update
+        it.
         """
 
         def learn(raw: Mapping[str, Any]) -> None:
@@ -274,30 +273,30 @@ class AsyncClient:
     async def artifacts(
         self, job: AsyncJob | str, *, service: str | None = None
     ) -> tuple[JobArtifact, ...]:
-        """The files that the job made, by name."""
+        """The files that the job produced, by name."""
         url = f"{self._urls(job, service).poll}/artifacts"
         return tuple(read(await self._exchange.send("GET", url), JobArtifacts).items)
 
     async def download(self, artifact: JobArtifact, path: str | PathLike[str]) -> Path:
-        """Fetch a job's file to ``path``: it is there once all of it has come and was checked.
+        """Download a job's file to ``path``; it appears there when it is complete and checked.
 
-        A connection that breaks is made again, and goes on where it broke. The file is fetched by
-        its signed URL, without the credential; once that has expired, ask for ``artifacts`` again.
+        A broken connection is restored and the download resumes. The download uses the signed URL
+        without the credential; after that has expired, call ``artifacts`` again.
         """
         url = self._addresses.signed(artifact.signed_url)
         return await self._files.download(url, Path(path), artifact.bytes, artifact.sha256)
 
     async def cancel(self, job: AsyncJob | str, *, service: str | None = None) -> AsyncJob:
-        """Ask for the job's end, and return it as it is then.
+        """Cancel the job, and return its state after that.
 
-        A job that waits is ``cancelled`` at once; one that runs is ``cancel_requested`` until its
+        A waiting job is ``cancelled`` at once; a running one is ``cancel_requested`` until its
         handler has stopped. Cancelling a cancelled job changes nothing. Raises ConflictError if the
-        job has ended otherwise.
+        job has already ended in another way.
         """
         try:
             response = await self._exchange.send("POST", self._urls(job, service).cancel)
         except ConflictError:
-            # Also the answer to a second try of what the first one did.
+            # A retry of a request that succeeded gets this answer, too.
             now = await self.get(job, service=service)
             if now.status != "cancelled":
                 raise
@@ -314,9 +313,9 @@ class AsyncClient:
         offset: int = 0,
         limit: int = 50,
     ) -> Page[AsyncJob]:
-        """Your jobs of a service, newest first: ``limit`` of them (200 at most), after ``offset``.
+        """Your jobs of a service, newest first: ``limit`` of them (at most 200) from ``offset``.
 
-        Their results are left out; ``result(job)`` gets them.
+        Their results are omitted; ``result(job)`` fetches them.
         """
         query = {"offset": offset, "limit": limit, "status": status, "lane": lane}
         url = with_query(self._addresses.jobs(service, workspace), query)
@@ -331,7 +330,7 @@ class AsyncClient:
         status: str | None = None,
         lane: str | None = None,
     ) -> AsyncIterator[AsyncJob]:
-        """All your jobs of a service, newest first, asked for page by page."""
+        """All your jobs of a service, newest first, fetched page by page."""
         query = {"limit": PAGE_JOBS, "status": status, "lane": lane}
         url: str | None = with_query(self._addresses.jobs(service, workspace), query)
         while url is not None:
@@ -343,7 +342,7 @@ class AsyncClient:
     async def batch_status(
         self, service: str, job_ids: Iterable[str], *, workspace: str = "default"
     ) -> BatchStatus[AsyncJob]:
-        """How many jobs are, by their ids; asked for two hundred at a time."""
+        """The states of many jobs by their ids, fetched two hundred at a time."""
         wanted = tuple(job_ids)
         items: tuple[AsyncJob, ...] = ()
         not_found: tuple[str, ...] = ()
@@ -362,10 +361,10 @@ class AsyncClient:
         *,
         granularity: Literal["day", "hour"] = "day",
     ) -> tuple[UsageDay, ...]:
-        """What the organisation used, by day and endpoint: in the last 30 days, if none is given.
+        """The organisation's usage by day and endpoint: of the last 30 days, unless given.
 
-        Days are UTC's. The server shows at most 366. With ``granularity="hour"`` it is by hour and
-        endpoint: in the last 2 days, if none is given, and 31 days at most.
+        Days are in UTC. The server returns at most 366. With ``granularity="hour"`` it is by hour
+        and endpoint: of the last 2 days, unless given, and at most 31 days.
         """
         query = {
             "from": first_day,
@@ -376,13 +375,13 @@ class AsyncClient:
         return read_usage(response)
 
     async def me(self) -> Caller:
-        """Whose credential the client presents, of which organisation, and what it allows."""
+        """The user, organisation and scopes of the client's credential."""
         return read(await self._exchange.send("GET", self._addresses.me()), Caller)
 
     async def overview(self, minutes: int = 60, *, all_orgs: bool = False) -> Overview:
-        """The organisation at a glance: what happened in the last ``minutes``, and what waits.
+        """A summary of the organisation: the last ``minutes``, and the current queues.
 
-        With ``all_orgs`` the same of every organisation and its workers, for operators.
+        With ``all_orgs`` of all organisations and their workers, for operators.
         """
         where = self._addresses.operator("overview") if all_orgs else self._addresses.overview()
         response = await self._exchange.send("GET", with_query(where, {"minutes": minutes}))
@@ -390,7 +389,7 @@ class AsyncClient:
 
     async def services(self) -> AsyncIterator[Mapping[str, Any]]:
         """The services that the organisation can call, by name, each as the server's JSON: its
-        versions, and how many endpoints it has. ``service`` gets the endpoints themselves."""
+        versions, and the number of its endpoints. ``service`` returns the endpoints themselves."""
         page_url: str | None = with_query(self._addresses.services(), {"limit": PAGE_ITEMS})
         while page_url is not None:
             page = read(await self._exchange.send("GET", page_url), KeysetPage)
@@ -399,12 +398,12 @@ class AsyncClient:
             page_url = with_query(page_url, {"cursor": page.next}) if page.next else None
 
     async def service(self, name: str, *, workspace: str = "default") -> Mapping[str, Any]:
-        """A service, as the server's JSON: its versions, and their endpoints."""
+        """A service as the server's JSON: its versions and their endpoints."""
         url = self._addresses.hosted_service(name, workspace)
         return read_object(await self._exchange.send("GET", url))
 
     async def _failure(self, refused: ApiError, job_url: str) -> ApiError | JobFailed:
-        """The failure of the job that a refusal names, if this credential may read it."""
+        """The failure of the job that an error names, if this credential may read the job."""
         try:
             response = await self._exchange.send("GET", self._addresses.named(job_url))
         except PermissionDeniedError:
@@ -415,7 +414,7 @@ class AsyncClient:
         if isinstance(job, AsyncJob):
             return job.urls
         if service is None:
-            raise ValueError("a job that is given by its id needs service=...")
+            raise ValueError("a job id needs service=...")
         return job_urls(self._addresses.job(service, job))
 
     def _learn(self, job: AsyncJob | str, response: httpx2.Response) -> AsyncJob:

@@ -1,4 +1,4 @@
-"""The client's graphs: archives of code handed in, graphs collected."""
+"""The client's API for graphs: upload archives of code, get graphs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from coatcheck.client.in_threads import in_a_thread
 from coatcheck.client.polling import POLL_SECONDS, Polling
 from coatcheck.client.request_headers import seconds
 
-"""How long the server is asked to hold one long-poll: less than most proxies allow."""
+"""How long the server holds one long-poll: less than most proxies allow."""
 
 
 class AsyncGraphs:
-    """What a client can do with graphs of code: ``client.graphs``.
+    """Graphs of code: ``client.graphs``.
 
-    Wherever a job is asked for, it or its id will do.
+    Every method accepts a job or its id.
     """
 
     def __init__(self, exchange: AsyncExchange, addresses: Addresses, files: AsyncFiles) -> None:
@@ -53,12 +53,12 @@ class AsyncGraphs:
         *,
         idempotency_key: str | None = None,
     ) -> GraphJob:
-        """Hand in a zip of code for ``dependency``, ``call``, ``domain``, ``parse`` or
+        """Submit a zip of code for ``dependency``, ``call``, ``domain``, ``parse`` or
         ``supermodel``. When this returns, the job is durable.
 
-        The file is sent piece by piece. Without an ``idempotency_key`` there is a fresh one, so
-        that a retry cannot make a second job; give one of your own if your program may end before
-        it has the answer.
+        The file is sent piece by piece. Without an ``idempotency_key`` a new one is used, so that a
+        retry cannot create a second job; pass your own if your program may end before it gets the
+        answer.
         """
         boundary = secrets.token_hex(16)
         headers = keyed_headers(
@@ -81,7 +81,7 @@ class AsyncGraphs:
         return read(response, GraphEnvelope).job()
 
     async def get(self, job: GraphJob | str, *, wait: float | None = None) -> GraphJob:
-        """The job as it is now, or within ``wait`` seconds (60 at most) at its end."""
+        """The current state of the job, or its state after at most ``wait`` seconds (up to 60)."""
         query = {"wait": None if wait is None else seconds(wait)}
         url = self._addresses.graph_job(job if isinstance(job, str) else job.id)
         response = await self._exchange.send("GET", with_query(url, query), held=wait or 0.0)
@@ -95,7 +95,7 @@ class AsyncGraphs:
         on_progress: Callable[[GraphJob], object] | None = None,
         raise_on_failure: bool = True,
     ) -> GraphJob:
-        """The job once it has ended, with its graph.
+        """Wait until the job has ended, and return it with its graph.
 
         ``on_progress`` is called with the job about every second meanwhile. Raises WaitTimeout
         after ``timeout`` seconds (None: never), and JobFailed if it failed, unless

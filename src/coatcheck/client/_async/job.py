@@ -1,4 +1,4 @@
-"""A job of a client's: what the server last said of it, and what can be done with it."""
+"""A job: the latest state from the server, and methods to act on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AsyncJob(JobBody):
-    """A job. Its methods ask the server and bring the job's own fields up to date."""
+    """A job. Its methods call the server and update the job's own fields."""
 
     __slots__ = ("_client",)
 
@@ -32,7 +32,7 @@ class AsyncJob(JobBody):
         self._client = client
 
     async def refresh(self) -> Self:
-        """Ask once how the job is now."""
+        """Read the current state of the job."""
         await self._client.get(self)
         return self
 
@@ -42,12 +42,12 @@ class AsyncJob(JobBody):
         return self
 
     async def cancel(self) -> Self:
-        """Ask for the job's end. Raises ConflictError if it has ended otherwise."""
+        """Cancel the job. Raises ConflictError if it has already ended in another way."""
         await self._client.cancel(self)
         return self
 
     async def artifacts(self) -> tuple[JobArtifact, ...]:
-        """The files that the job made; ``download`` of the client fetches one."""
+        """The files that the job produced; the client's ``download`` fetches one."""
         return await self._client.artifacts(self)
 
     def stream(self, after: str | None = None) -> AsyncEvents:

@@ -1,4 +1,4 @@
-"""The client's jobs of an organisation, of every surface: found, explained, done again."""
+"""The client's API for all jobs of an organisation: find, explain, cancel, retry."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from coatcheck.client.request_headers import JSON_HEADERS, seconds, submission_h
 from coatcheck.encoding import encode
 
 PAGE_ITEMS: Final = 200
-"""How long the server is asked to hold one long-poll: less than most proxies allow."""
+"""How long the server holds one long-poll: less than most proxies allow."""
 
 
 class AsyncJobs:
-    """What a client can do with all jobs of its organisation: ``client.jobs``.
+    """All jobs of the organisation: ``client.jobs``.
 
-    They are your own and those that anyone may see; with the scope ``admin``, everybody's.
-    Wherever a job is asked for, it or its id will do.
+    These are your own jobs and those that anyone may see; with the scope ``admin``, everybody's.
+    Every method accepts a job or its id.
     """
 
     def __init__(self, exchange: AsyncExchange, addresses: Addresses) -> None:
@@ -59,10 +59,10 @@ class AsyncJobs:
         cursor: str | None = None,
         limit: int = 50,
     ) -> JobDetailsPage:
-        """A page of jobs, newest first, without their results; 200 at most.
+        """A page of jobs, newest first, without their results; at most 200.
 
         ``state`` is one or several of the engine's states, ``live`` or ``ended``. ``q`` finds a job
-        by its id, its idempotency key or its request's id. Tasks of batches are not listed.
+        by its id, its idempotency key or its request id. Tasks of batches are not listed.
         """
         query = job_filter(
             state=state,
@@ -96,7 +96,7 @@ class AsyncJobs:
         created_after: datetime | None = None,
         created_before: datetime | None = None,
     ) -> AsyncIterator[JobDetails]:
-        """All of them, asked for page by page."""
+        """All matching jobs, fetched page by page."""
         cursor: str | None = None
         while True:
             page = await self.list(
@@ -120,7 +120,7 @@ class AsyncJobs:
             cursor = page.next
 
     async def get(self, job: JobDetails | str) -> JobDetails:
-        """The job as it is now, with its result. Raises NotFoundError."""
+        """The current state of the job, with its result. Raises NotFoundError."""
         return job_details(read_object(await self._exchange.send("GET", self._url(job))))
 
     async def wait(
@@ -130,7 +130,7 @@ class AsyncJobs:
         *,
         raise_on_failure: bool = True,
     ) -> JobDetails:
-        """The job once it has ended; the server holds each question until then.
+        """Wait until the job has ended; the server holds each poll until then.
 
         Raises WaitTimeout after ``timeout`` seconds (None: never), and JobFailed if the job failed
         or was cancelled, unless ``raise_on_failure`` is false.
@@ -150,19 +150,19 @@ class AsyncJobs:
         return job
 
     async def explain(self, job: JobDetails | str) -> JobExplanation:
-        """Why the job is where it is, and when that will probably change."""
+        """Why the job is in its state, and when that will probably change."""
         response = await self._exchange.send("GET", self._url(job, "explain"))
         return read(response, JobExplanation)
 
     async def timeline(self, job: JobDetails | str) -> tuple[TimelineEntry, ...]:
-        """What has happened to the job, the oldest first."""
+        """What has happened to the job, oldest first."""
         response = await self._exchange.send("GET", self._url(job, "timeline"))
         return read(response, TimelineAnswer).items
 
     async def log(
         self, job: JobDetails | str, after: int | None = None
     ) -> AsyncIterator[JobLogEntry]:
-        """The lines of the job's log that there are, the oldest first, asked for page by page.
+        """The job's log lines so far, oldest first, fetched page by page.
 
         ``after`` is the ``seq`` of the last line seen. ``stream`` follows the job instead.
         """
@@ -178,7 +178,7 @@ class AsyncJobs:
             cursor = page.next
 
     async def input(self, job: JobDetails | str) -> bytes:
-        """What the job was handed in with, as JSON; it is kept until the job has completed.
+        """The job's input as JSON; it is kept until the job has completed.
 
         Raises ConflictError if it is not kept.
         """
@@ -187,28 +187,28 @@ class AsyncJobs:
     def stream(self, job: JobDetails | str, after: str | None = None) -> AsyncEvents:
         """The job's events as they come, until its end. ``data`` of a state is the job's JSON.
 
-        A broken connection is made again, without loss or repetition. ``after`` is the ``id`` of
-        the last event seen, to go on behind it.
+        A broken connection is restored without loss or repetition. ``after`` is the ``id`` of the
+        last event seen, to continue after it.
         """
         return follow(self._exchange, self._url(job, "events"), after, lambda _: None)
 
     def changes(self, after: str | None = None) -> AsyncEvents:
-        """All jobs as they change, without an end: events ``job``, whose ``data`` is a job's JSON.
+        """All jobs as they change, endlessly: events ``job``, whose ``data`` is a job's JSON.
 
-        Begins with the jobs that have not ended. A broken connection is made again, without loss or
-        repetition. ``after`` is the ``id`` of the last event seen, to go on behind it.
+        Starts with the jobs that have not ended. A broken connection is restored without loss or
+        repetition. ``after`` is the ``id`` of the last event seen, to continue after it.
         """
         return follow(self._exchange, f"{self._addresses.org_jobs()}/events", after, lambda _: None)
 
     async def cancel(self, job: JobDetails | str) -> JobDetails:
-        """Ask for the job's end, and return it as it is then.
+        """Cancel the job, and return its state after that.
 
-        Cancelling a cancelled job changes nothing. Raises ConflictError if it ended otherwise.
+        Cancelling a cancelled job changes nothing. Raises ConflictError if it ended in another way.
         """
         try:
             response = await self._exchange.send("POST", self._url(job, "cancel"))
         except ConflictError:
-            # Also the answer to a second try of what the first one did.
+            # A retry of a request that succeeded gets this answer, too.
             now = await self.get(job)
             if now.state != "cancelled":
                 raise
@@ -218,10 +218,10 @@ class AsyncJobs:
     async def retry(
         self, job: JobDetails | str, *, idempotency_key: str | None = None
     ) -> JobDetails:
-        """Hand in what the job was handed in with once more, and return the new job.
+        """Submit a new job with the same input, and return it.
 
-        Raises ConflictError if the job has not ended, or what it was handed in with is not kept.
-        Without an ``idempotency_key`` there is a fresh one, so that it is made once.
+        Raises ConflictError if the job has not ended, or its input is not kept. Without an
+        ``idempotency_key`` a new one is used, so that only one job is created.
         """
         headers = submission_headers(
             method="POST",
@@ -249,10 +249,10 @@ class AsyncJobs:
         created_before: datetime | None = None,
         limit: int | None = None,
     ) -> BulkOutcomes:
-        """Cancel or retry many jobs: those of ``ids``, 200 at most, or ``limit`` that fit a filter.
+        """Cancel or retry many jobs: those of ``ids``, at most 200, or ``limit`` that match.
 
-        Each is done by itself, and the answer says what came of it. A retry whose answer was lost
-        is not sent again.
+        Each is handled by itself, and the answer has the outcome of each. If the answer to a retry
+        is lost, the request is not sent again.
         """
         wanted = job_filter(
             state=state,
@@ -267,7 +267,7 @@ class AsyncJobs:
         order: dict[str, object] = {"action": action}
         if ids is not None:
             if wanted or limit is not None:
-                raise ValueError("give ids, or a filter and its limit")
+                raise ValueError("give either ids, or a filter and its limit")
             order["ids"] = [*ids]
         else:
             order["filter"] = wanted

@@ -1,4 +1,4 @@
-"""Hands in tasks: a few within their request, more as its body, a long list staged before."""
+"""Submits tasks: a few in the request, more as its body, a long list as an upload."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class _Upload(msgspec.Struct, frozen=True):
 
 
 class AsyncTaskLists:
-    """Sends requests with their tasks, the way that suits how many there are."""
+    """Sends requests with their tasks in the way that suits the number of tasks."""
 
     def __init__(self, exchange: AsyncExchange, addresses: Addresses) -> None:
         self._exchange = exchange
         self._addresses = addresses
         self._files = AsyncFiles(exchange)
 
-    async def hand_in(
+    async def submit(
         self,
         request: TaskRequest,
         tasks: Iterable[Any] | None,
@@ -52,7 +52,7 @@ class AsyncTaskLists:
     ) -> httpx2.Response:
         """Send a request with the tasks of one source, or with none."""
         if sum(source is not None for source in (tasks, file, upload_id)) > 1:
-            raise ValueError("give tasks, file or upload_id, not two of them")
+            raise ValueError("give only one of tasks, file and upload_id")
         if tasks is not None:
             return await self._with_tasks(request, iter(tasks))
         if file is not None:
@@ -64,7 +64,7 @@ class AsyncTaskLists:
         return await self._with_fields(request, {} if upload_id is None else _staged(upload_id))
 
     async def upload(self, path: str | os.PathLike[str]) -> str:
-        """Stage a file of NDJSON lines; the upload's id."""
+        """Upload a file of NDJSON lines; returns the upload's id."""
         file = await in_a_thread(Path(path).open, "rb")
         try:
             return await self._stage(file, _size(file))
@@ -75,8 +75,8 @@ class AsyncTaskLists:
         lines, is_all = some_lines(tasks, tasks_max=LISTED_TASKS_MAX, bytes_max=BODY_BYTES_MAX)
         if is_all:
             return await self._with_fields(request, {"tasks": listed(lines)} if lines else {})
-        # Into a file: its length has to be known before it is sent, and a connection that breaks
-        # wants it from its beginning again.
+        # Into a file: its length must be known before it is sent, and a retry sends it from the
+        # beginning.
         file: IO[bytes] = await in_a_thread(tempfile.TemporaryFile)
         try:
             while lines:
@@ -88,9 +88,9 @@ class AsyncTaskLists:
             await in_a_thread(file.close)
 
     async def _with_list(self, request: TaskRequest, file: IO[bytes]) -> httpx2.Response:
-        """Of a list that was staged the server knows a name, which is another each time.
+        """Send a list as an upload, or as the body if the caller chose a key.
 
-        So a list under a key of the caller's is the body itself, which can be told from others.
+        An upload has a new id each time, so the server could not compare a repeated request.
         """
         size = _size(file)
         if size > BODY_BYTES_MAX and not request.has_own_key:

@@ -1,4 +1,4 @@
-"""The client's API keys: made, looked at, revoked."""
+"""The client's API for API keys: create, list, revoke."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ PAGE_ITEMS: Final = 200
 
 
 class ApiKeys:
-    """What a client can do with an organisation's API keys: ``client.api_keys``. It needs the scope
-    ``admin``."""
+    """An organisation's API keys: ``client.api_keys``. Needs the scope ``admin``."""
 
     def __init__(self, exchange: Exchange, addresses: Addresses) -> None:
         self._exchange = exchange
@@ -34,11 +33,11 @@ class ApiKeys:
         expires_in_seconds: int | None = None,
         rate_limit: KeyRate | None = None,
     ) -> ApiKey:
-        """Make a key. Its ``key`` is in the answer, and never shown again.
+        """Create a key. The answer contains its ``key``, which is never shown again.
 
-        Without ``user`` it acts for the caller, without ``scopes`` it may ``submit`` and ``read``;
-        it cannot have a scope that the caller lacks. A request whose answer was lost is not sent
-        again: look with ``list_all`` whether it is there.
+        Without ``user`` it acts for the caller; without ``scopes`` it may ``submit`` and ``read``.
+        It cannot have a scope that the caller lacks. If the answer is lost, the request is not sent
+        again: check with ``list_all`` whether the key exists.
         """
         wanted = given(
             name=name,
@@ -57,7 +56,7 @@ class ApiKeys:
         return read(response, ApiKey)
 
     def list_all(self) -> Iterator[ApiKey]:
-        """All keys of the organisation, newest first, the revoked ones included."""
+        """All keys of the organisation, newest first, including revoked ones."""
         page_url: str | None = with_query(self._addresses.api_keys(), {"limit": PAGE_ITEMS})
         while page_url is not None:
             page = read(self._exchange.send("GET", page_url), KeysetPage)
@@ -66,6 +65,6 @@ class ApiKeys:
             page_url = with_query(page_url, {"cursor": page.next}) if page.next else None
 
     def revoke(self, key: ApiKey | str) -> None:
-        """Revoke it for good. Once more is no error. Raises NotFoundError."""
+        """Revoke a key for good. Idempotent. Raises NotFoundError."""
         key_id = key if isinstance(key, str) else key.id
         self._exchange.send("DELETE", self._addresses.api_key(key_id))

@@ -1,4 +1,4 @@
-"""One request and its answer, tried again where that can help."""
+"""Sends HTTP requests with retries."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class Exchange:
         deadline: Deadline | None = None,
         repeatable: bool = True,
     ) -> httpx2.Response:
-        """The answer, read whole, if it is 2xx. Raises ApiError, ConnectionFailed.
+        """Send a request and return its complete 2xx answer. Raises ApiError, ConnectionFailed.
 
-        ``held`` is how long the server was asked to hold it. No new try begins after ``deadline``.
-        What is not ``repeatable`` is sent again only where it was not done for certain.
+        ``held`` is how long the server was asked to hold it. No retry starts after ``deadline``.
+        A request that is not ``repeatable`` is retried only if it certainly had no effect.
         """
         failures = 0
         while True:
@@ -80,14 +80,14 @@ class Exchange:
         *,
         at_least: float = 0.0,
     ) -> None:
-        """Wait as long as is right after so many failures in a row; raise ``error`` to give up."""
+        """Wait before the next try, after so many failures in a row; raise ``error`` to give up."""
         if isinstance(error, ApiError) and not worth_retrying(error):
             raise error
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         delay = self.policy.delay(failures, retry_after, random.random(), at_least)
         if delay is None or (deadline is not None and delay >= deadline.remaining()):
             raise error
-        _log.debug("trying again in %.2f s: %s", delay, error.code)
+        _log.debug("retrying in %.2f s: %s", delay, error.code)
         self.pause(delay)
 
     @contextmanager
@@ -101,10 +101,10 @@ class Exchange:
         silence: float,
         is_signed: bool = False,
     ) -> Iterator[httpx2.Response]:
-        """One try, with the answer's body still to be read.
+        """Make one try; the caller reads the body of the answer.
 
-        ``silence`` is how long the server may say nothing. A URL that ``is_signed`` is good without
-        the caller's credential, and gets none.
+        ``silence`` is how long the server may send nothing. A URL that ``is_signed`` needs no
+        credential, and gets none.
         """
         timeout = httpx2.Timeout(
             self._timeout, read=silence, connect=min(self._timeout, CONNECT_SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""A batch's results as a zip: ordered, waited for, fetched."""
+"""Exports of a batch's results as a zip: create, wait, download."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from coatcheck.client.retries import BACKOFF
 from coatcheck.encoding import encode
 
 LOOKS_APART_MAX: Final = 4
-"""How often the time between two looks at an export is doubled, at most."""
+"""How often the interval between two polls of an export is doubled, at most."""
 
 
 class Exports:
-    """What is done with exports, step by step."""
+    """The steps of an export."""
 
     def __init__(self, exchange: Exchange, addresses: Addresses) -> None:
         self._exchange = exchange
@@ -43,13 +43,13 @@ class Exports:
         return read(self._exchange.send("GET", url), BatchExport)
 
     def wait(self, batch_id: str, export: BatchExport, deadline: Deadline) -> BatchExport:
-        """The export once it is there. Raises ExportFailed."""
+        """Wait until the export is ready. Raises ExportFailed."""
         looks = 0
         while export.url is None:
             if export.terminal:
                 raise _failure(export)
             if deadline.passed:
-                message = f"It was not written within {deadline.seconds:g} s."
+                message = f"The export was not ready within {deadline.seconds:g} s."
                 raise ExportFailed(export, "wait_timeout", message)
             delay = BACKOFF.delay(min(looks, LOOKS_APART_MAX), random.random())
             self._exchange.pause(min(delay, deadline.remaining()))
@@ -58,14 +58,14 @@ class Exports:
         return export
 
     def download(self, export: BatchExport, path: Path) -> Path:
-        """Fetch an export to a file, which is there once all of it has come and was checked."""
+        """Download an export to a file, which appears when it is complete and checked."""
         if export.url is None or export.bytes is None or export.sha256 is None:
-            raise UnexpectedAnswer("the answer shows an export without its address or its size")
+            raise UnexpectedAnswer("the answer has an export without a URL or a size")
         url = self._addresses.signed(export.url)
         return self._files.download(url, path, export.bytes, export.sha256)
 
 
 def _failure(export: BatchExport) -> ExportFailed:
     if export.error is None:
-        return ExportFailed(export, "export_failed", "The server does not say why.")
+        return ExportFailed(export, "export_failed", "The server gave no reason.")
     return ExportFailed(export, export.error.code, export.error.message)

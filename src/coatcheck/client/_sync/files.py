@@ -1,7 +1,7 @@
-"""Files that are sent and fetched piece by piece.
+"""Uploads and downloads files piece by piece.
 
-A URL that the server has signed may be of another server, and is all the permission it takes: no
-credential goes there.
+A URL that the server has signed may be on another server, and is all the permission it needs: no
+credential is sent there.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from coatcheck.client.request_headers import Headers
 from coatcheck.client.task_lines import PIECE_BYTES
 
 SILENCE_SECONDS_MAX: Final = 120.0
-"""How long a store may take to put away what it was sent."""
+"""How long a store may take to save an upload."""
 
 _PARTIAL_CONTENT: Final = 206
 
 
 class Files:
-    """Sends and fetches files, of which it holds no more than a piece at a time."""
+    """Uploads and downloads files, with only a piece of them in memory."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -44,7 +44,7 @@ class Files:
         after: bytes = b"",
         is_signed: bool = False,
     ) -> httpx2.Response:
-        """Send the first ``size`` bytes of a file; from its beginning again where that failed.
+        """Send the first ``size`` bytes of a file; after a failure, from the beginning again.
 
         ``before`` and ``after`` go around them, as in a form.
         """
@@ -68,8 +68,7 @@ class Files:
                 self._exchange.wait_to_retry(error, failures)
 
     def download(self, url: str, path: Path, size: int, sha256: str) -> Path:
-        """Fetch what a signed URL has to a file, which is there once all of it has come and was
-        checked."""
+        """Download from a signed URL to a file, which appears when it is complete and checked."""
         unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         file = at_once(unfinished.open, "xb")
         try:
@@ -78,7 +77,7 @@ class Files:
             finally:
                 at_once(file.close)
             if digest != sha256:
-                raise UnexpectedAnswer("what came is not the file: its checksum is another")
+                raise UnexpectedAnswer("the downloaded file does not match its checksum")
             at_once(unfinished.replace, path)
         except BaseException:
             unfinished.unlink(missing_ok=True)
@@ -86,9 +85,9 @@ class Files:
         return path
 
     def fetch(self, url: str, file: IO[bytes], size: int) -> str:
-        """Write what a signed URL has, ``size`` bytes, to an empty file; its SHA-256, in hex.
+        """Write ``size`` bytes from a signed URL to an empty file; returns its SHA-256 in hex.
 
-        A connection that breaks is made again, and goes on where it broke.
+        A broken connection is restored and the download resumes.
         """
         digest, received, failures = hashlib.sha256(), 0, 0
         while received < size:
@@ -114,7 +113,7 @@ class Files:
                 self._exchange.wait_to_retry(error, failures)
                 continue
             if received != size:
-                raise UnexpectedAnswer(f"{received} bytes came, and there should be {size}")
+                raise UnexpectedAnswer(f"received {received} bytes instead of {size}")
         return digest.hexdigest()
 
 
@@ -125,7 +124,7 @@ def _pieces(file: IO[bytes], size: int, before: bytes, after: bytes) -> Iterator
     while size > 0:
         piece = at_once(file.read, min(size, PIECE_BYTES))
         if not piece:
-            raise ValueError("the file became shorter while it was sent")
+            raise ValueError("the file became shorter during the upload")
         size -= len(piece)
         yield piece
     if after:

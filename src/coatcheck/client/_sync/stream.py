@@ -1,4 +1,4 @@
-"""The events of a job, or of many, as they come, over as many connections as it takes."""
+"""Follows the events of one job or of many, over as many connections as necessary."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from coatcheck.client.events import EVENT_BYTES_MAX, Events, Reader
 from coatcheck.client.request_headers import Headers
 
 SILENCE_SECONDS_MAX: Final = 45.0
-"""The server says something every 15 seconds; after three times that, the connection is dead."""
+"""The server sends something every 15 seconds; after three times that, the connection is dead."""
 
 STEADY_SECONDS: Final = 10.0
-"""A connection that held for so long did not fail: proxies end those that take their time."""
+"""A connection that lasted this long did not fail: proxies close long-lived ones."""
 
 
 def follow(
@@ -26,11 +26,11 @@ def follow(
     after: str | None,
     learn: Callable[[Mapping[str, Any]], None],
 ) -> Events:
-    """Every event after the one with the id ``after``, until the job has ended; of many jobs,
-    without an end.
+    """Every event after the one with the id ``after``, until the job has ended; for many jobs,
+    endlessly.
 
-    A connection that breaks is made again, and the server goes on behind the last event that was
-    seen. ``learn`` is told of the job's state before the event that shows it.
+    A broken connection is restored, and the server continues after the last event seen. ``learn``
+    gets the job's state before the event that shows it.
     """
     reader = Reader(after)
     failures = 0
@@ -51,7 +51,7 @@ def follow(
                     yield event
                     if event.name == "end":
                         return
-            error = ConnectionFailed("the server ended the stream before the job's end")
+            error = ConnectionFailed("the server ended the stream before the job had ended")
         except (ApiError, ConnectionFailed) as failed:
             error = failed
         if connected.seconds >= STEADY_SECONDS:

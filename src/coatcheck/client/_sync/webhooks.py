@@ -1,4 +1,4 @@
-"""The client's webhooks: who is told of what, and what was sent."""
+"""The client's API for webhooks: endpoints, deliveries, secrets."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ PAGE_ITEMS: Final = 200
 
 
 class Webhooks:
-    """What a client can do with webhooks: ``client.webhooks``. All but ``verify`` need a key with
-    the scope ``admin``.
+    """Webhooks: ``client.webhooks``. All methods except ``verify`` need a key with the scope
+    ``admin``.
 
-    Wherever an endpoint or a delivery is asked for, it or its id will do.
+    Every method accepts an endpoint or a delivery, or its id.
     """
 
     def __init__(self, exchange: Exchange, addresses: Addresses) -> None:
@@ -45,7 +45,7 @@ class Webhooks:
     def verify(
         body: bytes, headers: Mapping[str, str], secret: str | Iterable[str]
     ) -> WebhookEvent:
-        """What a webhook tells, if it is genuine; the same as ``verify_webhook``.
+        """The event in a webhook, if it is genuine; the same as ``verify_webhook``.
 
         Raises InvalidWebhook.
         """
@@ -59,11 +59,11 @@ class Webhooks:
         description: str | None = None,
         pulled: bool = False,
     ) -> WebhookEndpoint:
-        """Register an endpoint. Its ``secret`` is in the answer.
+        """Register an endpoint. The answer contains its ``secret``.
 
-        Without ``events`` it is told of every end of jobs and batches. With ``pulled`` it has no
-        URL: ``take`` fetches what there is to tell. A request whose answer was lost is not sent
-        again: look with ``list`` whether it is there.
+        Without ``events`` it gets every end of jobs and batches. With ``pulled`` it has no URL:
+        ``take`` fetches its messages. If the answer is lost, the request is not sent again: check
+        with ``list`` whether the endpoint exists.
         """
         wanted = given(
             url=url,
@@ -81,12 +81,12 @@ class Webhooks:
         return read(response, WebhookEndpoint)
 
     def list(self) -> tuple[WebhookEndpoint, ...]:
-        """All endpoints of the organisation, the oldest first."""
+        """All endpoints of the organisation, oldest first."""
         response = self._exchange.send("GET", self._addresses.webhooks("endpoints"))
         return read(response, WebhookEndpointList).items
 
     def get(self, endpoint: WebhookEndpoint | str) -> WebhookEndpoint:
-        """The endpoint as it is now. Raises NotFoundError."""
+        """The current state of the endpoint. Raises NotFoundError."""
         return read(self._exchange.send("GET", self._url(endpoint)), WebhookEndpoint)
 
     def update(
@@ -97,7 +97,7 @@ class Webhooks:
         events: Iterable[str] | None = None,
         description: str | None = None,
     ) -> WebhookEndpoint:
-        """Change what is given, and return the endpoint. What waits goes to the new URL."""
+        """Change the given fields, and return the endpoint. Pending messages go to the new URL."""
         wanted = given(
             url=url, events=None if events is None else list(events), description=description
         )
@@ -107,33 +107,33 @@ class Webhooks:
         return read(response, WebhookEndpoint)
 
     def pause(self, endpoint: WebhookEndpoint | str) -> WebhookEndpoint:
-        """Have nothing sent to it; what there is to tell is kept until ``resume``."""
-        return self._told(endpoint, "pause")
+        """Send nothing to it; its messages are kept until ``resume``."""
+        return self._post_action(endpoint, "pause")
 
     def resume(self, endpoint: WebhookEndpoint | str) -> WebhookEndpoint:
-        """Have it told again, of all that was kept as well. Also after it had answered 410."""
-        return self._told(endpoint, "resume")
+        """Send messages again, including those kept. Also reactivates it after a 410."""
+        return self._post_action(endpoint, "resume")
 
     def delete(self, endpoint: WebhookEndpoint | str) -> None:
-        """Take it away; what waits for it is not sent. Raises NotFoundError."""
+        """Delete it; its pending messages are not sent. Raises NotFoundError."""
         self.get(endpoint)
-        with suppress(NotFoundError):  # the answer to a second try of what the first one did
+        with suppress(NotFoundError):  # the answer to a retry of a request that succeeded
             self._exchange.send("DELETE", self._url(endpoint))
 
     def test(self, endpoint: WebhookEndpoint | str) -> WebhookDelivery:
-        """Have a ``webhook.test`` sent to it, and return the delivery as it is before that."""
+        """Send it a ``webhook.test``, and return the delivery as it is before that."""
         return read(self._exchange.send("POST", f"{self._url(endpoint)}/test"), WebhookDelivery)
 
     def secret(self, endpoint: WebhookEndpoint | str | None = None) -> WebhookSecret:
-        """What signs: for an endpoint its own secret, for URLs that came with jobs the
-        organisation's."""
+        """The signing secret: of an endpoint, or, for URLs that came with jobs, of the
+        organisation."""
         return read(self._exchange.send("GET", self._secret_url(endpoint)), WebhookSecret)
 
     def rotate(self, endpoint: WebhookEndpoint | str | None = None) -> WebhookSecret:
-        """Replace that secret. For 24 hours the one before signs along.
+        """Replace that secret. The previous one stays valid for 24 hours.
 
-        An endpoint's is replaced once, however often the request had to be sent. A request for the
-        organisation's whose answer was lost is not sent again: look with ``secret``.
+        An endpoint's secret is replaced once, even if the request is repeated. If the answer is
+        lost for the organisation's secret, the request is not sent again: check with ``secret``.
         """
         before = self.secret(endpoint)
         response = self._exchange.send(
@@ -154,10 +154,10 @@ class Webhooks:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> Iterator[WebhookDelivery]:
-        """What was sent and what is to be, newest first, asked for page by page.
+        """Sent and pending deliveries, newest first, fetched page by page.
 
-        To one endpoint, or to all; of one job, task or batch; of one status; made since a moment
-        and before another, both with their time zone.
+        To one endpoint or all; of one job, task or batch; with one status; created since one time
+        and before another, both with a time zone.
         """
         query = {
             "job_id": job_id,
@@ -176,12 +176,12 @@ class Webhooks:
             page_url = with_query(page_url, {"cursor": page.next}) if page.next else None
 
     def delivery(self, delivery: WebhookDelivery | str) -> WebhookDelivery:
-        """One delivery as it is now. Raises NotFoundError."""
+        """The current state of a delivery. Raises NotFoundError."""
         url = self._addresses.webhooks("deliveries", _id(delivery))
         return read(self._exchange.send("GET", url), WebhookDelivery)
 
     def replay(self, delivery: WebhookDelivery | str) -> WebhookDelivery:
-        """Have one sent again, at once and under the same id. Raises NotFoundError."""
+        """Send a delivery again, at once and with the same id. Raises NotFoundError."""
         url = f"{self._addresses.webhooks('deliveries', _id(delivery))}/replay"
         return read(self._exchange.send("POST", url), WebhookDelivery)
 
@@ -193,10 +193,10 @@ class Webhooks:
         endpoint: WebhookEndpoint | str | None = None,
         statuses: Iterable[str] | None = None,
     ) -> int:
-        """Have all sent again that were made in a span of time, and return how many those are.
+        """Send all deliveries of a time span again, and return their number.
 
-        Without ``statuses`` those that were not taken: ``exhausted``, ``disabled``, and those
-        ``pending`` whose last try failed.
+        Without ``statuses`` those that failed: ``exhausted``, ``disabled``, and those ``pending``
+        whose last try failed.
         """
         url = f"{self._addresses.webhooks()}/replay"
         if endpoint is not None:
@@ -218,10 +218,10 @@ class Webhooks:
     def take(
         self, endpoint: WebhookEndpoint | str, *, limit: int = 10, wait: float = 0.0
     ) -> tuple[WebhookMessage, ...]:
-        """Fetch what an endpoint that is ``pulled`` is to be told, ``limit`` messages at most.
+        """Fetch the messages of a ``pulled`` endpoint, at most ``limit``.
 
-        With ``wait`` the server answers when there is something, or after so many seconds, 60 at
-        most. Report each within a minute, or it comes again.
+        With ``wait`` the server answers when there are some, or after that many seconds, at most
+        60. Report each within a minute, or it is delivered again.
         """
         response = self._exchange.send(
             "POST",
@@ -241,9 +241,9 @@ class Webhooks:
         error: str | None = None,
         retry_after: float | None = None,
     ) -> bool:
-        """Say what came of a message: the status that was answered, or why there was no answer.
+        """Report the outcome of a message: the answer's status, or why there was none.
 
-        Whether its lease still held; otherwise nothing was noted, and it comes again.
+        Returns whether its lease still held; otherwise nothing was recorded, and it comes again.
         """
         report = {"id": message.id, "lease": message.lease}
         report |= given(status_code=status_code, error=error, retry_after=retry_after)
@@ -255,7 +255,7 @@ class Webhooks:
         )
         return message.id in read(response, NotedReports).noted
 
-    def _told(self, endpoint: WebhookEndpoint | str, what: str) -> WebhookEndpoint:
+    def _post_action(self, endpoint: WebhookEndpoint | str, what: str) -> WebhookEndpoint:
         response = self._exchange.send("POST", f"{self._url(endpoint)}/{what}")
         return read(response, WebhookEndpoint)
 
@@ -273,5 +273,5 @@ def _id(named: WebhookEndpoint | WebhookDelivery | str) -> str:
 
 def _moment(moment: datetime | None) -> str | None:
     if moment is not None and moment.tzinfo is None:
-        raise ValueError("a moment needs its time zone, such as datetime.now(UTC)")
+        raise ValueError("the time needs a time zone, such as datetime.now(UTC)")
     return None if moment is None else moment.isoformat()
