@@ -162,7 +162,7 @@ async def test_what_was_garbled_is_refused_and_may_be_given_again(
     await connection.execute(f"UPDATE service_secrets SET sealed = {garble}")
     with lost():
         await opened(settings, spec)
-    with pytest.raises(InvalidInput, match="not known here"):
+    with pytest.raises(InvalidInput, match="the hidden value is unknown"):
         await catalogue.put("acme", "default", "docs", spec.definition)
     await catalogue.put("acme", "default", "docs", definition())
     assert await opened(settings, spec) == SECRET

@@ -149,7 +149,7 @@ def test_versions_and_endpoints_are_bounded() -> None:
         ([{**ENDPOINT, "path": "/jobs/{id}"}], "versions.1.endpoints[0].path", "gateway's own"),
         ([{**ENDPOINT, "path": "/async/x"}], "versions.1.endpoints[0].path", "gateway's own"),
         ([{**ENDPOINT, "path": "/v2/x"}], "versions.1.endpoints[0].path", "gateway's own"),
-        ([{**ENDPOINT, "path": "/" + "a" * 200}], "versions.1.endpoints[0].key", "give one"),
+        ([{**ENDPOINT, "path": "/" + "a" * 200}], "versions.1.endpoints[0].key", "set one"),
         (
             [{**ENDPOINT, "target": {"type": "python"}}],
             "versions.1.endpoints[0].target",
@@ -163,7 +163,7 @@ def test_versions_and_endpoints_are_bounded() -> None:
         (
             [{**ENDPOINT, "target": {**TARGET, "headers": {"Host": "x"}}}],
             "versions.1.endpoints[0].target.headers",
-            "host is the connection's",
+            "host is set by the connection",
         ),
         (
             [{**ENDPOINT, "target": {**TARGET, "headers": {"X-A": "1", "x-a": "2"}}}],
@@ -257,9 +257,9 @@ def test_a_hidden_value_does_not_go_to_another_address() -> None:
     headers = {"X-Key": "s3cret"}
     first = concealed(definition({**ENDPOINT, "target": {**TARGET, "headers": headers}}))
     elsewhere = {"type": "http", "url": "https://other.example", "headers": {"X-Key": HIDDEN}}
-    with pytest.raises(InvalidInput, match="not known here"):
+    with pytest.raises(InvalidInput, match="the hidden value is unknown"):
         concealed(definition({**ENDPOINT, "target": elsewhere}), first)
-    with pytest.raises(InvalidInput, match="not known here"):
+    with pytest.raises(InvalidInput, match="the hidden value is unknown"):
         concealed(definition({**ENDPOINT, "target": {**TARGET, "headers": {"X-B": HIDDEN}}}), first)
 
 

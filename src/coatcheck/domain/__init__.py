@@ -1,1 +1,1 @@
-"""What is true of a job, whatever stores or runs it. Pure: no I/O, no clock reads."""
+"""The job model: states, outcomes, limits, ids. Pure: no I/O, no clock reads."""

@@ -1,7 +1,8 @@
 """API keys: ``cck_<id>_<secret>``.
 
-The id is a ULID, public, and finds the key's row. The secret has 256 random bits; what is stored is
-its HMAC-SHA256 under a pepper that only the servers know, so a copy of the database opens nothing.
+The id is a public ULID that finds the key's row. The secret has 256 random bits. Only its
+HMAC-SHA256 is stored, under a pepper that only the servers know, so a copy of the database is
+useless.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ FORMAT: Final = (
 
 _ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _SECRET_BITS: Final = 256
-_SECRET_CHARACTERS: Final = 43  # as many as 256 bits need at 62 letters
+_SECRET_CHARACTERS: Final = 43  # 256 bits at 62 letters
 _KEY: Final = re.compile(rb"cck_([0-7][0-9A-HJKMNP-TV-Z]{25})_([0-9A-Za-z]{32,128})")
 
 
 @dataclass(frozen=True, slots=True)
 class KeyText:
-    """The two halves of a key. ``secret`` never shows in a log or an error."""
+    """The two halves of a key. ``secret`` never appears in a log or an error."""
 
     key_id: str
     secret: bytes
@@ -40,16 +41,16 @@ class KeyText:
 
     @property
     def text(self) -> str:
-        """The key as its user has it."""
+        """The key as its user sees it."""
         return f"cck_{self.key_id}_{self.secret.decode()}"
 
     def digest(self, pepper: bytes) -> bytes:
-        """What is stored of the secret."""
+        """The hash of the secret, for storage."""
         return hmac.digest(pepper, self.secret, hashlib.sha256)
 
 
 def mint() -> KeyText:
-    """A fresh key."""
+    """Create a new key."""
     number = secrets.randbits(_SECRET_BITS)
     letters = []
     for _ in range(_SECRET_CHARACTERS):
@@ -59,6 +60,6 @@ def mint() -> KeyText:
 
 
 def parse(text: bytes) -> KeyText | None:
-    """The halves of what looks like a key, or None."""
+    """Split a key into its halves; None if it does not look like one."""
     found = _KEY.fullmatch(text)
     return None if found is None else KeyText(found[1].decode(), found[2])

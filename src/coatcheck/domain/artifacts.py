@@ -1,4 +1,4 @@
-"""What is known of a job's artifacts, also when they are gone."""
+"""Records of a job's artifacts, which outlive the artifacts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from uuid import UUID
 
 
 class Disposal(StrEnum):
-    """What deleted an artifact. The comment says when it does."""
+    """What deleted an artifact. The comment says when."""
 
     RETENTION = "retention"  # the retention of its job has ended
-    OWNER = "owner"  # somebody who may see the job asked for it
-    REPLACED = "replaced"  # its job attached another of the same name
-    BATCH_REMOVED = "batch_removed"  # the batch that its job is a task of was removed
+    OWNER = "owner"  # somebody who may see the job deleted it
+    REPLACED = "replaced"  # its job attached another one with the same name
+    BATCH_REMOVED = "batch_removed"  # the batch of its task was deleted
 
 
 class DoomedBlob(NamedTuple):
-    """A blob whose artifact is gone, and that is not known to be deleted yet."""
+    """A blob without an artifact that is not yet known to be deleted."""
 
     org: str
     job: UUID
@@ -28,7 +28,7 @@ class DoomedBlob(NamedTuple):
 
 
 class LeftBlob(NamedTuple):
-    """One that whoever doomed it has left behind, and since when."""
+    """A blob that was marked for deletion and then left behind, and since when."""
 
     blob: DoomedBlob
     deleting_at: datetime
@@ -36,7 +36,7 @@ class LeftBlob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ArtifactCopy:
-    """One line of a receipt."""
+    """One copy in a receipt."""
 
     stored_at: datetime
     deleted_at: datetime | None
@@ -45,9 +45,9 @@ class ArtifactCopy:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactRecord:
-    """What is known of the artifact of a name. It outlives the artifact and the job.
+    """The record of an artifact of one name. It outlives the artifact and the job.
 
-    ``size`` and ``sha256`` are those of the last blob; ``copies`` has every one that was stored.
+    ``size`` and ``sha256`` are those of the last blob; ``copies`` lists every stored one.
     """
 
     org: str

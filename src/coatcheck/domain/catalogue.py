@@ -1,7 +1,7 @@
-"""The catalogue's entries: services, their versions and endpoints, and who does the work.
+"""The entries of the service catalogue: services, versions, endpoints and their targets.
 
-The same whether code declared them (a worker publishes what it serves) or a document did (an
-organisation registered an http upstream, or a function that runs elsewhere).
+They are the same whether code declared them (a worker publishes its services) or a document did (an
+organisation registered an http upstream or a remote function).
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ Source = Literal["code", "http"]
 GATEWAY_SERVICE: Final = "gateway"
 """The service that calls http upstreams of the catalogue."""
 UPSTREAM_ENDPOINT = engine_name(GATEWAY_SERVICE, 1, endpoint_key("POST", "/http"))
-"""The engine's one endpoint for jobs that an http upstream or a remote does; their flows tell them
+"""The engine's one endpoint for jobs of http upstreams and remotes; their flows tell them
 apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """An upstream to call. ``headers`` are hidden values by name; what they hide is sealed under
-    ``secrets_id``, which is empty where there is none (``domain/target_secrets.py``)."""
+    """An upstream to call. ``headers`` are hidden values by name; their real values are sealed
+    under ``secrets_id``, which is empty if there are none (``domain/target_secrets.py``)."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
@@ -72,14 +72,14 @@ class HttpTarget:
 
     @property
     def address(self) -> Address:
-        """Who is sent the values of the headers."""
+        """The recipient of the headers' values."""
         return UPSTREAM, self.url
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteTarget:
-    """A function that runs elsewhere. ``definition`` is what ``remotes/definitions.py`` reads;
-    ``secrets`` are hidden values by the names that it has, sealed under ``secrets_id``."""
+    """A remote function. ``definition`` is for ``remotes/definitions.py``; ``secrets`` are hidden
+    values by name, sealed under ``secrets_id``."""
 
     definition: Mapping[str, Any]
     secrets: Mapping[str, str] = field(repr=False)
@@ -87,12 +87,12 @@ class RemoteTarget:
 
     @property
     def address(self) -> Address:
-        """Who is sent the secrets: the service, and where it is."""
+        """The recipient of the secrets: the kind of service and its URL."""
         return remote_address(self.definition)
 
 
 def remote_address(definition: Mapping[str, Any]) -> Address:
-    """Who is sent the secrets of a remote that is defined so."""
+    """The recipient of a remote's secrets, from its definition."""
     return definition["adapter"], definition.get("url", "")
 
 
@@ -100,9 +100,9 @@ def remote_address(definition: Mapping[str, Any]) -> Address:
 class EndpointSpec:
     """One endpoint of one version of a service.
 
-    ``method`` is in capitals. ``parameters`` says what kind of JSON value each top-level argument
-    is, for those that come as text in a path or a query. ``target`` and ``remote`` are None for a
-    Python function, and one of them is for any other.
+    ``method`` is in capitals. ``parameters`` has the JSON kind of each top-level argument, for
+    those that come as text in a path or a query. For a Python function ``target`` and ``remote``
+    are None; otherwise one of them is set.
     """
 
     service: str
@@ -126,7 +126,7 @@ class EndpointSpec:
 
     @property
     def id(self) -> str:
-        """The endpoint's name among all of its organisation's: ``docs.v1.post__analyze``."""
+        """The endpoint's unique name within its organisation: ``docs.v1.post__analyze``."""
         return f"{self.service}.v{self.version}.{self.key}"
 
     @property
@@ -138,16 +138,16 @@ class EndpointSpec:
 
     @property
     def flow(self) -> str:
-        """The flow of its jobs: of their own unless it is Python's, then the organisation's."""
+        """The flow of its jobs: the endpoint's own, or for Python the organisation's."""
         return self.id if self.is_registered else ""
 
     @property
     def is_registered(self) -> bool:
-        """Whether a document says who does the work, and no worker's code."""
+        """Whether a document defines it, rather than a worker's code."""
         return self.target is not None or self.remote is not None
 
     def within(self, seconds_max: float) -> EndpointSpec:
-        """The endpoint as it may be called: what a document says takes no longer than this."""
+        """The endpoint with its timeouts limited to ``seconds_max``, if a document defines it."""
         if not self.is_registered or self.timeout_seconds <= seconds_max:
             return self
         target = self.target
@@ -157,7 +157,7 @@ class EndpointSpec:
 
     @property
     def address(self) -> Address:
-        """Who is sent what is ``hidden``. Only of an endpoint that is registered."""
+        """The recipient of the ``hidden`` values. Only for a registered endpoint."""
         target = self.target or self.remote
         assert target is not None
         return target.address
@@ -176,7 +176,7 @@ class EndpointSpec:
         return "" if target is None else target.secrets_id
 
     def with_hidden(self, hidden: Mapping[str, str], secrets_id: str) -> EndpointSpec:
-        """The same with other ``hidden`` values, which are sealed under ``secrets_id``."""
+        """The same with other ``hidden`` values, sealed under ``secrets_id``."""
         if self.target is not None:
             return replace(self, target=replace(self.target, headers=hidden, secrets_id=secrets_id))
         assert self.remote is not None
@@ -184,7 +184,7 @@ class EndpointSpec:
 
 
 class Matched(NamedTuple):
-    """The endpoint that answers a path, and the values of the path's parameters."""
+    """The endpoint for a path, and the values of the path's parameters."""
 
     spec: EndpointSpec
     params: Mapping[str, str]
@@ -200,7 +200,7 @@ class VersionSpec:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSummary:
-    """A service as a list shows it. ``versions`` says how many endpoints each version has."""
+    """A service in a list. ``versions`` has the number of endpoints of each version."""
 
     org: str
     workspace: str
@@ -213,7 +213,7 @@ class ServiceSummary:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSpec:
-    """A service, and all of its versions. ``org`` is empty for one that code declares."""
+    """A service with all its versions. ``org`` is empty if code declares it."""
 
     org: str
     workspace: str
@@ -223,7 +223,7 @@ class ServiceSpec:
     created_at: datetime
     updated_at: datetime
     _tables: Mapping[int, PathTable[EndpointSpec]] = field(init=False, repr=False, compare=False)
-    _elsewhere: frozenset[str] = field(init=False, repr=False, compare=False)
+    _remote_ids: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         tables = {
@@ -231,32 +231,32 @@ class ServiceSpec:
             for number, version in self.versions.items()
         }
         object.__setattr__(self, "_tables", tables)
-        elsewhere = frozenset(spec.id for spec in self.endpoints if spec.remote is not None)
-        object.__setattr__(self, "_elsewhere", elsewhere)
+        remote_ids = frozenset(spec.id for spec in self.endpoints if spec.remote is not None)
+        object.__setattr__(self, "_remote_ids", remote_ids)
 
     @property
     def latest(self) -> int:
-        """The highest version: what a call that names none gets."""
+        """The highest version, which calls without a version get."""
         return max(self.versions)
 
     def match(self, version: int | None, method: str, path: str) -> Matched | None:
-        """The endpoint that answers ``method`` on ``path`` in a version, or in the latest.
+        """The endpoint for ``method`` on ``path`` in a version, or in the latest.
 
-        ``path`` begins with a slash. What is percent-encoded in it stays so: decode the parameters
-        and not the path, or an encoded slash will part them.
+        ``path`` begins with a slash and stays percent-encoded: decode the parameters and not the
+        path, or an encoded slash would split them.
         """
         table = self._tables.get(self.latest if version is None else version)
         found = None if table is None else table.match(method.upper(), path)
         return None if found is None else Matched(*found)
 
     def methods_for(self, version: int | None, path: str) -> tuple[str, ...]:
-        """The methods that ``path`` answers, in order; none if nothing is there."""
+        """The methods of ``path``, in order; empty if there are none."""
         table = self._tables.get(self.latest if version is None else version)
         return () if table is None else table.methods(path)
 
     def runs_elsewhere(self, endpoint_id: str) -> bool:
-        """Whether a remote does the work of the endpoint of that id."""
-        return endpoint_id in self._elsewhere
+        """Whether a remote does the work of this endpoint."""
+        return endpoint_id in self._remote_ids
 
     @property
     def endpoints(self) -> tuple[EndpointSpec, ...]:
@@ -265,7 +265,7 @@ class ServiceSpec:
 
     @property
     def definition(self) -> ServiceDefinition:
-        """The service as the document that registers it, with what is secret hidden."""
+        """The service as the document that registers it, with secrets hidden."""
         return ServiceDefinition(
             {
                 str(number): VersionDefinition([_shown(spec) for spec in version.endpoints])

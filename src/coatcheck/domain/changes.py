@@ -1,12 +1,12 @@
-"""Where a stream of changes stands, so that it can be resumed without a loss and without a repeat.
+"""Cursors for a stream of changes, so that it resumes without loss and without repetition.
 
-A *snapshot* is PostgreSQL's own account of which transactions had committed at a moment, in its
-own spelling: ``xmin:xmax:xip,xip``. It knows nothing of clocks, nor of the order of ids, and
-transactions that overlap are told apart exactly. What has changed after a snapshot is what was
-written by a transaction that the snapshot does not see.
+A *snapshot* is PostgreSQL's own record of which transactions had committed at a moment, in its own
+notation: ``xmin:xmax:xip,xip``. It does not depend on clocks or on the order of ids, and separates
+overlapping transactions exactly. A row changed after a snapshot if it was written by a transaction
+that the snapshot does not see.
 
-A look for changes goes from one snapshot to the next. What it finds is told in the order of ids, so
-that a reader that is cut off in the middle can go on behind the last one that it was told.
+A poll for changes goes from one snapshot to the next. It returns its rows in the order of their
+ids, so that a reader that is cut off in the middle can continue after the last one it received.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from coatcheck.domain.ids import InvalidId, from_text, to_text
 
 CURSOR_CHARACTERS_MAX: Final = 8_000
 CURSOR: Final = f"^[0-9A-Z:,~]{{0,{CURSOR_CHARACTERS_MAX}}}$"
-"""What the id of an event of a stream of changes looks like."""
+"""The pattern of event ids in a stream of changes."""
 
 _SNAPSHOT: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19}):((?:[0-9]{1,19}(?:,[0-9]{1,19})*)?)")
 _TRANSACTION_MAX: Final = (1 << 63) - 1
@@ -31,14 +31,14 @@ T = TypeVar("T")
 
 
 class InvalidCursor(ValueError):
-    """That is no id of an event."""
+    """The text is not an event id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeCursor:
-    """Behind an event. ``since`` is the snapshot up to which all was told; None at the beginning,
-    which tells what has not ended. During a look, ``until`` is where the look goes to, and
-    ``after`` the last id that was told."""
+    """A position after an event. Everything up to the snapshot ``since`` was sent; None is the
+    beginning, which sends all jobs that have not ended. During a poll, ``until`` is its target
+    snapshot and ``after`` the last id that was sent."""
 
     since: str | None = None
     until: str | None = None
@@ -51,7 +51,7 @@ class ChangeCursor:
 
     @classmethod
     def read(cls, text: str) -> ChangeCursor:
-        """What ``str`` gave. Raises InvalidCursor."""
+        """Parse what ``str`` returned. Raises InvalidCursor."""
         if not text:
             return cls()
         if len(text) > CURSOR_CHARACTERS_MAX:
@@ -71,14 +71,14 @@ class ChangeCursor:
 
 @dataclass(frozen=True, slots=True)
 class Changes(Generic[T]):
-    """What a look found up to the snapshot ``until``, with the ids by which it is in order."""
+    """The rows that a poll found up to the snapshot ``until``, each with the id it is sorted by."""
 
     until: str
     items: Sequence[tuple[UUID, T]]
 
 
 def _snapshot(text: str) -> str:
-    """A snapshot that PostgreSQL would read."""
+    """Check that PostgreSQL would accept the snapshot."""
     found = _SNAPSHOT.fullmatch(text)
     if found is None:
         raise InvalidCursor

@@ -1,8 +1,8 @@
-"""Where a worker's claims go on: after which organisation of a lane, and with which flow of each.
+"""Round-robin cursors of a worker's claims: the next organisation of a lane, and its next flow.
 
-A claim goes round the organisations that have work, and each organisation's share goes round its
-flows. With more of them than room, or with a remainder, the next claim has to go on where the last
-one ended. An organisation with one flow needs no place of its own, so most have none.
+A claim goes round the organisations that have jobs, and each organisation's share goes round its
+flows. If there are more of them than slots, or a remainder, the next claim must continue where the
+last one ended. An organisation with one flow needs no cursor, so most have none.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 ORG_TURNS_MAX: Final = 10_000
-"""Organisations with several flows whose next flow a worker remembers, in each lane. One that is
-forgotten goes on with its first flow."""
+"""For how many organisations with several flows a worker remembers the next flow, in each lane.
+Others start with their first flow."""
 
 
 class FlowPlace(NamedTuple):
-    """An endpoint, and the first text that the next flow of it may have."""
+    """An endpoint, and the smallest name that its next flow may have."""
 
     endpoint: str
     flow: str
 
 
 class ClaimTurns:
-    """The turns of one lane, in one kind of claim."""
+    """The cursors of one lane, in one kind of claim."""
 
     __slots__ = ("_orgs", "_places", "after_org")
 
     def __init__(self) -> None:
         self.after_org = ""
-        """The organisation that the next claim starts after; empty for the first one."""
+        """The organisation that the next claim starts after; empty at the beginning."""
         self._places: dict[str, FlowPlace] = {}
         self._orgs: list[str] = []  # the keys of _places, sorted
 
@@ -39,7 +39,7 @@ class ClaimTurns:
         return len(self._places)
 
     def next_places(self, orgs_max: int) -> dict[str, FlowPlace]:
-        """Where organisations go on, for as many as the next claim comes to at most."""
+        """The flow cursors of the organisations that the next claim may reach."""
         if not self._places:
             return {}
         start = bisect_right(self._orgs, self.after_org)
@@ -52,17 +52,17 @@ class ClaimTurns:
         places: Mapping[str, FlowPlace],
         after_org: str | None,
     ) -> None:
-        """Go on from where a claim ended: ``after_org`` is None if it has seen all organisations.
+        """Advance to where a claim ended: ``after_org`` is None if it saw all organisations.
 
-        Those of ``sent`` that it has passed without saying where they go on have at most one flow
-        left, and are forgotten.
+        Organisations in ``sent`` that it passed without a new cursor have at most one flow left,
+        and their cursors are dropped.
         """
         for org in sent:
             if org not in places and (after_org is None or self._is_passed(org, after_org)):
                 self._forget(org)
         for org, place in places.items():
             if org in self._places:
-                del self._places[org]  # it goes to the end: the one set longest ago comes first
+                del self._places[org]  # re-inserted at the end: the oldest entry comes first
             else:
                 insort(self._orgs, org)
             self._places[org] = place
@@ -72,7 +72,7 @@ class ClaimTurns:
             self.after_org = after_org
 
     def _is_passed(self, org: str, after_org: str) -> bool:
-        """Whether a claim that went from the old place on to ``after_org`` came by."""
+        """Whether a claim that went from the old position to ``after_org`` passed ``org``."""
         began = self.after_org
         return (org <= began, org) <= (after_org <= began, after_org)
 

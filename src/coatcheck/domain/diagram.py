@@ -1,6 +1,6 @@
-"""The reference page of the states, made from the table of transitions.
+"""Generates the states reference page from the table of transitions.
 
-``python -m coatcheck.domain.diagram > docs/reference/states.md`` writes it anew.
+``python -m coatcheck.domain.diagram > docs/reference/states.md`` regenerates it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from coatcheck.domain.states import HELD, INITIAL, TERMINAL, TRANSITIONS, WAITIN
 
 
 def markdown() -> str:
-    """The reference page of the states."""
+    """The states reference page."""
     return "\n".join([_PAGE_HEAD, _diagram(), _STATES_HEAD, _states(), _EVENTS_HEAD, _events(), ""])
 
 
@@ -38,7 +38,7 @@ def _states() -> str:
 
 
 def _events() -> str:
-    lines = ["| event | who | what happened | from | to |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| event | caused by | meaning | from | to |", "| --- | --- | --- | --- | --- |"]
     for event in Event:
         who, what = _story(event)
         targets: defaultdict[State, list[State]] = defaultdict(list)
@@ -77,32 +77,32 @@ def _meaning(state: State) -> str:
         case State.QUEUED:
             return "waits for a worker"
         case State.DISPATCHING:
-            return "was claimed by a worker; its handler has only just begun, if at all"
+            return "was claimed by a worker; its handler has just begun or is about to"
         case State.PROCESSING:
-            return "is being run"
+            return "is running"
         case State.FINALIZING:
-            return "was done by a remote executor; its result is being stored"
+            return "was finished by a remote; its result is being stored"
         case State.RETRYING:
-            return "failed, or lost its worker more than once, and is due again later"
+            return "failed, or lost its worker more than once, and will run again later"
         case State.CANCEL_REQUESTED:
-            return "is being run, and its worker was asked to stop it"
+            return "is running, and its worker was asked to stop it"
         case State.COMPLETED:
             return "has a result"
         case State.FAILED:
-            return "has an error, and is not tried again"
+            return "has an error, and will not be retried"
         case State.CANCELLED:
-            return "was ended on request"
+            return "was cancelled"
         case _:
             assert_never(state)
 
 
 def _story(event: Event) -> tuple[str, str]:
-    """Who makes an event happen, and what it means."""
+    """What causes an event, and what it means."""
     match event:
         case Event.DUE:
-            return "the stager", "its time has come"
+            return "the stager", "it became due"
         case Event.CLAIM:
-            return "a worker", "took it"
+            return "a worker", "claimed it"
         case Event.START:
             return "its worker", "the handler has been running for a while"
         case Event.FINALIZE:
@@ -117,24 +117,24 @@ def _story(event: Event) -> tuple[str, str]:
         case Event.RETRY:
             return "its worker or the expirer", "failed, or ran too long, and an attempt is left"
         case Event.UNREACHABLE:
-            return "its worker", "what it needs cannot be reached; spends no attempt"
+            return "its worker", "what it needs is unreachable; spends no attempt"
         case Event.POSTPONE:
-            return "its worker", "what it asked broke off, and it counts that itself; no attempt"
+            return "its worker", "its call broke off, which is counted separately; no attempt"
         case Event.RELEASE:
             return "its worker", "the worker is stopping; spends no attempt"
         case Event.CRASH:
-            return "the rescuer", "its worker died or fell silent, for the first time"
+            return "the rescuer", "its worker died or went silent, for the first time"
         case Event.CRASH_AGAIN:
             return (
                 "the rescuer",
-                "its worker died or fell silent, and not for the first time; due after a delay",
+                "its worker died or went silent, and not for the first time; due after a delay",
             )
         case Event.CANCEL:
-            return "the caller", "asked for its end"
+            return "the caller", "requested cancellation"
         case Event.ACKNOWLEDGE_CANCEL:
-            return "its worker", "the handler stopped as asked"
+            return "its worker", "the handler stopped as requested"
         case Event.EXPIRE:
-            return "the expirer", "did not start before its deadline"
+            return "the expirer", "it did not start before its deadline"
         case _:
             assert_never(event)
 
@@ -142,10 +142,10 @@ def _story(event: Event) -> tuple[str, str]:
 _PAGE_HEAD: Final = """\
 # States of a job
 
-<!-- Made from src/coatcheck/domain/states.py by `python -m coatcheck.domain.diagram`. -->
+<!-- Generated from src/coatcheck/domain/states.py by `python -m coatcheck.domain.diagram`. -->
 
 Every job begins in `staged` or `queued` and ends in one of three terminal states, which it never
-leaves. An event that the tables below do not list for a state changes nothing.
+leaves. An event that the table below does not list for a state changes nothing.
 """
 
 _STATES_HEAD: Final = """\

@@ -1,8 +1,8 @@
-"""Distributions of durations: how many fell into each of a fixed row of buckets.
+"""Histograms of durations with fixed buckets.
 
-Each bucket is wider than the one before by the square root of two, from a millisecond to a day, so
-that a quantile read from the counts is at most two fifths off, mostly far less, and counts of any
-number of processes and minutes can simply be added.
+Each bucket is wider than the last by the square root of two, from a millisecond to a day. So a
+quantile from the counts is at most two fifths off, usually far less, and the counts of any number
+of processes and minutes can simply be added.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Final
 _FIRST_SECONDS: Final = 0.001
 _STEPS: Final = 53
 BOUNDS_SECONDS: Final = tuple(_FIRST_SECONDS * 2 ** (step / 2) for step in range(_STEPS + 1))
-"""The upper bound of each bucket but the last, which has none."""
+"""The upper bounds of the buckets; the last bucket has none."""
 BUCKETS: Final = len(BOUNDS_SECONDS) + 1
 
 
 def bucket_of(seconds: float) -> int:
-    """The number of the bucket that a duration falls into."""
+    """The index of a duration's bucket."""
     return bisect_left(BOUNDS_SECONDS, seconds)
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:
-    """What ``share`` of the durations do not exceed, in seconds; None if there are none.
+    """The quantile ``share`` in seconds; None if there are no durations.
 
-    Within a bucket they are taken to be spread evenly.
+    Assumes an even spread within a bucket.
     """
     sums = list(accumulate(counts))
     if not sums or sums[-1] == 0:
@@ -42,7 +42,7 @@ def quantile(counts: Sequence[int], share: float) -> float | None:
 
 
 def quantile_of(seconds: Sequence[float], share: float) -> float | None:
-    """The same of durations that are at hand one by one."""
+    """The quantile of individual durations."""
     if not seconds:
         return None
     ordered = sorted(seconds)
@@ -50,12 +50,12 @@ def quantile_of(seconds: Sequence[float], share: float) -> float | None:
 
 
 def summed(distributions: Sequence[Sequence[int]]) -> list[int]:
-    """Several as one; they may differ in length."""
+    """The sum of several histograms, which may differ in length."""
     return [*map(sum, zip_longest(*distributions, fillvalue=0))]
 
 
 def trimmed(counts: Sequence[int]) -> Sequence[int]:
-    """Without the empty buckets at the end."""
+    """The counts without empty buckets at the end."""
     end = len(counts)
     while end and not counts[end - 1]:
         end -= 1

@@ -1,4 +1,4 @@
-"""How services and their endpoints are named, whether code declares them or a document does."""
+"""Names of services and endpoints, the same for code and for documents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
 
 
 def is_service_name(name: str) -> bool:
-    """Whether a service may be called so: a letter, then letters, digits, '-' or '_', 63 in all."""
+    """Whether this is a valid service name: a letter, then letters, digits, '-', '_', up to 63."""
     return _SERVICE_NAME.fullmatch(name) is not None
 
 
@@ -33,17 +33,17 @@ def is_reserved(name: str, of_products: Container[str]) -> bool:
 
 
 def is_path(path: str) -> bool:
-    """Whether this is a path template: parts of plain characters, or a ``{parameter}`` each."""
+    """Whether this is a path template: each part is plain characters or a ``{parameter}``."""
     return _PATH.fullmatch(path) is not None
 
 
 def path_parameters(path: str) -> list[str]:
-    """The names of a template's parameters, in its order."""
+    """The names of a template's parameters, in order."""
     return _PARAMETER.findall(path)
 
 
 def path_shape(path: str) -> str:
-    """The template with its parameters nameless: two of one shape match the same paths."""
+    """The template without parameter names: two of one shape match the same paths."""
     return _PARAMETER.sub("{}", path)
 
 
@@ -52,7 +52,7 @@ def endpoint_key(method: str, path: str) -> str:
     return f"{method.lower()}__{_NOT_ALPHANUMERIC.sub('_', path).strip('_')}"
 
 
-@lru_cache(maxsize=10_000)  # every request asks for one of a few
+@lru_cache(maxsize=10_000)  # every request uses one of a few
 def engine_name(service: str, version: int, key: str) -> str:
-    """What a job's ``endpoint`` holds: ``docs.post__analyze``, or ``docs.v2.post__analyze``."""
+    """The ``endpoint`` of its jobs: ``docs.post__analyze``, or ``docs.v2.post__analyze``."""
     return f"{service}.{key}" if version == 1 else f"{service}.v{version}.{key}"

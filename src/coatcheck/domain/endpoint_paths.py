@@ -1,8 +1,8 @@
-"""Finds the endpoint that a method and a path mean.
+"""Finds the endpoint for a method and a path.
 
-Paths without parameters are looked up; templates are tried as compiled patterns, those of the
-path's own number of parts only. Where several fit, a fixed part goes before a parameter, from the
-left: ``/users/me`` before ``/users/{id}``, and ``/a/{x}`` before ``/{y}/b``.
+Paths without parameters are looked up; templates are tried as compiled patterns, only those with
+the path's number of parts. If several match, a fixed part takes precedence over a parameter, from
+the left: ``/users/me`` before ``/users/{id}``, and ``/a/{x}`` before ``/{y}/b``.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from coatcheck.domain.endpoint_names import path_parameters
 Target = TypeVar("Target")
 
 _NO_DOTS = r"(?!(?:\.|%2[eE]){1,2}(?:/|\Z))"
-"""A parameter is never "." or "..": in the URL of an upstream those would lead out of its path."""
+"""A parameter is never "." or "..": in an upstream's URL those would leave its path."""
 
 
 class PathTable(Generic[Target]):
-    """What answers each path, by method."""
+    """Maps methods and paths to targets."""
 
     __slots__ = ("_by_method",)
 
     def __init__(self, entries: Iterable[tuple[str, str, Target]]) -> None:
-        """``entries`` are a method, a path template and what answers them, each."""
+        """``entries`` are tuples of a method, a path template and their target."""
         self._by_method: dict[str, _Paths[Target]] = {}
         for method, path, target in entries:
             self._by_method.setdefault(method, _Paths()).add(path, target)
 
     def match(self, method: str, path: str) -> tuple[Target, dict[str, str]] | None:
-        """What answers the method on the path, and the values of the template's parameters."""
+        """The target for the method and path, and the values of the template's parameters."""
         paths = self._by_method.get(method)
         return None if paths is None else paths.match(path)
 
     def methods(self, path: str) -> tuple[str, ...]:
-        """The methods that something answers on the path."""
+        """The methods that have a target for the path."""
         return tuple(
             sorted(method for method, paths in self._by_method.items() if paths.match(path))
         )

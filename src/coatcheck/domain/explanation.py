@@ -1,4 +1,4 @@
-"""Why a job waits, or what it is doing, and how long that may take: what people are told."""
+"""Explanations: why a job waits or what it is doing, and how long that may take."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from uuid import UUID
 
 
 class BlockerKind(StrEnum):
-    """What keeps a job from its end, the strongest reason first."""
+    """What blocks a job, the strongest reason first."""
 
     PAUSED = "paused"
-    """A limit of none is set on it."""
+    """A limit of zero applies to it."""
     SCHEDULED = "scheduled"
     """It is due later."""
     WAITING_FOR_INPUT = "waiting_for_input"
-    """Its input is not whole yet."""
+    """Its input is incomplete."""
     TARGET_UNREACHABLE = "target_unreachable"
-    """What it calls cannot be reached; that costs no attempt."""
+    """What it calls is unreachable; that spends no attempt."""
     BACKOFF = "backoff"
     """Its last attempt failed, and the next one is due later."""
     NO_WORKER = "no_worker"
-    """Nobody who serves its endpoint and lane was heard of lately."""
+    """No worker that serves its endpoint and lane was seen lately."""
     THREADS_HELD = "threads_held"
-    """Whoever serves it has no thread left: handlers that were given up go on running."""
+    """Its workers have no thread left: abandoned handlers are still running."""
     CONCURRENCY_LIMIT = "concurrency_limit"
-    """As many are held as a limit allows."""
+    """A concurrency limit is reached."""
     RATE_LIMIT = "rate_limit"
-    """As many were started as its rate allows."""
+    """A rate limit is reached."""
     LANE_FULL = "lane_full"
-    """Whoever serves it has no slot of its lane free."""
+    """Its workers have no free slot in its lane."""
     QUEUED_BEHIND = "queued_behind"
-    """Others stand before it in its line."""
+    """Other jobs are ahead of it in its queue."""
     HEARTBEAT_LOST = "heartbeat_lost"
-    """Its worker fell silent."""
+    """Its worker went silent."""
     MODEL_LOADING = "model_loading"
     """Its model is being loaded."""
     RUNNING = "running"
@@ -44,7 +44,7 @@ class BlockerKind(StrEnum):
 
 
 class Holder(NamedTuple):
-    """A job that uses a limit up, and whose it is."""
+    """A job that holds a part of a limit, and its owner."""
 
     uuid: UUID
     owner: str
@@ -52,7 +52,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One thing that a job waits for. ``is_shared``: its numbers are of all organisations."""
+    """One reason why a job waits. ``is_shared``: its numbers cover all organisations."""
 
     kind: BlockerKind
     message: str
@@ -67,8 +67,8 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class Eta:
-    """When a job may start and end, in seconds from now: half, and nine of ten, do by then. A job
-    that has started has no start to come: 0."""
+    """When a job may start and end, in seconds from now: the median and the 90th percentile. The
+    start of a job that has started is 0."""
 
     start_p50: float
     start_p90: float
@@ -78,7 +78,7 @@ class Eta:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Everything there is to say. ``position`` counts from 1, in the job's own line and lane."""
+    """The full explanation. ``position`` counts from 1, in the job's own queue and lane."""
 
     job_id: str
     state: str

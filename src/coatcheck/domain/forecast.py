@@ -1,4 +1,4 @@
-"""When jobs may start and end, from what others have taken of late. Pure."""
+"""Forecasts when jobs start and end, from recent durations. Pure."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from coatcheck.domain.explanation import Eta
 RETRY_AFTER_SECONDS_MIN: Final = 1
 RETRY_AFTER_SECONDS_MAX: Final = 60
 DUE_SECONDS_MAX: Final = 3_600
-"""Who is told to come back when a job is due is not sent away for longer: it may be cancelled."""
+"""The longest delay until a due time: the job may be cancelled before."""
 SHARE: Final = 0.5
-"""Asking at half the time that is left finds the end sooner, at the price of a few more asks."""
+"""Polling at half the remaining time finds the end sooner, for a few more polls."""
 _SAMPLES_MIN: Final = 5
 _FRACTION_MIN: Final = 0.02
 _SLOW: Final = 0.1
-"""Of the minutes of late, the share that was slower than what nine of ten forecasts go by."""
+"""The fraction of recent minutes that were slower than the p90 forecast assumes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A time that half, and one that nine of ten, stay within."""
+    """The median and the 90th percentile of a duration."""
 
     p50: float
     p90: float
 
     def less(self, seconds: float) -> Spread:
-        """What is left of it after so many seconds, for one that is not over by then: the longer it
-        has taken, the longer it may still take."""
+        """What remains after ``seconds``, if it has not ended: the longer it has taken, the longer
+        it may still take."""
         return Spread(_left(self.p50, seconds), _left(self.p90, seconds))
 
 
@@ -40,7 +40,7 @@ def _left(usual: float, passed: float) -> float:
 
 
 def spread_of(samples: Sequence[float], counts: Sequence[int]) -> Spread | None:
-    """From durations of jobs alike, or, if they are too few, from those of the whole lane."""
+    """From the durations of similar jobs, or, if there are too few, of the whole lane."""
     if len(samples) >= _SAMPLES_MIN:
         p50, p90 = quantile_of(samples, 0.5), quantile_of(samples, 0.9)
     else:
@@ -51,8 +51,8 @@ def spread_of(samples: Sequence[float], counts: Sequence[int]) -> Spread | None:
 
 
 def rates_of(minutes: Sequence[tuple[int, float]]) -> tuple[float, float] | None:
-    """How many are started in a second: usually, and in a slow minute. From the minutes of late in
-    which any were, each with how many and how many seconds of it have passed."""
+    """Jobs started per second: usually, and in a slow minute. From the recent minutes with any
+    starts, each with its number of starts and elapsed seconds."""
     rates = sorted(started / max(1.0, seconds) for started, seconds in minutes if started)
     if not rates:
         return None
@@ -60,14 +60,14 @@ def rates_of(minutes: Sequence[tuple[int, float]]) -> tuple[float, float] | None
 
 
 def start_of(ahead: int, flows: int, rates: tuple[float, float]) -> Spread:
-    """When a job starts that has so many before it in its line, if so many lines take turns."""
+    """When a job starts that has ``ahead`` jobs before it in its queue, with ``flows`` queues."""
     turns = (ahead + 1) * max(1, flows)
     usual, slow = rates
     return Spread(turns / usual, turns / slow)
 
 
 def end_by_progress(elapsed: float, fraction: float | None) -> Spread | None:
-    """When a job ends that says how far it is."""
+    """When a job ends, from its own progress."""
     if fraction is None or not _FRACTION_MIN <= fraction <= 1:
         return None
     left = elapsed * (1 - fraction) / fraction
@@ -75,7 +75,7 @@ def end_by_progress(elapsed: float, fraction: float | None) -> Spread | None:
 
 
 def eta_of(start: Spread | None, run: Spread | None) -> Eta | None:
-    """Both together; ``start`` is None for a job that has begun, whose ``run`` is what is left."""
+    """Both combined; ``start`` is None for a job that has begun, and ``run`` is what remains."""
     if run is None:
         return None
     begin = start or Spread(0.0, 0.0)
@@ -83,12 +83,12 @@ def eta_of(start: Spread | None, run: Spread | None) -> Eta | None:
 
 
 def retry_after(seconds: float) -> int:
-    """When to ask again about a job that ends in about so many seconds."""
+    """When to poll again for a job that ends in about ``seconds``."""
     return _within(seconds * SHARE, RETRY_AFTER_SECONDS_MAX)
 
 
 def retry_when_due(seconds: float) -> int:
-    """When to ask again about a job before whose time, in so many seconds, nothing happens."""
+    """When to poll again for a job that becomes due in ``seconds``."""
     return _within(seconds, DUE_SECONDS_MAX)
 
 

@@ -1,4 +1,4 @@
-"""The operations of the graphs surface."""
+"""The operations of the graphs API."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ GRAPH_OPERATIONS: Final = ("dependency", "call", "domain", "parse", "supermodel"
 
 
 def graph_endpoint(operation: str) -> str:
-    """What the ``endpoint`` of an operation's jobs holds."""
+    """The ``endpoint`` of an operation's jobs."""
     return engine_name(GRAPHS_SERVICE, 1, endpoint_key("post", f"/{operation}"))
 
 
 GRAPH_ENDPOINTS: Final = {graph_endpoint(operation): operation for operation in GRAPH_OPERATIONS}
-"""The operations by the endpoint of their jobs."""
+"""The operations by their jobs' endpoint."""

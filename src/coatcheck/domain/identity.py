@@ -1,4 +1,4 @@
-"""Who calls, and what they may do."""
+"""The caller's identity and permissions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 
 class Scope(StrEnum):
-    """What a credential allows. None implies another."""
+    """A permission of a credential. None implies another."""
 
     SUBMIT = "submit"
     READ = "read"
@@ -17,18 +17,18 @@ class Scope(StrEnum):
 
 ALL_SCOPES: Final = frozenset(Scope)
 USER_SCOPES: Final = frozenset({Scope.SUBMIT, Scope.READ})
-"""What a token that names no scope allows."""
+"""The scopes of a token that names none."""
 
 ANYONE: Final = "*"
-"""The owner of a job that anyone may read and cancel, without a credential, too."""
+"""The owner of a job that anyone may read and cancel, even without a credential."""
 
 NOBODY: Final = ""
-"""The owner of a job that was handed in past all surfaces: for its organisation's admins to see."""
+"""The owner of a job that was submitted past all APIs: only its organisation's admins see it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """So many requests in each window of so many seconds."""
+    """A number of requests per window of seconds."""
 
     requests: int
     seconds: int
@@ -36,9 +36,9 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A caller whose credential was checked.
+    """An authenticated caller.
 
-    ``owner`` is what the caller's jobs carry: a user, whichever of their credentials they use, or
+    ``owner`` is stored with the caller's jobs: a user, whichever of their credentials they use, or
     the custom claims of a service token.
     """
 
@@ -53,11 +53,11 @@ class Principal:
     org_backlog_max: int | None = None
     org_timeout_max: int | None = None
     is_operator: bool = False
-    """Whether they operate the deployment, and asked for what operators may look after: ``org`` is
-    then the organisation that they look after just now."""
+    """Whether they operate the deployment and act as operators: ``org`` is then the organisation
+    that they are managing."""
 
     def may_see(self, owner: str) -> bool:
-        """Whether a job of this owner is theirs to read and cancel."""
+        """Whether they may read and cancel a job of this owner."""
         if owner == NOBODY:
             return Scope.ADMIN in self.scopes
         return owner in (ANYONE, self.owner)

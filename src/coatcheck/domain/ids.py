@@ -1,7 +1,7 @@
 """Job ids: 128 bits, sortable by time of creation, shown as a 26-character ULID.
 
-The database stores them as ``uuid`` (16 bytes). A deterministic id of another making, such as a
-batch task's 128 bits of SHA-256, fits the same column; only its spelling differs.
+The database stores them as ``uuid`` (16 bytes). Deterministic ids, such as a batch task's 128 bits
+of SHA-256, fit the same column.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RANDOM_BITS = 8 * _RANDOM_BYTES
 _SUPPLY_IDS = 256
 _CLOCKS_DIFFER_BY = 86_400_000
 _supply: list[bytes] = []
-os.register_at_fork(after_in_child=_supply.clear)  # or parent and child would make the same ids
+os.register_at_fork(after_in_child=_supply.clear)  # or parent and child would create the same ids
 _SHIFTS = tuple(range(120, -1, -10))
 
 
@@ -30,27 +30,27 @@ class InvalidId(ValueError):
 
 
 def new_id() -> UUID:
-    """A fresh id. Between machines its order is as good as their clocks; nothing relies on it."""
+    """A new id. Its order between machines depends on their clocks; nothing relies on it."""
     milliseconds = time.time_ns() // 1_000_000
     return UUID(int=(milliseconds << _RANDOM_BITS) | int.from_bytes(_noise()))
 
 
 def newest_possible() -> UUID:
-    """An id that comes after every job's so far, however the clocks of machines differ."""
+    """An id after every job's so far, however much the machines' clocks differ."""
     return UUID(int=(time.time_ns() // 1_000_000 + _CLOCKS_DIFFER_BY) << _RANDOM_BITS)
 
 
 def at_moment(moment: datetime) -> UUID:
-    """The first of all ids that are made at a moment, by a clock that is right."""
+    """The smallest id created at a moment, by a correct clock."""
     milliseconds = max(0, int(moment.timestamp() * 1_000))
     return UUID(int=milliseconds << _RANDOM_BITS)
 
 
 def _noise() -> bytes:
-    """Random bytes for one id, out of a supply: the system is asked for many at a time."""
+    """Random bytes for one id, from a supply that is filled with one system call for many."""
     try:
         return _supply.pop()
-    except IndexError:  # and not asked beforehand: threads share it
+    except IndexError:  # not checked beforehand: threads share the supply
         noise = os.urandom(_RANDOM_BYTES * _SUPPLY_IDS)
         starts = range(_RANDOM_BYTES, len(noise), _RANDOM_BYTES)
         _supply.extend([noise[start : start + _RANDOM_BYTES] for start in starts])
@@ -58,9 +58,9 @@ def _noise() -> bytes:
 
 
 def new_ids(count: int) -> list[bytes]:
-    """``count`` fresh ids of one millisecond, ascending, for one call to the random source.
+    """``count`` new ids of one millisecond, ascending, with one call to the random source.
 
-    As bytes: ten thousand UUID objects cost more than all else that is done for their jobs.
+    As bytes: ten thousand UUID objects cost more than everything else about their jobs.
     """
     milliseconds = time.time_ns() // 1_000_000
     time_part = milliseconds.to_bytes(_TIME_BYTES)
@@ -70,24 +70,24 @@ def new_ids(count: int) -> list[bytes]:
 
 
 def to_text(job_id: UUID) -> str:
-    """The ULID spelling of an id."""
+    """An id as a ULID."""
     number = job_id.int
     pairs = _PAIRS
     return "".join([pairs[(number >> shift) & 1023] for shift in _SHIFTS])
 
 
 def from_text(text: str) -> UUID:
-    """The id that a ULID spells. Lower case and the look-alikes I, L and O are accepted."""
+    """Parse a ULID. Accepts lower case and the look-alikes I, L and O."""
     if len(text) != _TEXT_LENGTH:
-        raise InvalidId(f"a job id has {_TEXT_LENGTH} characters, not {len(text)}")
+        raise InvalidId(f"a job id must have {_TEXT_LENGTH} characters, not {len(text)}")
     number = 0
     for letter in text.upper().translate(_LOOK_ALIKES):
         value = _VALUES.get(letter)
         if value is None:
-            raise InvalidId("a job id has only the digits and letters of Crockford's base 32")
+            raise InvalidId("a job id may only contain Crockford's base 32 characters")
         number = number << 5 | value
     if number >> 128:
-        raise InvalidId("a job id begins with 0 to 7")
+        raise InvalidId("a job id must begin with 0 to 7")
     return UUID(int=number)
 
 

@@ -1,4 +1,4 @@
-"""What a job was handed in with, and every copy of it that exists or existed."""
+"""A job's input, and every copy of it that exists or existed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 
 class Layer(StrEnum):
-    """Where a copy of a customer's bytes, or what leads to them, can lie."""
+    """Where a copy of a customer's bytes, or a reference to them, can be."""
 
     BLOB = "blob"
     DISK = "disk"
@@ -17,20 +17,20 @@ class Layer(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """What deleted a copy. The comment says when it does."""
+    """What deleted a copy. The comment says when."""
 
-    WORKER = "worker"  # the worker of the job, as soon as its end was committed
-    UPKEEP = "upkeep"  # an upkeep loop, which found that the job had ended
-    TTL = "ttl"  # an upkeep loop: its time was up, whatever the job was doing
-    SWEEP = "sweep"  # another worker of the same machine, after the job's own had died
+    WORKER = "worker"  # the job's worker, as soon as the job's end was committed
+    UPKEEP = "upkeep"  # a maintenance loop, because the job had ended
+    TTL = "ttl"  # a maintenance loop, because its time to live had ended
+    SWEEP = "sweep"  # another worker on the same machine, after the job's own had died
     END_OF_JOB = "end_of_job"  # the statement that ended the job
 
 
 @dataclass(frozen=True, slots=True)
 class StoredInput:
-    """Bytes that lie in the blob store, in pieces under ``blob_key``, for a job about to be made.
+    """Bytes in the blob store, in pieces under ``blob_key``, for a job about to be created.
 
-    ``age_seconds`` is how long ago its first piece was stored: its time to live began then.
+    ``age_seconds`` is how long ago its first piece was stored, which started its time to live.
     """
 
     blob_key: str
@@ -42,7 +42,7 @@ class StoredInput:
 
 @dataclass(frozen=True, slots=True)
 class HeldCopy:
-    """A copy that is not deleted yet. ``place`` is its blob key, or its host and folder."""
+    """A copy that is not yet deleted. ``place`` is its blob key, or its host and folder."""
 
     org: str
     job: UUID
@@ -51,7 +51,7 @@ class HeldCopy:
 
 @dataclass(frozen=True, slots=True)
 class DueCopy:
-    """A blob whose time has come, and why: its job has ended, or its time to live has."""
+    """A blob that is due for deletion, and why: its job or its time to live has ended."""
 
     copy: HeldCopy
     mechanism: Mechanism
@@ -60,7 +60,7 @@ class DueCopy:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One line of a receipt."""
+    """One copy in a receipt."""
 
     layer: Layer
     place: str
@@ -72,7 +72,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """What is known of a job's input. It outlives the job, the bytes and all their copies."""
+    """The record of a job's input. It outlives the job, the bytes and all their copies."""
 
     org: str
     job: UUID
@@ -86,6 +86,6 @@ class InputRecord:
 
     @property
     def complete(self) -> bool:
-        """Whether no copy is left. None can be added then: the job has ended, and only the holder
+        """Whether no copy is left. Then none can be added: the job has ended, and only the holder
         of its lease adds copies."""
         return all(copy.deleted_at is not None for copy in self.copies)

@@ -1,4 +1,4 @@
-"""A job as its parts know it: new, claimed by a worker, or seen by a reader."""
+"""The job types: new, claimed by a worker, or seen by a reader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coatcheck.domain.states import State
 
 
 class JobKind(NamedTuple):
-    """What a run of new jobs has in common."""
+    """What a group of new jobs has in common."""
 
     org: str
     lane: str
@@ -25,13 +25,13 @@ class JobKind(NamedTuple):
 
 
 PlainJob = tuple[JobKind, bytes, str | None]
-"""A job about to be created with nothing of its own but its payload and the id of the request it
-came with: no key, no option. A bare tuple, because of how many there are."""
+"""A new job with nothing of its own but its payload and its request id: no key, no option. A bare
+tuple, because there are so many."""
 
 
 @dataclass(slots=True)
 class NewJob:
-    """A job about to be created: the columns most jobs have, and as JSON those that few have."""
+    """A job about to be created: common columns as fields, rare ones as JSON."""
 
     org: str
     uuid: UUID
@@ -46,17 +46,17 @@ class NewJob:
     options: str | None = None
     owner: str = ""
     is_told_of: bool = False
-    """Whether somebody is told of it by webhook; ``options`` then say who."""
+    """Whether it has webhooks; ``options`` then name their receivers."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing can stand in its way: no key, no option."""
+        """Whether nothing can prevent its creation: no key, no option."""
         return self.idempotency_key is None and self.options is None
 
 
 @dataclass(slots=True, frozen=True)
 class Existing:
-    """The job that an idempotency key already names."""
+    """The job that already has an idempotency key."""
 
     uuid: UUID
     state: State
@@ -65,7 +65,7 @@ class Existing:
 
 @dataclass(slots=True)
 class ClaimedJob:
-    """A job that this worker holds, under ``lease``, until it ends or the lease does."""
+    """A job that this worker holds under ``lease`` until the job or the lease ends."""
 
     org: str
     uuid: UUID
@@ -80,18 +80,18 @@ class ClaimedJob:
     request_id: str | None
     lease: int
     traceparent: str | None = None
-    """The trace that its submission belongs to, if that was traced."""
+    """The trace of its submission, if it had one."""
     waited_seconds: float = 0.0
     """How long it had been due when it was claimed."""
 
 
 @dataclass(slots=True, frozen=True)
 class JobView:
-    """A job as a reader sees it. ``result`` is JSON, there once the job has completed; or None
-    although ``result_bytes`` says how long it is, where a reader leaves out what is long.
+    """A job as a reader sees it. ``result`` is JSON once the job has completed. It is None although
+    ``result_bytes`` is set if a reader omits long results.
 
-    ``owner`` is empty if anyone of the organisation may read it. ``read_at`` is the database's time
-    when it was read: ages are counted up to then.
+    ``owner`` is empty if anyone in the organisation may read it. ``read_at`` is the database's time
+    of reading, for computing ages.
     """
 
     org: str
@@ -122,7 +122,7 @@ class JobView:
     error_code: str | None
     error_message: str | None
     execution_id: str | None
-    """What a remote calls the work, if it is done elsewhere and was spawned."""
+    """The remote's id for the work, if a remote does it and it was started."""
     result_bytes: int | None
     result: bytes | None
 
@@ -140,17 +140,17 @@ class JobView:
 
     @property
     def attempts(self) -> int:
-        """How many attempts were begun and counted: failures, crashes, and the one that completed
-        or is under way. Interruptions and unreachable targets are not among them."""
+        """The attempts that count: failures, crashes, and the one that completed or is running.
+        Interruptions and unreachable targets do not count."""
         under_way = self.state.held or self.state is State.COMPLETED
         return self.failures + self.crashes + (1 if under_way else 0)
 
 
 @dataclass(slots=True, frozen=True)
 class Page:
-    """A part of a list of jobs, newest first, without results, and how long the whole list is.
+    """A page of jobs, newest first, without results, and the length of the whole list.
 
-    ``total`` stops at a bound; ``total_is_exact`` says whether it got there.
+    ``total`` stops at a limit; ``total_is_exact`` says whether it was below it.
     """
 
     items: Sequence[JobView]
@@ -160,7 +160,7 @@ class Page:
 
 @dataclass(slots=True, frozen=True)
 class JobEvent:
-    """A log line, output chunk or alert. ``seq`` grows; a reader resumes after the last seen."""
+    """A log line, output chunk or alert. ``seq`` grows; a reader resumes after the last one."""
 
     seq: int
     kind: str
@@ -170,7 +170,7 @@ class JobEvent:
 
 @dataclass(slots=True, frozen=True)
 class Artifact:
-    """A file that a job made."""
+    """A file that a job produced."""
 
     name: str
     blob_key: str

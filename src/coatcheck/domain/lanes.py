@@ -1,4 +1,4 @@
-"""The three lanes, and what each promises."""
+"""The three lanes and their policies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Lane(StrEnum):
-    """How urgent a job is. Each lane has slots, retries and lease times of its own."""
+    """How urgent a job is. Each lane has its own slots, retries and lease times."""
 
     URGENT = "urgent"
     STANDARD = "standard"
@@ -18,12 +18,12 @@ class Lane(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LanePolicy:
-    """How a lane treats its jobs.
+    """The policy of a lane.
 
-    ``retries`` is how often a failed job is tried again; ``ack_seconds`` how long its worker may be
-    silent before the job is taken from it; ``concurrency`` how many of the lane's jobs one worker
-    runs at a time, whatever the other lanes do; ``reserved_percent`` how many of these slots are
-    kept for organisations that hold none.
+    ``retries`` is how often a failed job is retried; ``ack_seconds`` how long its worker may be
+    silent before it loses the job; ``concurrency`` how many of the lane's jobs one worker runs at
+    once, independently of other lanes; ``reserved_percent`` how many of these slots are reserved
+    for organisations that hold none.
     """
 
     retries: int
@@ -33,7 +33,7 @@ class LanePolicy:
 
     @property
     def reserved(self) -> int:
-        """Slots that are kept: at least one, unless there is only one or none is wanted."""
+        """The number of reserved slots: at least one, unless there is only one or it is off."""
         if not self.reserved_percent or self.concurrency < 2:
             return 0
         return max(1, int(self.concurrency * self.reserved_percent / 100))

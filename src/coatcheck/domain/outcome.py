@@ -1,4 +1,4 @@
-"""What became of one attempt at a job. The worker maps each to its event in one place."""
+"""The outcome of one attempt. The worker maps each to its event in one place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Failed for good: trying again would not help."""
+    """Failed for good: a retry would not help."""
 
     code: str
     message: str
@@ -22,7 +22,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Retryable:
-    """Failed; tried again while attempts last, after ``after_seconds`` or the usual backoff."""
+    """Failed; retried while attempts remain, after ``after_seconds`` or the usual backoff."""
 
     code: str
     message: str
@@ -31,7 +31,7 @@ class Retryable:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """The target could not be reached. Tried again after a backoff, spending no attempt."""
+    """The target was unreachable. Retried after a backoff, without spending an attempt."""
 
     message: str
     after_seconds: float | None = None
@@ -39,7 +39,7 @@ class Unreachable:
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """Broke off in a way that is counted elsewhere. Tried again later, spending no attempt."""
+    """Broke off in a way that is counted separately. Retried later, spending no attempt."""
 
     code: str
     message: str
@@ -48,17 +48,17 @@ class Postponed:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The worker had to stop. The job goes back at once, spending no attempt."""
+    """The worker had to stop. The job is queued again at once, spending no attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The handler stopped because cancellation was asked for."""
+    """The handler stopped because cancellation was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """The work goes on elsewhere, and the job is no longer this worker's."""
+    """The work continues at a remote, and this worker no longer holds the job."""
 
 
 Outcome = (

@@ -1,8 +1,8 @@
-"""Patterns that a whole text has to fit."""
+"""Regular expressions that must match a whole text."""
 
 from __future__ import annotations
 
 
 def whole(pattern: str) -> str:
-    """``pattern`` for all of a text. In Python a ``$`` alone lets a final line feed through."""
+    """``pattern`` for a whole text. In Python a ``$`` alone allows a final line feed."""
     return rf"^(?:{pattern})$(?!\n)"

@@ -1,7 +1,7 @@
-"""What workers publish of their endpoints, and where they disagree.
+"""The endpoints that workers publish, and conflicts between them.
 
-Each worker publishes the endpoints that its code declares. The catalogue has them all together: of
-one endpoint the newest definition that a live worker publishes is in force.
+Each worker publishes the endpoints that its code declares. The catalogue combines them: of each
+endpoint, the newest definition of a live worker applies.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _VERSION: Final = re.compile(r"v([1-9][0-9]{0,3})")
 
 @dataclass(frozen=True, slots=True)
 class PublishedDefinition:
-    """One definition of one endpoint, and the live workers that publish it, newest first.
+    """One definition of an endpoint, and the live workers that publish it, newest first.
 
-    ``unserved_since`` is when the last of them was found to be gone; None while there are some.
+    ``unserved_since`` is when the last of them was found dead; None while there are some.
     """
 
     spec: EndpointSpec
@@ -40,7 +40,7 @@ class PublishedDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """An endpoint of which live workers publish different definitions, the one in force first."""
+    """An endpoint with different definitions from live workers, the applicable one first."""
 
     definitions: Sequence[PublishedDefinition]
 
@@ -70,19 +70,19 @@ class Conflict:
 def by_endpoint(
     definitions: Iterable[PublishedDefinition],
 ) -> list[tuple[str, list[PublishedDefinition]]]:
-    """The definitions of each endpoint, by the endpoint's name, the one in force first.
+    """The definitions of each endpoint by its name, the applicable one first.
 
-    ``definitions`` come in the order of the store: those of an endpoint together.
+    ``definitions`` are in the order of the store: those of an endpoint together.
     """
     together = groupby(definitions, key=lambda each: each.spec.engine_endpoint)
     return [(endpoint, list(each)) for endpoint, each in together]
 
 
 def conflicts_of(definitions: Iterable[PublishedDefinition]) -> list[Conflict]:
-    """The endpoints on which live workers disagree: by their names, or by the calls they answer.
+    """The endpoints on which live workers disagree, by name or by the calls they match.
 
-    Definitions that are written differently and say the same are no conflict: ``30`` and ``30.0``,
-    or those of a release that knew fewer options.
+    Definitions with different text but the same meaning do not conflict: ``30`` and ``30.0``, or
+    those of a release with fewer options.
     """
     live = by_endpoint(each for each in definitions if each.is_live)
     conflicts = [Conflict(each) for _, each in live if len(each) > 1]
@@ -99,12 +99,12 @@ def conflicts_of(definitions: Iterable[PublishedDefinition]) -> list[Conflict]:
 
 
 def unserved_of(definitions: Iterable[PublishedDefinition]) -> list[PublishedDefinition]:
-    """The endpoints that no live worker publishes: of each the definition that is in force."""
+    """The endpoints that no live worker publishes, each with its applicable definition."""
     return [each[0] for _, each in by_endpoint(definitions) if not each[0].is_live]
 
 
 def described(conflicts: Sequence[Conflict]) -> str:
-    """The endpoints, each with what differs: ``docs.post__count (lane, retries)``."""
+    """The endpoints, each with its differing options: ``docs.post__count (lane, retries)``."""
     shown = [
         f"{conflict.endpoint} ({', '.join(conflict.differing)})"
         for conflict in conflicts[:_DESCRIBED_MAX]
@@ -114,7 +114,7 @@ def described(conflicts: Sequence[Conflict]) -> str:
 
 
 class EndpointSelector(NamedTuple):
-    """What a name means: a service, a version of it, or one endpoint of a version."""
+    """What a name selects: a service, a version of it, or one endpoint of a version."""
 
     service: str
     version: int | None = None
@@ -122,8 +122,8 @@ class EndpointSelector(NamedTuple):
 
 
 def parse_name(name: str) -> EndpointSelector | None:
-    """What ``docs``, ``docs.v2``, ``docs.post__count`` or ``docs.v2.post__count`` names; None for
-    what names nothing."""
+    """Parse ``docs``, ``docs.v2``, ``docs.post__count`` or ``docs.v2.post__count``; None if it is
+    none of these."""
     service, *rest = name.split(".")
     version = _VERSION.fullmatch(rest[0]) if rest else None
     key = rest[1:] if version else rest
@@ -135,8 +135,8 @@ def parse_name(name: str) -> EndpointSelector | None:
 
 
 class Forgotten(NamedTuple):
-    """The endpoints that were taken out of the catalogue, and those that stay: workers publish them
-    that live, or that fell silent so lately that they may come back."""
+    """The endpoints removed from the catalogue, and those that stay because their workers are live
+    or went silent so recently that they may come back."""
 
     forgotten: tuple[str, ...]
     served: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""From the document that registers a service to the catalogue's entry, and what it must keep to."""
+"""Converts the document that registers a service to its catalogue entry, and validates it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def check_service_name(name: str, of_products: Container[str]) -> None:
     if not is_service_name(name):
         raise InvalidParameter(
             "service",
-            "takes a letter, then letters, digits, '-' or '_', at most 63 in all",
+            "must be a letter, then letters, digits, '-' or '_', at most 63 in all",
             "path",
         )
     if is_reserved(name, of_products):
@@ -66,15 +66,15 @@ def check_service_name(name: str, of_products: Container[str]) -> None:
 
 
 def check_endpoint_count(definition: ServiceDefinition) -> None:
-    """Raises InvalidInput for a service with more endpoints than one may have."""
+    """Raise InvalidInput if a service has too many endpoints."""
     endpoints = sum(len(version.endpoints) for version in definition.versions.values())
     if endpoints > SERVICE_ENDPOINTS_MAX:
-        issue = f"have {endpoints} endpoints in all; {SERVICE_ENDPOINTS_MAX} are the most"
+        issue = f"have {endpoints} endpoints in total; at most {SERVICE_ENDPOINTS_MAX} are allowed"
         raise InvalidInput([FieldIssue("versions", issue)])
 
 
 def versions_of(service: str, definition: ServiceDefinition) -> dict[int, VersionSpec]:
-    """The versions that a document registers, their secrets as it gives them.
+    """The versions in a document, with its secrets.
 
     Whether the service may be called so is checked before (``check_service_name``). Raises
     InvalidInput with one issue for each problem.
@@ -93,7 +93,7 @@ def versions_of(service: str, definition: ServiceDefinition) -> dict[int, Versio
 
 @dataclass(frozen=True, slots=True)
 class Concealed:
-    """Versions whose specs hold no secret, and the secrets that are to be sealed, by their ids."""
+    """Versions without secrets, and the secrets to seal, by their ids."""
 
     versions: Mapping[int, VersionSpec]
     secrets: Mapping[UUID, tuple[str, TargetSecrets]]
@@ -101,7 +101,7 @@ class Concealed:
 
 
 def wanted_secrets(org: str, versions: Mapping[int, VersionSpec]) -> set[UUID]:
-    """The ids of stored secrets that a document refers to by showing values as hidden."""
+    """The ids of stored secrets that a document keeps by sending their values as hidden."""
     return {
         secrets_id(org, spec.id, spec.address)
         for spec in _endpoints(versions)
@@ -112,11 +112,11 @@ def wanted_secrets(org: str, versions: Mapping[int, VersionSpec]) -> set[UUID]:
 def conceal(
     org: str, versions: Mapping[int, VersionSpec], known: Mapping[UUID, TargetSecrets]
 ) -> Concealed:
-    """Take the secrets out of specs. ``known`` are those that are stored: what a document shows as
-    hidden keeps its value.
+    """Remove the secrets from specs. ``known`` are the stored ones: a value that a document sends
+    as hidden keeps its stored value.
 
-    It keeps it only for the address that it was given for: else whoever may write a service could
-    send its secrets to an address of their own. Raises InvalidInput for a value that is not known.
+    It keeps it only for the same address: otherwise anyone who may write a service could send its
+    secrets to an address of their own. Raises InvalidInput for an unknown value.
     """
     secrets: dict[UUID, tuple[str, TargetSecrets]] = {}
     missing: list[FieldIssue] = []
@@ -133,7 +133,7 @@ def conceal(
             if value is None:
                 field = "headers" if spec.target is not None else "secrets"
                 missing.append(
-                    FieldIssue(f"{spec.id}.target.{field}", "a hidden value is not known here")
+                    FieldIssue(f"{spec.id}.target.{field}", "the hidden value is unknown")
                 )
             else:
                 values[name] = value
@@ -154,7 +154,7 @@ def _endpoints(versions: Mapping[int, VersionSpec]) -> Iterator[EndpointSpec]:
 
 
 def remote_definition(target: RemoteTargetDefinition) -> dict[str, Any]:
-    """The target as ``remotes/definitions.py`` reads it: without the values of its secrets."""
+    """The target for ``remotes/definitions.py``, without the values of its secrets."""
     fields: dict[str, Any] = to_builtins(target)
     del fields["type"], fields["secrets"]
     return {"kind": "remote", **fields}
@@ -206,10 +206,10 @@ def _version_issues(place: str, version: VersionDefinition) -> Iterator[FieldIss
         yield from _endpoint_issues(field, endpoint)
         key = _key(endpoint)
         if key in keys:
-            yield FieldIssue(f"{field}.key", "another endpoint of the version has it")
+            yield FieldIssue(f"{field}.key", "another endpoint of the version has the same key")
         shape = (endpoint.method, path_shape(endpoint.path))
         if shape in shapes:
-            yield FieldIssue(f"{field}.path", "another endpoint of the version answers the same")
+            yield FieldIssue(f"{field}.path", "another endpoint of the version has the same path")
         keys.add(key)
         shapes.add(shape)
 
@@ -217,23 +217,23 @@ def _version_issues(place: str, version: VersionDefinition) -> Iterator[FieldIss
 def _endpoint_issues(field: str, endpoint: EndpointDefinition) -> Iterator[FieldIssue]:
     yield from _path_issues(f"{field}.path", endpoint.path)
     if len(_key(endpoint)) > KEY_CHARACTERS_MAX:
-        yield FieldIssue(f"{field}.key", f"would be over {KEY_CHARACTERS_MAX} characters; give one")
+        yield FieldIssue(f"{field}.key", f"would exceed {KEY_CHARACTERS_MAX} characters; set one")
     target = endpoint.target
     if isinstance(target, RemoteTargetDefinition):
         yield from _remote_issues(f"{field}.target", target)
         return
     if not isinstance(target, HttpTargetDefinition):
-        yield FieldIssue(f"{field}.target", "Python functions come from a worker's code")
+        yield FieldIssue(f"{field}.target", "Python functions can only come from a worker's code")
         return
     if "?" in target.url or "#" in target.url:
-        yield FieldIssue(f"{field}.target.url", "must end before its query")
+        yield FieldIssue(f"{field}.target.url", "must not have a query or a fragment")
     if target.timeout is not UNSET and target.timeout > endpoint.timeout_seconds:
         yield FieldIssue(f"{field}.target.timeout", "is longer than the endpoint's own")
     yield from _header_issues(f"{field}.target.headers", target.headers)
 
 
 def _remote_issues(field: str, target: RemoteTargetDefinition) -> Iterator[FieldIssue]:
-    """What concerns the secrets, and who may have the target at all; the adapters say the rest."""
+    """Issues of the secrets, and of who may use the target; the adapters check the rest."""
     if target.adapter == "modal":
         yield FieldIssue(
             f"{field}.adapter",
@@ -243,24 +243,24 @@ def _remote_issues(field: str, target: RemoteTargetDefinition) -> Iterator[Field
     elif target.adapter not in ADAPTERS:
         yield FieldIssue(f"{field}.adapter", f"must be one of {', '.join(ADAPTERS)}")
     if target.url is not UNSET and ("?" in target.url or "#" in target.url):
-        yield FieldIssue(f"{field}.url", "must end before its query")
+        yield FieldIssue(f"{field}.url", "must not have a query or a fragment")
     if target.secret is not UNSET and target.secret not in target.secrets:
-        yield FieldIssue(f"{field}.secret", "names none of the target's `secrets`")
+        yield FieldIssue(f"{field}.secret", "is not one of the target's `secrets`")
     for name in target.secrets:
         if name != target.secret:
-            yield FieldIssue(f"{field}.secrets", f"`secret` does not name {name}: it has no use")
+            yield FieldIssue(f"{field}.secrets", f"{name} is unused: `secret` does not name it")
 
 
 def _path_issues(field: str, path: str) -> Iterator[FieldIssue]:
     if not is_path(path):
-        yield FieldIssue(field, "is no path template")
+        yield FieldIssue(field, "is not a valid path template")
         return
     names = path_parameters(path)
     if len(set(names)) < len(names):
         yield FieldIssue(field, "names a parameter twice")
     first = path.split("/")[1]
     if first in _OF_THE_GATEWAY or (first[:1] == "v" and first[1:].isdecimal()):
-        yield FieldIssue(field, "begins like a path of the gateway's own: /async, /jobs or /v1")
+        yield FieldIssue(field, "conflicts with the gateway's own paths: /async, /jobs and /v1")
 
 
 def _header_issues(field: str, headers: Mapping[str, str]) -> Iterator[FieldIssue]:
@@ -268,6 +268,6 @@ def _header_issues(field: str, headers: Mapping[str, str]) -> Iterator[FieldIssu
     if len(set(names)) < len(names):
         yield FieldIssue(field, "names a header twice")
     for name in sorted(_SENT_BY_THE_CONNECTION.intersection(names)):
-        yield FieldIssue(field, f"{name} is the connection's to send")
+        yield FieldIssue(field, f"{name} is set by the connection")
     if any(name.strip() != name or value.strip() != value for name, value in headers.items()):
         yield FieldIssue(field, "has blanks around a name or a value")

@@ -1,4 +1,4 @@
-"""Work for a remote, as the payload of its job: what to do, where, and what its keeper wants."""
+"""The payload of a job whose work a remote does: the destination, the body, and a note."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 
 
 class OperatorRemote(msgspec.Struct, frozen=True):
-    """A remote of the operator's own, from the settings: a definition, and the values of its
-    secrets by name. It is never stored: never log it."""
+    """The operator's own remote, from the settings: a definition, and the values of its secrets by
+    name. It is never stored: never log it."""
 
     target: dict[str, Any]
     secrets: dict[str, str] = {}
@@ -21,7 +21,7 @@ class OperatorRemote(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """A word for it that holds no secret."""
+        """A description without secrets."""
         return _shown(self.target)
 
 
@@ -30,23 +30,23 @@ class Destination(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``target`` is a definition (``remotes/definitions.py``). ``secrets_id`` says where its secrets
     are sealed, if it has any (``domain/target_secrets.py``): no value is ever in here. ``note`` is
-    what the endpoint's keeper wants to know when the result is there.
+    for whoever stores the result.
     """
 
     target: dict[str, Any] | None = None
     secrets_id: str = ""
     operator: str = ""
-    """The name of the operator's target; its definition is looked up when it is asked."""
+    """The name of the operator's target; its definition is looked up at each call."""
     note: dict[str, Any] = {}
     run_seconds: float | None = None
-    """How long the work may take in all; None: as long as the job's attempt may."""
+    """How long the work may take in total; None: as long as the job's attempt may."""
 
     def __repr__(self) -> str:
         return f"<Destination {self.shown}>"
 
     @property
     def shown(self) -> str:
-        """A word for it that holds no secret."""
+        """A description without secrets."""
         return self.operator or _shown(self.target or {})
 
 
@@ -56,7 +56,7 @@ def _shown(target: Mapping[str, Any]) -> str:
 
 
 class RemoteWork(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The payload of a job that is done elsewhere. ``body`` is the JSON that the remote gets."""
+    """The payload of a job that a remote does. ``body`` is the JSON that the remote gets."""
 
     to: Destination
     body: msgspec.Raw
@@ -75,12 +75,12 @@ _decode_destination: Final = msgspec.json.Decoder(Destination).decode
 
 
 def encode_work(to: Destination, body: bytes) -> bytes:
-    """The payload of such a job; ``body`` is JSON."""
+    """Encode the payload of such a job; ``body`` is JSON."""
     return _encode(_Payload(RemoteWork(to, msgspec.Raw(body))))
 
 
 def decode_work(payload: bytes) -> RemoteWork:
-    """The work that a payload holds."""
+    """Decode the work in a payload."""
     return _decode(payload).work
 
 

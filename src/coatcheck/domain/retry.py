@@ -1,4 +1,4 @@
-"""When to try again: exponential backoff with jitter. Randomness is an input."""
+"""Exponential backoff with jitter. Randomness is an input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Backoff:
     jitter: float
 
     def delay(self, failures_before: int, random: float) -> float:
-        """The wait before the next try. ``random`` lies in [0, 1)."""
+        """The delay before the next try. ``random`` lies in [0, 1)."""
         exponent = min(failures_before, 63)
         plain = min(self.base_seconds * 2.0**exponent, self.cap_seconds)
         return plain * (1.0 + self.jitter * random)
@@ -25,17 +25,17 @@ JOB_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=300.0, jitter=0.5)
 UNREACHABLE_BACKOFF: Final = Backoff(base_seconds=2.0, cap_seconds=300.0, jitter=0.5)
 
 CRASH_BACKOFF: Final = Backoff(base_seconds=5.0, cap_seconds=60.0, jitter=1.0)
-"""After the second crash; the first costs no wait. What kills its worker takes others with it, and
-they begin again at different times: the next death is to find few of them."""
+"""After the second crash; the first costs no delay. A job that kills its worker takes others with
+it. They restart at different times, so that the next crash hits few of them."""
 
 DATABASE_BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=5.0, jitter=0.5)
 DATABASE_ATTEMPTS: Final = 3
-"""What a caller waits for before it is told 503; the loops of a worker keep trying for ever."""
+"""The tries before a caller gets 503; the loops of a worker retry forever."""
 
 LISTENER_BACKOFF: Final = Backoff(base_seconds=0.5, cap_seconds=2.0, jitter=0.5)
-"""Whoever listens is the first to notice that the database is back, and wakes those who wait for
-it: within three seconds, so that work goes on within five."""
+"""The listener is the first to notice that the database is back, and wakes the others: within three
+seconds, so that work resumes within five."""
 
 BLOB_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=10.0, jitter=0.5)
 BLOB_RETRIES: Final = 3
-"""After these a caller is told that the blob store is away; loops try again at their next tick."""
+"""The retries before a caller gets an error; loops retry at their next tick."""

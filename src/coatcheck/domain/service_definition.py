@@ -1,6 +1,6 @@
-"""The document that registers a service over HTTP, and shows one. Fields that it lacks are refused.
+"""The JSON document that registers or shows a service over HTTP. Unknown fields are refused.
 
-What is bounded here is what one field can say of itself; ``registration`` checks the rest.
+The types here limit single fields; ``registration`` checks the rest.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from coatcheck.domain.patterns import whole
 
 VERSIONS_MAX: Final = 20
 ENDPOINTS_MAX: Final = 100
-"""Of one version."""
+"""Per version."""
 SERVICE_ENDPOINTS_MAX: Final = 500
-"""Of all versions of a service: every server that calls it has them in memory."""
+"""All versions of a service together: every server that calls it has them in memory."""
 HEADERS_MAX: Final = 50
 SECRETS_MAX: Final = 10
 KEY_CHARACTERS_MAX: Final = 128
@@ -31,16 +31,16 @@ SYNC_TIMEOUT_SECONDS_MAX: Final = 60.0
 SYNC_TIMEOUT_SECONDS: Final = 30.0
 TIMEOUT_SECONDS: Final = 300.0
 REMOTE_TIMEOUT_SECONDS: Final = 3_600.0
-"""Of what a remote does: its queue, and the start of its machine, are included."""
+"""For a remote's work, including its queue and the start of its machine."""
 RETENTION_SECONDS_MAX: Final = 10 * 366 * 86_400
 
 HIDDEN: Final = "***"
-"""What a header or a secret is shown as. Sent back, it means the value that is already stored."""
+"""What a header or a secret is shown as. Sent back, it keeps the stored value."""
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Auth = Literal["platform", "service_token", "none"]
 ADAPTERS: Final = ("http", "replicate", "runpod", "fal", "operator")
-"""Those that an organisation may use."""
+"""The adapters that an organisation may use."""
 
 _Seconds = Annotated[float, Meta(gt=0, le=TIMEOUT_SECONDS_MAX)]
 _Timeout = Annotated[
@@ -48,8 +48,8 @@ _Timeout = Annotated[
     Meta(
         gt=0,
         le=TIMEOUT_SECONDS_MAX,
-        description=f"{TIMEOUT_SECONDS:.0f} if it is left out; {REMOTE_TIMEOUT_SECONDS:.0f} for a "
-        "remote target. A service that is shown always has it.",
+        description=f"Default: {TIMEOUT_SECONDS:.0f}, or {REMOTE_TIMEOUT_SECONDS:.0f} for a remote "
+        "target. Responses always include it.",
     ),
 ]
 _SyncSeconds = Annotated[float, Meta(gt=0, le=SYNC_TIMEOUT_SECONDS_MAX)]
@@ -76,15 +76,15 @@ _SecretValue = Annotated[
     str, Meta(min_length=1, max_length=HEADER_VALUE_CHARACTERS_MAX, pattern=whole("[!-~]+"))
 ]
 _Adapter = Annotated[str, Meta(extra_json_schema={"enum": [*ADAPTERS, "modal"]})]
-"""Checked with its target, and not here, so that whoever mistypes one is told which there are."""
+"""Checked with its target, and not here, so that the error can list the valid ones."""
 _RemoteName = Annotated[str, Meta(min_length=1, max_length=300)]
 
 
 class HttpTargetDefinition(
     Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="http"
 ):
-    """An upstream that Coatcheck calls. ``url`` is where its paths begin; ``headers`` go with every
-    call, before those of the caller; ``timeout`` is how long it may take to answer."""
+    """An upstream that Coatcheck calls. ``url`` is the prefix of its paths; ``headers`` are sent
+    with every call and override the caller's; ``timeout`` is how long it may take to answer."""
 
     url: _Url
     headers: Annotated[dict[_HeaderName, _HeaderValue], Meta(max_length=HEADERS_MAX)] = {}
@@ -92,15 +92,14 @@ class HttpTargetDefinition(
 
 
 class MarksDefinition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Names of fields that are added to the input: one that holds the spawn's token, one that holds
-    the URL to call back."""
+    """Names of fields to add to the input: one for the spawn's token, one for the callback URL."""
 
     token: _RemoteName | UnsetType = UNSET
     callback_url: _RemoteName | UnsetType = UNSET
 
 
 class OutputDefinition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which part of a service's output is the result, and how it is written there."""
+    """Which part of a service's output is the result, and how it is encoded."""
 
     path: _RemoteName | UnsetType = UNSET
     encoding: Literal["auto", "base64", "json"] | UnsetType = UNSET
@@ -110,13 +109,13 @@ class OutputDefinition(Struct, frozen=True, forbid_unknown_fields=True, omit_def
 class RemoteTargetDefinition(
     Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="remote", kw_only=True
 ):
-    """A function that runs elsewhere: spawned, then looked after until it is done.
+    """A remote function: started, then polled until it is done.
 
-    ``adapter`` says which of the other fields there are. ``http``: url, secret, media_type.
-    ``replicate``: secret, one of version, model and deployment, url, marks, output. ``runpod``:
-    secret, endpoint, url, marks, output. ``fal``: secret, model, url, marks, output. ``operator``:
-    name, of a remote that the operator has set up. ``secret`` names the one of ``secrets`` that is
-    the credential. ``modal`` (app, function, environment) only the operator can set up.
+    ``adapter`` determines the other fields. ``http``: url, secret, media_type. ``replicate``:
+    secret, one of version, model and deployment, url, marks, output. ``runpod``: secret, endpoint,
+    url, marks, output. ``fal``: secret, model, url, marks, output. ``operator``: name, of a remote
+    that the operator has set up. ``secret`` names the one of ``secrets`` that is the credential.
+    Only the operator can set up ``modal`` (app, function, environment).
     """
 
     adapter: _Adapter
@@ -139,16 +138,16 @@ class RemoteTargetDefinition(
 class PythonTargetDefinition(
     Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="python"
 ):
-    """A function of a worker's code. Shown only: code declares these, no document does."""
+    """A function in a worker's code. Only in responses: code declares it, not a document."""
 
 
 TargetDefinition = HttpTargetDefinition | RemoteTargetDefinition | PythonTargetDefinition
 
 
 class EndpointDefinition(Struct, frozen=True, forbid_unknown_fields=True):
-    """One method on one path template, how its jobs are treated, and who does the work.
+    """One method on one path template, the options for its jobs, and its target.
 
-    Times are in seconds. ``key`` is made of the method and the path if it is left out.
+    Times are in seconds. ``key`` defaults to one made of the method and the path.
     """
 
     method: Method
@@ -167,7 +166,7 @@ class EndpointDefinition(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def timeout_seconds(self) -> float:
-        """``timeout``, or what it is if it is left out."""
+        """``timeout``, or its default."""
         if self.timeout is not UNSET:
             return self.timeout
         is_remote = isinstance(self.target, RemoteTargetDefinition)
@@ -175,7 +174,7 @@ class EndpointDefinition(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VersionDefinition(Struct, frozen=True, forbid_unknown_fields=True):
-    """One version of a service, whole."""
+    """One complete version of a service."""
 
     endpoints: Annotated[list[EndpointDefinition], Meta(min_length=1, max_length=ENDPOINTS_MAX)]
 

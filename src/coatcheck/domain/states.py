@@ -13,7 +13,7 @@ from typing import Final
 
 
 class State(StrEnum):
-    """Where a job stands. ``terminal`` says whether that is its end."""
+    """The state of a job. ``terminal`` says whether it is final."""
 
     STAGED = "staged"
     QUEUED = "queued"
@@ -37,22 +37,22 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to a job. The comment names who says so."""
+    """What can happen to a job. The comment names the cause."""
 
     DUE = "due"  # the stager: its run_at has come
-    CLAIM = "claim"  # a worker takes it
+    CLAIM = "claim"  # a worker claims it
     START = "start"  # its holder: the handler has been running for a while
     FINALIZE = "finalize"  # its holder: the remote work is done, its result is being stored
     COMPLETE = "complete"  # its holder: the handler returned
     FAIL = "fail"  # its holder or the rescuer: failed for good, or no attempt is left
     RETRY = "retry"  # its holder: failed, and an attempt is left
-    UNREACHABLE = "unreachable"  # its holder: the target could not be reached; spends no attempt
-    POSTPONE = "postpone"  # its holder: to be tried again later; spends no attempt
+    UNREACHABLE = "unreachable"  # its holder: the target was unreachable; spends no attempt
+    POSTPONE = "postpone"  # its holder: to be retried later; spends no attempt
     RELEASE = "release"  # its holder: interrupted by a drain; spends no attempt
-    CRASH = "crash"  # the rescuer: its holder died or fell silent, for the first time
+    CRASH = "crash"  # the rescuer: its holder died or went silent, for the first time
     CRASH_AGAIN = "crash_again"  # the rescuer: the same, and not for the first time; due later
-    CANCEL = "cancel"  # the caller asks
-    ACKNOWLEDGE_CANCEL = "acknowledge_cancel"  # its holder has stopped as asked
+    CANCEL = "cancel"  # the caller requests it
+    ACKNOWLEDGE_CANCEL = "acknowledge_cancel"  # its holder has stopped as requested
     EXPIRE = "expire"  # the expirer: it did not start before its deadline
 
 
@@ -85,8 +85,8 @@ def _table() -> dict[tuple[State, Event], State]:
         table[running, Event.CRASH] = State.QUEUED
         table[running, Event.CRASH_AGAIN] = State.RETRYING
         table[running, Event.CANCEL] = State.CANCEL_REQUESTED
-    # Once cancellation was asked for, a job that ended keeps its true end; one that would have
-    # run again does not.
+    # After a cancellation request, a job that ended keeps its true end; one that would have run
+    # again is cancelled.
     asked = State.CANCEL_REQUESTED
     table[asked, Event.COMPLETE] = State.COMPLETED
     table[asked, Event.FAIL] = State.FAILED
@@ -106,9 +106,9 @@ def _table() -> dict[tuple[State, Event], State]:
 TRANSITIONS: Final = MappingProxyType(_table())
 
 EDGES: Final = frozenset((source, target) for (source, _), target in TRANSITIONS.items())
-"""Every pair of states that some event may connect; what the test trigger allows."""
+"""Every pair of states that some event connects; the test trigger allows only these."""
 
 
 def after(state: State, event: Event) -> State | None:
-    """The state that ``event`` leads to from ``state``, or None where it changes nothing."""
+    """The state that ``event`` leads to from ``state``, or None if it changes nothing."""
     return TRANSITIONS.get((state, event))

@@ -1,4 +1,4 @@
-"""The plan of an organisation, as events tell of it."""
+"""An organisation's subscription, updated by Stripe's events."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from enum import Enum
 from typing import Final
 
 ACTIVE: Final = frozenset({"active", "trialing", "past_due"})
-"""Stripe's words for a plan that works. While a payment is ``past_due`` Stripe still tries to
-collect it; it says ``unpaid`` or ``canceled`` when it has given up."""
+"""Stripe's statuses of a working subscription. While a payment is ``past_due`` Stripe still tries
+to collect it; the status becomes ``unpaid`` or ``canceled`` when it has given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanEvent:
-    """One thing that happened to an organisation's plan."""
+    """One event of an organisation's subscription."""
 
     event_id: str
     at: datetime
     rank: int
-    """Puts events of one second in order. 0: a beginning, which any other event knows better."""
+    """Orders events of the same second. 0: a beginning, which any other event overrides."""
     customer: str | None
     subscription: str | None
     status: str | None
-    """None: the event only links a customer with an organisation."""
+    """None: the event only links a customer to an organisation."""
     org: str | None
-    """The organisation that the event names, if it does."""
+    """The organisation that the event names, if any."""
     relinks: bool
-    """Whether it may give an organisation another customer: only what a server of ours has set
-    may, not what a buyer could have put into a link."""
+    """Whether it may link an organisation to another customer: only data set by our servers may,
+    not what a buyer could put into a link."""
 
 
 class TakenIn(Enum):

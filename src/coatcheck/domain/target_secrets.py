@@ -1,7 +1,7 @@
-"""The secrets of one registered target: what they are, whom they are for, what they are called.
+"""The secrets of one registered target: their values, recipient and id.
 
-Values are never in a definition, a payload or a row as they are. The set of a target's values is
-sealed and stored under an id (``store/service_secrets.py``); definitions and payloads name the id.
+Definitions, payloads and rows never contain plain values. The values of a target are sealed and
+stored under an id (``store/service_secrets.py``); definitions and payloads refer to the id.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 Address = tuple[str, str]
-"""Who is sent a target's secrets: the kind of service (``http``, ``runpod``), and its URL."""
+"""The recipient of a target's secrets: the kind of service (``http``, ``runpod``), and its URL."""
 
 UPSTREAM: Final = "upstream"
 """The kind of an http upstream."""
@@ -22,9 +22,9 @@ _LABEL: Final = "coatcheck/target-secrets/v1"
 
 
 class TargetSecrets(msgspec.Struct, frozen=True):
-    """The values by name, and the address that they were given for: they are sent nowhere else.
+    """The values by name, and the address they were given for: they are sent nowhere else.
 
-    The names of an upstream's are those of its headers.
+    For an upstream, the names are those of its headers.
     """
 
     address: Address
@@ -34,7 +34,7 @@ class TargetSecrets(msgspec.Struct, frozen=True):
         return f"<TargetSecrets of {self.address[0]}>"
 
     def are_for_url(self, url: str) -> bool:
-        """Whether an upstream's may be sent to ``url``: the registered URL, or what is below it."""
+        """Whether an upstream's secrets may be sent to ``url``: its registered URL or below."""
         base = self.address[1].rstrip("/")
         return (
             self.address[0] == UPSTREAM
@@ -46,17 +46,17 @@ class TargetSecrets(msgspec.Struct, frozen=True):
 def secrets_id(org: str, endpoint_id: str, address: Address) -> UUID:
     """The id of the secrets that an endpoint sends to an address.
 
-    It is the same however often the service is registered, so a job that waits is sent with the
-    values that are valid when it runs. Another address has another id: values that were given for
-    one address are never found for another.
+    It stays the same when the service is registered again, so a waiting job uses the values that
+    are valid when it runs. Another address has another id: values given for one address are never
+    used for another.
     """
     digest = hashlib.sha256(msgspec.json.encode([_LABEL, org, endpoint_id, *address])).digest()
     return UUID(bytes=digest[:16])
 
 
 def texts_to_mask(values: Mapping[str, str]) -> tuple[str, ...]:
-    """What must not be shown where an upstream may have repeated its headers: each value, and what
-    follows its scheme."""
+    """The texts to mask where an upstream may have repeated its headers: each value, and the part
+    after its scheme."""
     return tuple(
         part
         for value in values.values()
@@ -70,7 +70,7 @@ _decode: Final = msgspec.json.Decoder(TargetSecrets).decode
 
 
 def encode_secrets(secrets: TargetSecrets) -> bytes:
-    """What is sealed."""
+    """Encode for sealing."""
     return _encode(secrets)
 
 

@@ -1,4 +1,4 @@
-"""Organisations and the keys of their users, as the store knows them."""
+"""Organisations and the API keys of their users."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ USER_ID_ALLOWED: Final = "1 to 255 printable ASCII characters without spaces"
 
 
 def is_org_id(text: object) -> TypeGuard[str]:
-    """Whether an organisation may be called that: it stands in paths, and in notifications."""
+    """Whether this is a valid organisation id; it appears in paths and in notifications."""
     return isinstance(text, str) and _ORG.fullmatch(text) is not None
 
 
@@ -33,10 +33,10 @@ def is_user_id(text: object) -> TypeGuard[str]:
 
 @dataclass(frozen=True, slots=True)
 class OrgLimits:
-    """What an organisation may use; None: as much as it likes.
+    """The limits of an organisation; None: unlimited.
 
-    ``timeout_max`` is how many seconds the calls of its registered services may take; None: what
-    the deployment allows everybody.
+    ``timeout_max`` is how many seconds the calls of its registered services may take; None: the
+    deployment's limit.
     """
 
     rate: RateLimit | None = None
@@ -46,7 +46,7 @@ class OrgLimits:
 
 @dataclass(frozen=True, slots=True)
 class Org:
-    """An organisation. ``subscription`` is Stripe's word for the state of its plan."""
+    """An organisation. ``subscription`` is Stripe's status of its plan."""
 
     org_id: str
     name: str
@@ -57,7 +57,7 @@ class Org:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key, without its secret: that was shown when the key was made, and is stored nowhere."""
+    """A key without its secret, which was shown when the key was created and is not stored."""
 
     org: str
     key_id: str

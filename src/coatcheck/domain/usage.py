@@ -1,4 +1,4 @@
-"""What an organisation's jobs have used."""
+"""Usage records of an organisation's jobs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ METERED: Final = (
     "payload_bytes",
     "result_bytes",
 )
-"""What of an hour can be sent to Stripe; run_seconds as a whole number."""
+"""The measures of an hour that can be sent to Stripe; run_seconds as a whole number."""
 
 
 class Granularity(StrEnum):
-    """The step in which usage is summed up."""
+    """The interval that usage is summed over."""
 
     DAY = "day"
     HOUR = "hour"
@@ -29,11 +29,11 @@ class Granularity(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class UsageRow:
-    """What the jobs of one endpoint and flow used that ended on one day (UTC), or in the
-    ``hour`` that begins then.
+    """The usage of one endpoint's and flow's jobs that ended on one day (UTC), or in the ``hour``
+    that begins then.
 
-    ``run_seconds`` is the time in the handler over all attempts; ``attempts`` counts as
-    ``JobView.attempts`` does.
+    ``run_seconds`` is the handlers' run time over all attempts; ``attempts`` counts like
+    ``JobView.attempts``.
     """
 
     day: date
@@ -55,7 +55,7 @@ class UsageRow:
 
 @dataclass(slots=True, frozen=True)
 class UsageTotals:
-    """What jobs used, together."""
+    """The total usage of jobs."""
 
     jobs: int
     completed: int
@@ -69,7 +69,7 @@ class UsageTotals:
 
 @dataclass(slots=True, frozen=True)
 class UsageReportItem:
-    """What the jobs of one endpoint and flow used in a report's period."""
+    """The usage of one endpoint's and flow's jobs in a report's period."""
 
     endpoint: str
     flow: str
@@ -85,8 +85,8 @@ class UsageReportItem:
 
 @dataclass(slots=True, frozen=True)
 class UsageReport:
-    """What an organisation used from ``first_day`` to ``last_day`` (UTC), a day, week or month that
-    had ended when it was made. ``items`` are left out of a list."""
+    """An organisation's usage from ``first_day`` to ``last_day`` (UTC), a completed day, week or
+    month. Lists omit ``items``."""
 
     id: UUID
     period: str

@@ -1,6 +1,6 @@
-"""WAV files, as far as their headers go: what they are, and how long they play.
+"""Reads WAV headers: validates a file and computes its duration.
 
-Read piece by piece, as it comes: a header may be split anywhere, and no file is held.
+It reads piece by piece: a header may be split anywhere, and no file is held in memory.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _EXTENSIBLE_BYTES_MIN: Final = 40
 _SUBFORMAT: Final = slice(24, 26)
 _PCM, _FLOAT = 1, 3
 _TO_THE_END: Final = frozenset({0, 0xFFFF_FFFF})
-"""What stands for the length of sound that was written before anybody knew it."""
+"""The length field of audio that was written before its length was known."""
 _ENDLESS: Final = 1 << 62
 
 
 class NotWave(ValueError):
-    """This is no WAV file at all."""
+    """The file is not a WAV file."""
 
 
 class WaveRejected(ValueError):
-    """A WAV file that is of no use. ``reason`` is short and stable."""
+    """The WAV file cannot be used. ``reason`` is short and stable."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class WaveRejected(ValueError):
 
 
 class WaveReader:
-    """Follows a file as it comes. ``feed`` each piece, then ``duration`` says how long it plays."""
+    """Reads a file as it arrives. ``feed`` each piece; then ``duration`` returns its length."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -43,12 +43,12 @@ class WaveReader:
         self._bytes_a_second = 0
         self._frame_bytes = 0
         self._has_begun = False
-        """Whether all that comes now is sound."""
+        """Whether only audio follows now."""
         self._sound_left = 0
         self._sound_bytes = 0
 
     def feed(self, piece: bytes) -> None:
-        """Raises NotWave or WaveRejected as soon as that can be told."""
+        """Raises NotWave or WaveRejected as early as possible."""
         self._head += piece
         while not self._has_begun and self._step():
             pass
@@ -59,16 +59,16 @@ class WaveReader:
             self._head.clear()
 
     def duration(self) -> float:
-        """The seconds that it plays, once all was fed. Raises as ``feed``."""
+        """The duration in seconds, after all pieces. Raises like ``feed``."""
         if not self._is_riff:
-            raise NotWave("it is no WAV file: it does not begin with RIFF and WAVE")
+            raise NotWave("it is not a WAV file: it does not begin with RIFF and WAVE")
         if not self._has_begun:
             raise WaveRejected("no_sound", "it has no sound: its `data` chunk is missing")
         frames = self._sound_bytes // self._frame_bytes
         return frames * self._frame_bytes / self._bytes_a_second
 
     def _step(self) -> bool:
-        """Take the next thing off the head, if all of it is there."""
+        """Consume the next element of the header, if it is complete."""
         head = self._head
         if self._skip:
             gone = min(self._skip, len(head))
@@ -86,7 +86,7 @@ class WaveReader:
         if name == b"data":
             if not self._frame_bytes:
                 raise WaveRejected("broken", "its sound begins before its `fmt ` chunk")
-            # A length that does not fit the field stands elsewhere; then the file's end tells it.
+            # A length that does not fit the field is stored in another chunk; use the file's end.
             self._sound_left = _ENDLESS if size in _TO_THE_END else size
             self._has_begun = True
             return False
@@ -98,7 +98,7 @@ class WaveReader:
         if bytes(head[:4]) not in (*RIFF, b"RIFF"[: len(head)], b"RF64"[: len(head)]) or (
             not b"WAVE".startswith(bytes(head[8:_RIFF_BYTES]))
         ):
-            raise NotWave("it is no WAV file: it does not begin with RIFF and WAVE")
+            raise NotWave("it is not a WAV file: it does not begin with RIFF and WAVE")
         if len(head) < _RIFF_BYTES:
             return False
         del head[:_RIFF_BYTES]
@@ -107,7 +107,7 @@ class WaveReader:
 
     def _read_format(self, size: int) -> bool:
         if not _FORMAT_BYTES_MIN <= size <= _FORMAT_BYTES_MAX:
-            raise WaveRejected("broken", "its `fmt ` chunk is not of a size that there is")
+            raise WaveRejected("broken", "its `fmt ` chunk has an invalid size")
         whole = _CHUNK_BYTES + size + size % 2
         if len(self._head) < whole:
             return False
@@ -121,5 +121,5 @@ class WaveReader:
         self._bytes_a_second = int.from_bytes(form[8:12], "little")
         self._frame_bytes = int.from_bytes(form[12:14], "little")
         if not self._bytes_a_second or not self._frame_bytes:
-            raise WaveRejected("broken", "its `fmt ` chunk says that no time passes")
+            raise WaveRejected("broken", "its `fmt ` chunk has a rate or frame size of zero")
         return True

@@ -1,4 +1,4 @@
-"""Webhooks: what is told to whom, when it is tried again, and how that is spelt."""
+"""Webhooks: events, receivers, deliveries and the retry schedule."""
 
 from __future__ import annotations
 
@@ -16,79 +16,79 @@ from coatcheck.domain.ids import InvalidId, from_text, to_text
 from coatcheck.domain.states import TERMINAL, TRANSITIONS
 
 RETRY_SECONDS: Final = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
-"""How long after each failed try the next one is made; the first is made at once."""
+"""The delay after each failed try; the first try is made at once."""
 RETRY_JITTER: Final = 0.1
 TRIES_MAX: Final = len(RETRY_SECONDS) + 1
 FETCHED_RETRY_SECONDS: Final = (1, 2, 5, 10, 20, 30)
-"""The same for messages that are fetched: whoever fetches is there, and asks all the time. The last
-wait is repeated."""
+"""The same for pulled messages, whose receiver is present and polls all the time. The last delay is
+repeated."""
 FETCHED_TRIES_MAX: Final = 120
 """About an hour of failures."""
 PEACE_SECONDS_MAX: Final = 86_400.0
-"""A receiver that asks for more by Retry-After is tried again after this long."""
+"""The longest delay that a receiver can request by Retry-After."""
 
 POST_SECONDS_MAX: Final = 15.0
 ANSWER_BYTES_MAX: Final = 64 * 1024
 RESULT_BYTES_MAX: Final = 256 * 1024
-"""A longer result is not in the body: it says where it is."""
+"""The body omits a longer result and has its URL instead."""
 
 PREVIOUS_SECRET_SECONDS: Final = 86_400
-"""For how long after a rotation the secret before signs along."""
+"""How long the previous secret stays valid after a rotation."""
 LOG_SECONDS: Final = 7 * 86_400
-"""For how long what became of a delivery is kept."""
+"""How long the outcome of a delivery is kept."""
 UNUSED_TARGET_SECONDS: Final = 8 * 86_400
 
 ENDPOINTS_MAX: Final = 50
-"""Endpoints of an organisation."""
+"""Per organisation."""
 DESCRIPTION_CHARACTERS_MAX: Final = 500
 PULL_SECONDS_MAX: Final = 600
-"""An endpoint that is fetched from, and was not for this long, is removed."""
+"""A pull endpoint that was not polled for this long is removed."""
 
 JOB_EVENTS: Final = tuple(f"job.{state}" for state in sorted(set(TRANSITIONS.values())))
-"""Every state that a job can be moved to. That it was created is no event: its caller knows."""
+"""Every state that a job can move to. Its creation is not an event: the caller knows."""
 BATCH_EVENTS: Final = ("batch.completed", "batch.cancelled")
 TASK_EVENTS: Final = ("task.failed",)
 ALERT_EVENT: Final = "job.alert"
-"""A job has failed with no attempt left. Told besides ``job.failed``, and only to who names it."""
+"""A job failed with no attempt left. Sent besides ``job.failed``, to receivers that name it."""
 USAGE_REPORT_EVENT: Final = "usage.report"
-"""A report of the organisation's usage was made. Told only to who names it."""
+"""A usage report was made. Sent only to receivers that name it."""
 EVENTS: Final = frozenset(
     (*JOB_EVENTS, *BATCH_EVENTS, *TASK_EVENTS, ALERT_EVENT, USAGE_REPORT_EVENT)
 )
-"""What an endpoint can be told of."""
+"""All events that an endpoint can subscribe to."""
 TEST_EVENT: Final = "webhook.test"
-"""What an endpoint is told when somebody tries it."""
+"""The event that tests an endpoint."""
 _ENDS: Final = tuple(f"job.{state}" for state in sorted(TERMINAL))
 MANY_EVENTS: Final = MappingProxyType(
     {"*": (*_ENDS, *BATCH_EVENTS), "job.*": JOB_EVENTS, "batch.*": BATCH_EVENTS}
 )
-"""Words that stand for several."""
+"""Names for several events."""
 
 _MESSAGE: Final = "msg_"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Status(StrEnum):
-    """What became of a delivery."""
+    """The status of a delivery."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
     EXHAUSTED = "exhausted"
     """Every try failed."""
     DISABLED = "disabled"
-    """The receiver answered 410: it wants nothing any more."""
+    """The receiver answered 410: it wants no more webhooks."""
 
 
 class Tells(StrEnum):
-    """What a delivery tells of."""
+    """The kind of subject of a delivery."""
 
     JOB = "job"
     TASK = "task"
     BATCH = "batch"
     TEST = "test"
-    """Of an endpoint, because somebody wants to see whether it works."""
+    """An endpoint that somebody tests."""
     USAGE = "usage"
-    """Of a report of usage."""
+    """A usage report."""
 
 
 class Told(IntEnum):
@@ -107,7 +107,7 @@ moves, because nobody submitted it."""
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What is told, and to which ``target``: that something happened to a subject.
+    """A webhook event for one ``target``: something happened to a subject.
 
     ``facts`` are what its row may no longer say: ``state``, ``previous`` (the state before),
     ``attempt``, ``error_code``, ``endpoint`` and ``flow`` of a job or task. And ``as``: whether
@@ -128,7 +128,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryView:
-    """A delivery as a reader of the log sees it."""
+    """A delivery in the delivery log."""
 
     org: str
     id: UUID
@@ -138,7 +138,7 @@ class DeliveryView:
     event: str
     url: str | None
     endpoint: UUID | None
-    """The endpoint that it is for, or was while there was one; None if a job or batch named it."""
+    """The endpoint that it is or was for; None if a job or batch named the URL."""
     paused: bool
     """Whether it waits because its endpoint is paused."""
     status: Status
@@ -153,11 +153,11 @@ class DeliveryView:
 
 @dataclass(frozen=True, slots=True)
 class EndpointView:
-    """An endpoint that an organisation has registered.
+    """A webhook endpoint of an organisation.
 
-    ``events`` are the names of what it is told of. ``url`` is empty for one that is ``pulled``:
-    nothing is posted to it, its messages are fetched. ``disabled_at``: it answered 410, and is told
-    nothing until it is resumed. ``failures`` counts tries since the last one that was answered 2xx.
+    ``events`` are the events it receives. ``url`` is empty if it is ``pulled``: nothing is posted
+    to it, and its receiver fetches the messages. ``disabled_at``: it answered 410, and gets nothing
+    until it is resumed. ``failures`` counts tries since the last 2xx.
     """
 
     org: str
@@ -180,51 +180,51 @@ class EndpointView:
 
 
 def expand_events(names: Iterable[str]) -> tuple[str, ...]:
-    """The events that are meant, each once, in order. Raises InvalidSubmission for an unknown one.
+    """The events that names stand for, sorted, without duplicates. Raises InvalidSubmission.
 
-    ``*`` is every end: of jobs, and of batches. ``job.*`` is every state of a job.
+    ``*`` means every end of jobs and of batches. ``job.*`` means every state of a job.
     """
     meant: set[str] = set()
     for name in names:
         if name not in EVENTS and name not in MANY_EVENTS:
             known = ", ".join([*MANY_EVENTS, *sorted(EVENTS)])
-            raise InvalidSubmission(f"events: there is no {name[:50]!r}; there are {known}")
+            raise InvalidSubmission(f"events: unknown event {name[:50]!r}; use one of {known}")
         meant.update(MANY_EVENTS.get(name, (name,)))
     if not meant:
-        raise InvalidSubmission("events: must name at least one")
+        raise InvalidSubmission("events: must have at least one")
     return tuple(sorted(meant))
 
 
 def first_delivery_at(moment: datetime) -> UUID:
-    """What comes before the id of every delivery that was noted at this moment or later."""
+    """An id before that of every delivery created at this moment or later."""
     milliseconds = max(0, (moment - _EPOCH) // timedelta(milliseconds=1))
     return UUID(int=milliseconds << 80)
 
 
 def target_id(org: str, url: str) -> UUID:
-    """The id of an organisation's URL: the same whoever computes it."""
+    """The id of an organisation's URL, which is deterministic."""
     return UUID(bytes=hashlib.sha256(f"{org}\0{url}".encode()).digest()[:16])
 
 
 def message_id(delivery: UUID) -> str:
-    """What ``webhook-id`` says, at every try for ever."""
+    """The ``webhook-id``, which is the same at every try."""
     return _MESSAGE + to_text(delivery)
 
 
 def delivery_of(message: str) -> UUID:
-    """The delivery that a ``webhook-id`` names. Raises InvalidId."""
+    """The delivery of a ``webhook-id``. Raises InvalidId."""
     if not message.startswith(_MESSAGE):
-        raise InvalidId(f"a message's id begins with {_MESSAGE}")
+        raise InvalidId(f"a message id must begin with {_MESSAGE}")
     return from_text(message.removeprefix(_MESSAGE))
 
 
 def retry_seconds(
     tries: int, random: float, asked_seconds: float | None = None, *, fetched: bool = False
 ) -> float | None:
-    """The wait after so many failed tries; None if there is none left. ``random`` is in [0, 1).
+    """The delay after so many failed tries; None if none is left. ``random`` is in [0, 1).
 
-    What the receiver asked for makes it longer, never shorter: one that always asks for a second
-    would be out of tries within ten. ``fetched``: the message is taken by whoever forwards it.
+    A receiver's request makes it longer, never shorter: one that always asks for a second would be
+    out of tries within ten seconds. ``fetched``: the message is pulled.
     """
     if tries >= (FETCHED_TRIES_MAX if fetched else TRIES_MAX):
         return None

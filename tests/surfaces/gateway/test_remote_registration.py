@@ -102,7 +102,7 @@ async def test_secrets_are_kept_for_the_address_they_were_given_for(shared: Hous
     target["url"] = "http://127.0.0.1:9/theirs"
     found = problem(await shared.http.put(paths.hosted("kept"), json=shown), 422, "invalid_input")
     assert [(each["field"], each["issue"]) for each in found["details"]] == [
-        ("kept.v1.post__speak.target.secrets", "a hidden value is not known here")
+        ("kept.v1.post__speak.target.secrets", "the hidden value is unknown")
     ]
     assert await stored_secrets(shared, "kept") == {"key": "hush-hush"}
 

@@ -61,9 +61,9 @@ export interface components {
         };
         /**
          * ArtifactReceipt
-         * @description Where a file that a job made has been. ``complete`` says that no copy of it is left.
+         * @description Where copies of a job's output file were kept. ``complete`` means that no copy is left.
          *
-         *         ``contentHash`` and ``bytes`` are those of the last file of the name; ``layers`` has every one
+         *         ``contentHash`` and ``bytes`` describe the latest file of the name; ``layers`` lists every file
          *         that the job stored under it.
          */
         ArtifactReceipt: {
@@ -220,7 +220,7 @@ export interface components {
         };
         /**
          * BlockerKind
-         * @description What keeps a job from its end, the strongest reason first.
+         * @description What blocks a job, the strongest reason first.
          * @enum {unknown}
          */
         BlockerKind: "backoff" | "concurrency_limit" | "heartbeat_lost" | "lane_full" | "model_loading" | "no_worker" | "paused" | "queued_behind" | "rate_limit" | "running" | "running_elsewhere" | "scheduled" | "target_unreachable" | "threads_held" | "waiting_for_input";
@@ -683,9 +683,9 @@ export interface components {
         };
         /**
          * EndpointDefinition
-         * @description One method on one path template, how its jobs are treated, and who does the work.
+         * @description One method on one path template, the options for its jobs, and its target.
          *
-         *         Times are in seconds. ``key`` is made of the method and the path if it is left out.
+         *         Times are in seconds. ``key`` defaults to one made of the method and the path.
          */
         EndpointDefinition: {
             /** @default true */
@@ -712,7 +712,7 @@ export interface components {
             /** @default 30 */
             sync_timeout: number;
             target: components["schemas"]["HttpTargetDefinition"] | components["schemas"]["RemoteTargetDefinition"] | components["schemas"]["PythonTargetDefinition"];
-            /** @description 300 if it is left out; 3600 for a remote target. A service that is shown always has it. */
+            /** @description Default: 300, or 3600 for a remote target. Responses always include it. */
             timeout?: number;
         };
         /**
@@ -1064,8 +1064,8 @@ export interface components {
         };
         /**
          * HttpTargetDefinition
-         * @description An upstream that Coatcheck calls. ``url`` is where its paths begin; ``headers`` go with every
-         *         call, before those of the caller; ``timeout`` is how long it may take to answer.
+         * @description An upstream that Coatcheck calls. ``url`` is the prefix of its paths; ``headers`` are sent
+         *         with every call and override the caller's; ``timeout`` is how long it may take to answer.
          */
         HttpTargetDefinition: {
             /** @default {} */
@@ -1155,7 +1155,7 @@ export interface components {
         };
         /**
          * Lane
-         * @description How urgent a job is. Each lane has slots, retries and lease times of its own.
+         * @description How urgent a job is. Each lane has its own slots, retries and lease times.
          * @enum {unknown}
          */
         Lane: "bulk" | "standard" | "urgent";
@@ -1217,8 +1217,7 @@ export interface components {
         };
         /**
          * MarksDefinition
-         * @description Names of fields that are added to the input: one that holds the spawn's token, one that holds
-         *         the URL to call back.
+         * @description Names of fields to add to the input: one for the spawn's token, one for the callback URL.
          */
         MarksDefinition: {
             callback_url?: string;
@@ -1546,7 +1545,7 @@ export interface components {
         };
         /**
          * OutputDefinition
-         * @description Which part of a service's output is the result, and how it is written there.
+         * @description Which part of a service's output is the result, and how it is encoded.
          */
         OutputDefinition: {
             /** @enum {unknown} */
@@ -1677,7 +1676,7 @@ export interface components {
         };
         /**
          * PythonTargetDefinition
-         * @description A function of a worker's code. Shown only: code declares these, no document does.
+         * @description A function in a worker's code. Only in responses: code declares it, not a document.
          */
         PythonTargetDefinition: {
             /** @enum {unknown} */
@@ -1734,7 +1733,7 @@ export interface components {
         };
         /**
          * Receipt
-         * @description Where the archive of a job has been. ``complete`` says that no copy of it is left.
+         * @description Where copies of a job's archive were kept. ``complete`` means that no copy is left.
          */
         Receipt: {
             bytes: number;
@@ -1750,7 +1749,7 @@ export interface components {
         };
         /**
          * ReceiptLayer
-         * @description One copy: when it was stored, and when and by what it was deleted; null while it is there.
+         * @description One copy: when it was stored, and when and how it was deleted; null while it exists.
          */
         ReceiptLayer: {
             deletedAt: string | null;
@@ -1763,13 +1762,13 @@ export interface components {
         };
         /**
          * RemoteTargetDefinition
-         * @description A function that runs elsewhere: spawned, then looked after until it is done.
+         * @description A remote function: started, then polled until it is done.
          *
-         *         ``adapter`` says which of the other fields there are. ``http``: url, secret, media_type.
-         *         ``replicate``: secret, one of version, model and deployment, url, marks, output. ``runpod``:
-         *         secret, endpoint, url, marks, output. ``fal``: secret, model, url, marks, output. ``operator``:
-         *         name, of a remote that the operator has set up. ``secret`` names the one of ``secrets`` that is
-         *         the credential. ``modal`` (app, function, environment) only the operator can set up.
+         *         ``adapter`` determines the other fields. ``http``: url, secret, media_type. ``replicate``:
+         *         secret, one of version, model and deployment, url, marks, output. ``runpod``: secret, endpoint,
+         *         url, marks, output. ``fal``: secret, model, url, marks, output. ``operator``: name, of a remote
+         *         that the operator has set up. ``secret`` names the one of ``secrets`` that is the credential.
+         *         Only the operator can set up ``modal`` (app, function, environment).
          */
         RemoteTargetDefinition: {
             /** @enum {string} */
@@ -1921,7 +1920,7 @@ export interface components {
         };
         /**
          * Scope
-         * @description What a credential allows. None implies another.
+         * @description A permission of a credential. None implies another.
          * @enum {unknown}
          */
         Scope: "admin" | "read" | "submit";
@@ -2070,7 +2069,7 @@ export interface components {
         };
         /**
          * State
-         * @description Where a job stands. ``terminal`` says whether that is its end.
+         * @description The state of a job. ``terminal`` says whether it is final.
          * @enum {unknown}
          */
         State: "cancel_requested" | "cancelled" | "completed" | "dispatching" | "failed" | "finalizing" | "processing" | "queued" | "retrying" | "staged";
@@ -2127,7 +2126,7 @@ export interface components {
         };
         /**
          * Status
-         * @description What became of a delivery.
+         * @description The status of a delivery.
          * @enum {unknown}
          */
         Status: "delivered" | "disabled" | "exhausted" | "pending";
@@ -2245,7 +2244,7 @@ export interface components {
         };
         /**
          * Tells
-         * @description What a delivery tells of.
+         * @description The kind of subject of a delivery.
          * @enum {unknown}
          */
         Tells: "batch" | "job" | "task" | "test" | "usage";
@@ -2387,7 +2386,7 @@ export interface components {
         };
         /**
          * UsageReportItem
-         * @description What the jobs of one endpoint and flow used in a report's period.
+         * @description The usage of one endpoint's and flow's jobs in a report's period.
          */
         UsageReportItem: {
             attempts: number;
@@ -2425,7 +2424,7 @@ export interface components {
         };
         /**
          * UsageTotals
-         * @description What jobs used, together.
+         * @description The total usage of jobs.
          */
         UsageTotals: {
             attempts: number;
@@ -2439,7 +2438,7 @@ export interface components {
         };
         /**
          * VersionDefinition
-         * @description One version of a service, whole.
+         * @description One complete version of a service.
          */
         VersionDefinition: {
             endpoints: components["schemas"]["EndpointDefinition"][];
