@@ -143,7 +143,7 @@ class Worker:
             notifier = Notifier(notify_line)
             self._lines.append(notify_line)
         self._notifier = notifier
-        self._crews = {
+        self._slot_pools = {
             lane: Crew(policy.concurrency, self._run, reserved=policy.reserved)
             for lane, policy in settings.lanes.items()
             if policy.concurrency > 0
@@ -167,7 +167,7 @@ class Worker:
             self._claim_line,
             self._keeper,
             self._notifier,
-            self._crews,
+            self._slot_pools,
             self._endpoints,
             PollInterval(settings.poll_seconds_min, settings.poll_seconds_max),
             keep_completed_seconds=settings.keep_completed_seconds,
@@ -184,7 +184,7 @@ class Worker:
             on_gap=self._counter.look_for_limits,
         )
         self._running: set[RunningJob] = set()
-        self._holdings = Holdings(
+        self._reconciler = Holdings(
             self._report_line,
             boot=lambda: self.boot,
             running=lambda: self._running,
@@ -242,7 +242,7 @@ class Worker:
                     ("lease", self._keeper.run()),
                     ("watch", self._watch()),
                     ("starts", self._show_starts()),
-                    ("holdings", self._holdings.run(self._keeper.interval)),
+                    ("holdings", self._reconciler.run(self._keeper.interval)),
                     ("tidy", self._tidy(temp_root)),
                     ("threads", self._store_held_threads()),
                 )
@@ -324,7 +324,7 @@ class Worker:
         for job in jobs:
             by_lane.setdefault(job.lane, []).append(job)
         for lane, lane_jobs in by_lane.items():
-            self._crews[lane].give(lane_jobs)
+            self._slot_pools[lane].give(lane_jobs)
 
     async def _run(self, claimed: ClaimedJob) -> None:
         """Run one attempt of a job, from its first step to its outcome."""
@@ -502,8 +502,8 @@ class Worker:
         for running in self._running:  # of two claims of one job, only the later one counts
             if running.claimed.uuid == job_id:
                 running.ask_to_stop(now)
-        for crew in self._crews.values():
-            not_begun = crew.take_out(job_id)
+        for pool in self._slot_pools.values():
+            not_begun = pool.take_out(job_id)
             if not_begun is not None:
                 self._record(not_begun, Cancelled(), 0.0)
 
@@ -518,9 +518,9 @@ class Worker:
             self._stop_what_overstays(now)
             self._give_back_what_is_stuck(now)
             self._look_at_threads()
-            for lane, crew in self._crews.items():
-                metrics.set_running(lane, crew.busy, worker=self)
-                metrics.record_started(lane, crew.begun())
+            for lane, pool in self._slot_pools.items():
+                metrics.set_running(lane, pool.busy, worker=self)
+                metrics.record_started(lane, pool.begun())
             metrics.set_poll_seconds(self._counter.poll_seconds, worker=self)
 
     def _look_at_threads(self) -> None:
@@ -564,11 +564,11 @@ class Worker:
 
     def _lose(self, lane: Lane) -> None:
         """The lane's lease has expired: nothing that its jobs do counts any more."""
-        crew = self._crews.get(lane)
-        if crew is None:
+        pool = self._slot_pools.get(lane)
+        if pool is None:
             return
         now = time.monotonic()
-        abandoned = crew.take_back()
+        abandoned = pool.take_back()
         for job in abandoned:
             self._record(job, Interrupted(), 0.0)
         lost = [
@@ -606,8 +606,8 @@ class Worker:
     def _give_back_what_is_stuck(self, now: float) -> None:
         """Release jobs claimed ahead, on the assumption that all are short, that wait behind long
         ones."""
-        for crew in self._crews.values():
-            for job in crew.take_back_stuck(now):
+        for pool in self._slot_pools.values():
+            for job in pool.take_back_stuck(now):
                 self._record(job, Interrupted(), 0.0)
 
     def _handler_started(self, running: RunningJob) -> None:
@@ -663,7 +663,7 @@ class Worker:
     def _leases(self) -> set[int]:
         """Every lease that this worker knows of."""
         known = self._counter.leases() | {running.claimed.lease for running in self._running}
-        return known.union(*(crew.leases() for crew in self._crews.values()))
+        return known.union(*(pool.leases() for pool in self._slot_pools.values()))
 
     async def _tidy(self, temp_root: TempRoot) -> None:
         """Remove what dead workers on this machine left behind: at boot, then periodically."""
@@ -678,8 +678,8 @@ class Worker:
         _log.info("draining", extra={"running": len(self._running)})
         self._counter.stop_asking()
         crash_point("drain.before_release")
-        for crew in self._crews.values():
-            for job in crew.take_back():
+        for pool in self._slot_pools.values():
+            for job in pool.take_back():
                 self._record(job, Interrupted(), 0.0)
         await self._while_running(self._settings.drain_seconds)
         now = time.monotonic()
@@ -709,8 +709,8 @@ class Worker:
 
     async def _close(self) -> None:
         self._closing = True
-        for crew in self._crews.values():
-            await crew.close()
+        for pool in self._slot_pools.values():
+            await pool.close()
         await self._listener.stop()
         await self._notifier.drain()
         await self._tally_keeper.stop()

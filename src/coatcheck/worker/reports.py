@@ -168,9 +168,9 @@ class ReportDesk:
                 failures = 0
                 crash_point("reports.committed")
                 self._remove(progress, events)
-                told = {entry[0].uuid.hex for entry in progress.values()}
-                told.update(event[0].uuid.hex for event in events)
-                self._notifier.say(CHANGED, told)
+                changed = {entry[0].uuid.hex for entry in progress.values()}
+                changed.update(event[0].uuid.hex for event in events)
+                self._notifier.say(CHANGED, changed)
                 async with self._sent:
                     self._sent.notify_all()
             # Dropped reports made room, too.
@@ -341,14 +341,14 @@ class JobReporter:
 class _Room:
     """Waits, if awaited, until there is room for more reports."""
 
-    __slots__ = ("_claimed", "_desk")
+    __slots__ = ("_claimed", "_store")
 
-    def __init__(self, desk: ReportDesk, claimed: ClaimedJob) -> None:
-        self._desk = desk
+    def __init__(self, store: ReportDesk, claimed: ClaimedJob) -> None:
+        self._store = store
         self._claimed = claimed
 
     def __await__(self) -> Generator[Any, None, None]:
-        return self._desk.room(self._claimed).__await__()
+        return self._store.room(self._claimed).__await__()
 
 
 def _log_data(line: LogLine) -> dict[str, object]:

@@ -74,7 +74,7 @@ async def undo_the_claim(workshop: Workshop, ticket: Ticket) -> None:
 async def look_twice(worker: Worker) -> None:
     """What a worker does now and then: what it finds for the second time is acted upon."""
     for _ in range(2):
-        await worker._holdings.look()
+        await worker._reconciler.look()
 
 
 async def test_an_attempt_whose_claim_was_undone_is_stopped_and_its_job_runs_again(
@@ -245,7 +245,7 @@ async def test_an_attempt_that_is_being_stopped_is_not_interrupted_by_every_look
     await began.wait()
     await workshop.take_away(ticket)
     for _ in range(5):
-        await worker._holdings.look()
+        await worker._reconciler.look()
         await asyncio.sleep(0)
     # Nor by its start mark, which comes late, and finds that it is not held.
     (running,) = worker._running
