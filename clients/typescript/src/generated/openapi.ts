@@ -1506,8 +1506,7 @@ export interface components {
             start_deadline: string | null;
             started_at: string | null;
             state: components["schemas"]["State"];
-            /** @enum {unknown} */
-            surface: "batches" | "gateway" | "graphs" | "llm" | "speech";
+            surface: string;
             task_id: string | null;
             terminal: boolean;
             trace_id: string | null;
@@ -2604,8 +2603,7 @@ export interface components {
             start_deadline: string | null;
             started_at: string | null;
             state: components["schemas"]["State"];
-            /** @enum {unknown} */
-            surface: "batches" | "gateway" | "graphs" | "llm" | "speech";
+            surface: string;
             task_id: string | null;
             terminal: boolean;
             trace_id: string | null;
