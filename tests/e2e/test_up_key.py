@@ -189,7 +189,7 @@ def test_a_preset_key_of_another_form_is_said_before_anything_is_started(data_ro
         COATCHECK_DEV_KEY="my-secret-key",
     )
     assert ran.returncode == 2
-    assert "COATCHECK_DEV_KEY is (not shown" in ran.stderr
+    assert "COATCHECK_DEV_KEY is (hidden" in ran.stderr
     assert "cck_ID_SECRET" in ran.stderr
     assert "my-secret-key" not in ran.stderr
     assert not (data_root / "data").exists()

@@ -42,7 +42,7 @@ async def test_nobody_sees_another_s_jobs_events_or_artifacts(
 ) -> None:
     theirs = await engine.submit(ENDPOINT, org="them")
     (job,) = await worker.claim(1)
-    await reports.add_events(worker.line, [(job, "text", b"theirs")], batch=1)
+    await reports.add_events(worker.line, [(job, "text", b"theirs")], write_id=1)
     await reports.add_artifact(
         worker.line,
         job,

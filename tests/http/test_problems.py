@@ -108,7 +108,9 @@ NEVER_ANSWERED = {
     errors.BadRequest,  # what others are kinds of
     errors.ClientGone,
     errors.Conflict,  # what others are kinds of
+    errors.DatabaseBeforeFirstRelease,  # raised at the start of a process
     errors.FileRejected,  # what others are kinds of
+    errors.NotInstalled,  # what others are kinds of
     errors.LookUpRefused,  # what two others are kinds of
     errors.SessionsNotKept,
     errors.SettingsInvalid,
@@ -166,7 +168,7 @@ async def test_every_error_is_a_problem_that_tells_nothing_of_the_inside(name: s
 def test_every_error_of_the_core_and_of_the_products_is_in_the_table() -> None:
     kinds = {
         kind
-        for module in (errors, batch_errors, llm_errors, speech_errors)
+        for module in (errors, batch_errors, graphs_errors, llm_errors, speech_errors)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, errors.CoatcheckError)
     }

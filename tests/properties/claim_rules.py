@@ -35,22 +35,32 @@ def check_free_claim(
     rooms: Mapping[Lane, int],
     endpoints: Sequence[str],
 ) -> None:
-    """Work under no limit is shared out evenly: each flow that was found gets its share of the
-    room, in the order in which its jobs came."""
+    """Work under no limit is shared out evenly: over organisations, then over the flows of each, in
+    the order in which their jobs came. What a flow leaves of its part is not dealt out again."""
     for lane, room in rooms.items():
         flows = claimable(model, lane, endpoints, limited=False)
         taken = Counter(flow_of(job) for job in claimed if job.lane is lane)
         assert set(taken) <= set(flows), "a claim took what it was not to look at"
-        found = min(len(flows), room)
-        assert len(taken) == found, f"{len(taken)} flows had a turn, of {len(flows)}, room {room}"
+        waiting = {
+            org: [len(jobs) for flow, jobs in flows.items() if flow[1] == org]
+            for _, org, _ in flows
+        }
+        got = {org: [jobs for flow, jobs in taken.items() if flow[1] == org] for _, org, _ in taken}
+        found = min(len(waiting), room)
+        assert len(got) == found, (
+            f"{len(got)} organisations had a turn, of {len(waiting)}, room {room}"
+        )
         if not found:
             continue
         share, left = divmod(room, found)
-        more = sum(jobs > share for jobs in taken.values())
-        assert more <= left, "more flows than the room allows got one more than the others"
-        for flow, jobs in taken.items():
-            least, most = min(len(flows[flow]), share), min(len(flows[flow]), share + 1)
-            assert least <= jobs <= most, f"{flow} got {jobs}, not {least} to {most}"
+        more = sum(sum(jobs) > share for jobs in got.values())
+        assert more <= left, "more organisations than the room allows got more than the others"
+        for org, jobs in got.items():
+            turns = min(len(waiting[org]), share)
+            least = sum(sorted(min(each, share // turns) for each in waiting[org])[:turns])
+            assert least <= sum(jobs) <= share + 1, f"{org} got {jobs}, of {share}"
+            most = -(-(share + 1) // min(len(waiting[org]), share + 1))
+            assert max(jobs) <= most, f"a flow of {org} got {max(jobs)}, not {most} at most"
     check_order(model, claimed)
 
 

@@ -46,7 +46,7 @@ from coatcheck.engine.batches import Batches
 from coatcheck.store import leases
 from coatcheck.store.leases import Completion, Settlement
 from coatcheck.surfaces.batches.ingesting import Ingester, IngestRequest
-from coatcheck.upkeep import bookkeeper
+from coatcheck.upkeep import run_completer
 from coatcheck.upkeep.batch_canceller import BatchCanceller
 from coatcheck.upkeep.batch_remover import BatchRemover
 from coatcheck.upkeep.bookkeeper import Bookkeeper
@@ -718,5 +718,5 @@ def test_no_history_of_batches_leaves_the_oracle(
     # Tasks are claimed in the order of their ids, which are made of their run's. And that successes
     # are not told too often is counted in units here, not in seconds of a busy machine.
     monkeypatch.setattr(engine_batches, "new_id", lambda: UUID(int=next(BatchMachine.ids) << 64))
-    monkeypatch.setattr(bookkeeper, "_TELL_SECONDS", UNIT_SECONDS / 2)
+    monkeypatch.setattr(run_completer, "_SUCCESSES_SECONDS", UNIT_SECONDS / 2)
     try_out(BatchMachine, databases, tmp_path, TABLES, examples=EXAMPLES)

@@ -15,14 +15,14 @@ from coatcheck.dashboard.durations import between
 from coatcheck.dashboard.notices import Notice
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
-from coatcheck.domain.batches import TaskStatus
 
 PATH: Final = "/ui/batches/{id}"
 API: Final = "/v1/jobs/{id}"
 ALL_RUNS: Final = "all"
 _PAGE_ROWS: Final = 50
 _BAD_LINES_MAX: Final = 20
-STATUSES: Final = tuple(status.value for status in TaskStatus)
+STATUSES: Final = ("pending", "running", "succeeded", "failed", "cancelled")
+"""Of tasks, as the batches API names them."""
 
 
 def operations(site: Site) -> list[Operation]:

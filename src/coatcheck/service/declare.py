@@ -151,8 +151,8 @@ class Service:
         if not _builtin and is_reserved(name, reserved_services()):
             kept = ", ".join(map(repr, reserved_services()))
             raise ValueError(
-                f"{name!r} cannot name a service: {kept}, and names that begin with 'coatcheck',"
-                " are kept for Coatcheck's own"
+                f"{name!r} is not a valid service name: {kept}, and names that begin with"
+                " 'coatcheck', are reserved for Coatcheck itself"
             )
         _whole("version", version, at_least=1, at_most=VERSION_MAX)
         self.name = name

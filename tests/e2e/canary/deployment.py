@@ -25,6 +25,7 @@ from coatcheck.domain.tenants import OrgLimits
 from coatcheck.store import tenants
 from coatcheck.store.election import Election
 from coatcheck.store.line import Line
+from coatcheck.upkeep.batch_sweeper import BatchSweeper
 from coatcheck.upkeep.forgetter import Forgetter
 from coatcheck.upkeep.sweeper import Sweeper
 from tests.e2e.faults import strikes
@@ -230,7 +231,8 @@ class Deployment:
     async def sweep(self) -> None:
         """What the sweeper does to orphans once they are old enough, done now."""
         blobs = BlobContainer.open((self.folder / "blobs").as_uri())
-        await Sweeper(self._line, blobs, grace=timedelta(0)).tick()
+        for sweeper in (Sweeper, BatchSweeper):
+            await sweeper(self._line, blobs, grace=timedelta(0)).tick()
 
     def files(self, place: str) -> list[Path]:
         return [path for path in (self.folder / place).rglob("*") if path.is_file()]
