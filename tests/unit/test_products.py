@@ -99,7 +99,7 @@ def test_a_product_of_another_distribution_is_found_and_its_services_are_taken(
     ended = run(LOAD, tmp_path)
     assert ended.stdout.split() == ["abacus", *OURS], ended.stderr
     said = refusal("from coatcheck import Service; Service('beads')", tmp_path)
-    assert "'beads' cannot name a service" in said
+    assert "'beads' is not a valid service name" in said
     assert run("from coatcheck import Service; Service('beads')").returncode == 0
 
 
