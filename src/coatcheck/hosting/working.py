@@ -1,4 +1,4 @@
-"""What a worker process makes of the products that are on: its workers, and work at remotes."""
+"""Opens the workers of one process: those of its products, and the polling of remotes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from coatcheck.upkeep.poller import Poller, RemoteKeeper
 from coatcheck.worker.agent import Worker
 
 _CALLS: Final = "calls"
-"""What the worker of calls is named, after its machine and process."""
+"""The suffix of the name of the worker that makes calls."""
 _SILENT_SECONDS_MAX: Final = 30.0
-"""Three times as long as who is elected to clear away rests between two looks."""
+"""Three pauses of the cleanup loop: a process that is silent for longer loses its election."""
 
 
 class RemoteExecutor:
