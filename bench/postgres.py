@@ -5,7 +5,7 @@ from pathlib import Path
 
 import asyncpg
 
-from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.db.embedded import EmbeddedPostgres
 
 # What decides how fast and how safe a commit is; written into the report as the server has them.
 REPORTED_SETTINGS = (

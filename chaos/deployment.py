@@ -27,13 +27,13 @@ from chaos.proxy import Destination, Proxy
 from chaos.schedule import names
 from chaos.warden import TOKEN_VARIABLE, watched
 from chaos.world import World
+from coatcheck.core.queries import tenants
+from coatcheck.db.connection import Line
+from coatcheck.db.migrate import migrate
 from coatcheck.domain.api_keys import mint
 from coatcheck.domain.identity import ALL_SCOPES
 from coatcheck.domain.tenants import OrgLimits
 from coatcheck.settings.declaration import PREFIX
-from coatcheck.store import tenants
-from coatcheck.store.line import Line
-from coatcheck.store.migrate import migrate
 from tests.ports import free_port
 
 ORGS: Final = ("a", "b")

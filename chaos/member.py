@@ -21,7 +21,7 @@ import psutil
 
 from chaos.history import History
 from chaos.proxy import Proxy
-from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.db.embedded import EmbeddedPostgres
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RESTART_SECONDS: Final = (0.2, 2.0)

@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from coatcheck import CoatcheckError, Engine, Job, JobView, Service, Settings
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.migrate import migrate
-from coatcheck.upkeep import Upkeep
-from coatcheck.worker.agent import Worker
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import migrate
+from coatcheck.maintenance import Upkeep
+from coatcheck.worker.worker import Worker
 
 texts = Service("texts")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from coatcheck.control.parts import Parts
-from coatcheck.engine.notices import Notices
+from coatcheck.core.webhook_payloads import Notices
 from coatcheck.hosting import serving
+from coatcheck.http.context import Parts
+from coatcheck.maintenance import Upkeep
 from coatcheck.product import Products
 from coatcheck.settings import Settings
-from coatcheck.upkeep import Upkeep
 
 PRODUCTS: Final = Products.load()
 SURFACES: Final = serving.surfaces(PRODUCTS)

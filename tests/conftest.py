@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.db.embedded import EmbeddedPostgres
 from tests.blobs.stores import KINDS, BlobStore, blob_store_of
 from tests.postgres_keeper import Databases
 from tests.rewriting import rewrite_share

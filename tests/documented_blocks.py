@@ -37,7 +37,7 @@ _CURL = "tests/e2e/test_curl_guide.py"
 _DATABASE = "tests/e2e/test_documented_database.py"
 _SETTINGS = "tests/unit/test_documented_settings.py"
 _RECEIPTS = "tests/cli/test_documented_receipts.py"
-_REFERENCES = "tests/surfaces/test_documented_references.py"
+_REFERENCES = "tests/products/test_documented_references.py"
 _WEBHOOKS = "tests/e2e/test_webhook_commands.py"
 _TYPESCRIPT = "tests/typescript/documentation.py"
 
@@ -59,7 +59,7 @@ LEDGER = (
     Ran("docs/how-to/operate-postgresql.md", "sh", 1, _DATABASE),
     Ran("docs/how-to/operate-postgresql.md", "sql", 5, _DATABASE),
     Ran("docs/how-to/queue-chats.md", "sh", 1, _SETTINGS),
-    Ran("docs/how-to/queue-chats.md", "sh", 5, "tests/surfaces/llm/test_guide.py"),
+    Ran("docs/how-to/queue-chats.md", "sh", 5, "tests/products/llm/test_guide.py"),
     Ran("docs/how-to/register-an-http-service.md", "sh", 3, _COMMANDS),
     Ran("docs/how-to/retry-and-fail.md", "python", 2, _PROGRAMS),
     Ran("docs/how-to/run-a-batch.md", "sh", 10, _CURL),
@@ -69,7 +69,7 @@ LEDGER = (
     Ran("docs/how-to/scrape.md", "sh", 3, "tests/e2e/test_scrape_guide.py"),
     Ran("docs/how-to/scrape.md", "python", 1, _REFERENCES),
     Ran("docs/how-to/speak.md", "sh", 2, _SETTINGS),
-    Ran("docs/how-to/speak.md", "sh", 8, "tests/surfaces/speech/test_guide.py"),
+    Ran("docs/how-to/speak.md", "sh", 8, "tests/products/speech/test_guide.py"),
     Ran("docs/how-to/trace.md", "sh", 3, _COMMANDS),
     Ran("docs/how-to/use-jwts.md", "sh", 2, _COMMANDS),
     Ran("docs/how-to/use-jwts.md", "python", 1, "tests/http/auth/test_documented_tokens.py"),
@@ -92,8 +92,8 @@ LEDGER = (
     Ran("docs/reference/cli.md", "toml", 1, _SETTINGS),
     Ran("docs/reference/client.md", "python", 1, _REFERENCES),
     Ran("docs/reference/engine.md", "python", 2, _REFERENCES),
-    Ran("docs/reference/llm-passthrough.md", "sh", 1, "tests/surfaces/llm/test_guide.py"),
-    Ran("docs/reference/llm-passthrough.md", "python", 1, "tests/surfaces/llm/test_guide.py"),
+    Ran("docs/reference/llm-passthrough.md", "sh", 1, "tests/products/llm/test_guide.py"),
+    Ran("docs/reference/llm-passthrough.md", "python", 1, "tests/products/llm/test_guide.py"),
     Ran("docs/reference/products.md", "python", 1, "tests/e2e/test_products.py"),
     Ran("docs/reference/products.md", "toml", 1, "tests/e2e/test_products.py"),
     Ran("docs/reference/service.md", "python", 1, _REFERENCES),

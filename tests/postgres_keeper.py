@@ -24,10 +24,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.embedded.configuration import Setting
-from coatcheck.store.migrate import migrate
-from tests.store import edge_guard
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.embedded.configuration import Setting
+from coatcheck.db.migrate import migrate
+from tests.db import edge_guard
 
 # Nothing on this server outlives the session, so it need not survive a power cut.
 DISPOSABLE: dict[str, Setting] = {

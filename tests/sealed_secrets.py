@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coatcheck import Settings
+from coatcheck.core.service_secrets import SecretsSealer
+from coatcheck.db.connection import Line
 from coatcheck.domain.registration import Concealed
 from coatcheck.domain.target_secrets import Address, TargetSecrets, secrets_id
-from coatcheck.engine.service_secrets import SecretsSealer
-from coatcheck.store.line import Line
 
 SECRET_KEY = "a-sealing-key-that-is-only-ever-used-in-tests"
 INSERT = """

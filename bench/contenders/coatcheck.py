@@ -9,7 +9,7 @@ from bench.contenders.contract import Ability, Contender, Enqueued, Kept, StoreK
 from bench.payload import payload_object
 from bench.submitters import concurrently, in_chunks
 from coatcheck import Engine, Submission, Ticket
-from coatcheck.store.migrate import migrate
+from coatcheck.db.migrate import migrate
 
 ENDPOINT = "noop.post__run"
 BULK_CHUNK = 10_000

@@ -12,11 +12,11 @@ import asyncpg
 
 from bench.payload import payload_object
 from coatcheck import Engine, Lane, Submission
+from coatcheck.core.queries import leases
+from coatcheck.core.queries.leases import ClaimOrder, Cursor
+from coatcheck.db.connection import PINNED_PLANS, Line
 from coatcheck.domain.lanes import DEFAULT_POLICIES
 from coatcheck.domain.limits import CLAIM_ROWS_MAX
-from coatcheck.store import leases
-from coatcheck.store.leases import ClaimOrder, Cursor
-from coatcheck.store.line import PINNED_PLANS, Line
 
 WARM_UP_CLAIMS = 4
 TIMED_CLAIMS = 80

@@ -6,7 +6,7 @@ Both applications have 121 routes of one shape. The first and the last of them a
 Starlette tries its routes one after the other. The first table times the application alone, called
 as a server would call it. The second has both on Coatcheck's server, under wrk. The third has the
 submit and the status read of ``coatcheck serve`` on PostgreSQL, under wrk. "Two writes" is the
-kernel without ``control/whole_answers.py``.
+kernel without ``http/one_write_responses.py``.
 
 Figures are microseconds a request: the median of the rounds, and the least and the greatest. Under
 wrk it is the CPU time of the server's thread, which other processes of the machine disturb little.
@@ -41,12 +41,12 @@ from bench.postgres import Postgres
 from bench.processes import Child, Processes
 from bench.tables import table
 from coatcheck import Job, Service
-from coatcheck.control import dispatch
-from coatcheck.control.call import Call
-from coatcheck.control.dispatch import Dispatcher
-from coatcheck.control.operations import Operation
-from coatcheck.control.reply import RawHeaders, Reply, json_reply
-from coatcheck.control.server import Server, listen
+from coatcheck.http import dispatch
+from coatcheck.http.dispatch import Dispatcher
+from coatcheck.http.request import Call
+from coatcheck.http.response import RawHeaders, Reply, json_reply
+from coatcheck.http.routing import Operation
+from coatcheck.http.server import Server, listen
 
 ROUTES = 121
 REQUESTS = 3_000

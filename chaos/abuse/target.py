@@ -25,13 +25,13 @@ import psutil
 from chaos.deployment import WORKER_IS_READY
 from chaos.member import ROOT
 from chaos.warden import TOKEN_VARIABLE, watched
+from coatcheck.core.queries import tenants
+from coatcheck.db.connection import Line
+from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.domain.api_keys import mint
 from coatcheck.domain.identity import ALL_SCOPES, Scope
 from coatcheck.domain.tenants import DEFAULT_WORKSPACE
 from coatcheck.settings.declaration import PREFIX
-from coatcheck.store import tenants
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.line import Line
 from tests.ports import free_port
 
 ATTACKER: Final = "attacker"

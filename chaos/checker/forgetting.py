@@ -18,9 +18,9 @@ from chaos.checker.finding import Finding, Verdict
 from chaos.checker.ids import spelt
 from chaos.files import entries_two_below, files_below
 from coatcheck.blobs import BlobContainer
-from coatcheck.store.line import Line
-from coatcheck.upkeep.batch_sweeper import BatchSweeper
-from coatcheck.upkeep.sweeper import Sweeper
+from coatcheck.db.connection import Line
+from coatcheck.maintenance.orphan_blobs import Sweeper
+from coatcheck.products.batches.blob_sweeper import BatchSweeper
 
 CHECK = "forgotten"
 LIMIT_SECONDS = 120.0

@@ -1,6 +1,6 @@
 """I. A row of the outbox exists if and only if its transition does, and comes to an end.
 
-Who is told of what is said in ``store/sql/webhooks/told.sql``; here it is said once more, from the
+Who is told of what is said in ``core/sql/webhooks/told.sql``; here it is said once more, from the
 moves that the witness saw. Where the words of a surface decide (a chat's ``loading``), only that
 nothing is made up, and that the end is told.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.checker.evidence import Evidence
 
 TOO_LATE = "a result came too late"
-"""What a worker logs of a result that was refused (``worker/counter.py``)."""
+"""What a worker logs of a result that was refused (``worker/exchange_loop.py``)."""
 
 
 def refused_results(evidence: Evidence) -> list[str]:

@@ -9,10 +9,10 @@ from chaos.checker import acknowledged
 from chaos.checker.evidence import Call, Evidence
 from chaos.checker.finding import Finding
 from chaos.checker.ids import spelt, uuids_of
-from coatcheck.domain.batches import BATCHES_SERVICE
-from coatcheck.domain.graphs import GRAPHS_SERVICE
-from coatcheck.domain.llm import LLM_SERVICE
-from coatcheck.domain.speech import SPEECH_SERVICE
+from coatcheck.products.batches.model import BATCHES_SERVICE
+from coatcheck.products.llm.model import LLM_SERVICE
+from coatcheck.products.speech.model import SPEECH_SERVICE
+from coatcheck.settings.graph_operations import GRAPHS_SERVICE
 
 CHECK = "unexpected"
 _SURFACES = (GRAPHS_SERVICE, LLM_SERVICE, SPEECH_SERVICE)

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from chaos.environment.installation import Installation
 from coatcheck.blobs import BlobContainer
-from coatcheck.store.line import Line
-from coatcheck.upkeep.batch_sweeper import BatchSweeper
-from coatcheck.upkeep.sweeper import Sweeper
+from coatcheck.db.connection import Line
+from coatcheck.maintenance.orphan_blobs import Sweeper
+from coatcheck.products.batches.blob_sweeper import BatchSweeper
 
 
 async def sweep(installed: Installation, blobs: BlobContainer) -> None:

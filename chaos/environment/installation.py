@@ -19,13 +19,13 @@ import httpx2
 
 from chaos.environment.callers import Callers
 from chaos.environment.patience import PATIENCE_SECONDS, until
+from coatcheck.core.queries import tenants
+from coatcheck.db.connection import Line
 from coatcheck.domain.api_keys import mint
 from coatcheck.domain.identity import ALL_SCOPES
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.states import State
 from coatcheck.domain.tenants import OrgLimits
-from coatcheck.store import tenants
-from coatcheck.store.line import Line
 from tests.e2e.conftest import free_port
 from tests.e2e.faults import history
 

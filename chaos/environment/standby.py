@@ -12,11 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 
 from chaos.environment.patience import until
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.embedded.account import server_account
-from coatcheck.store.embedded.binaries import runnable_bin
-from coatcheck.store.embedded.configuration import settings_file
-from coatcheck.store.embedded.programs import CLEAN_ENVIRONMENT
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.embedded.account import server_account
+from coatcheck.db.embedded.binaries import runnable_bin
+from coatcheck.db.embedded.configuration import settings_file
+from coatcheck.db.embedded.programs import CLEAN_ENVIRONMENT
 from tests.waiting import eventually
 
 _CHUNK_BYTES = 65_536

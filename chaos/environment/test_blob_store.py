@@ -20,7 +20,7 @@ from coatcheck.blobs import BlobContainer
 from tests.blobs.stores import BlobStore, blob_store_of
 from tests.blobs.unsteady_proxy import Spoil, UnsteadyProxy, answering, hanging_up
 from tests.conftest import SESSION_DIR_VARIABLE
-from tests.surfaces.graphs.archives import post, zipped
+from tests.products.graphs.archives import post, zipped
 
 ALL = 1_000_000_000
 FAULTS = {"refusing": answering("503 Slow Down"), "hanging up": hanging_up}

@@ -14,7 +14,7 @@ from chaos.environment.disk import SmallDisk, small_disk
 from chaos.environment.installation import Installation
 from chaos.environment.patience import until
 from coatcheck.blobs import BlobContainer
-from tests.surfaces.graphs.archives import post, zipped
+from tests.products.graphs.archives import post, zipped
 
 DISK_MEBIBYTES = 16
 ARTIFACT_BYTES = 30_000

@@ -19,9 +19,9 @@ import pytest
 from chaos.environment.disk import SmallDisk, small_disk
 from chaos.environment.installation import Installation
 from chaos.environment.patience import until
-from coatcheck.store.embedded import EmbeddedPostgres, EmbeddedPostgresError
-from coatcheck.store.embedded.account import server_account
-from coatcheck.store.migrate import migrate
+from coatcheck.db.embedded import EmbeddedPostgres, EmbeddedPostgresError
+from coatcheck.db.embedded.account import server_account
+from coatcheck.db.migrate import migrate
 from tests.conftest import copy_first_boot
 
 DISK_MEBIBYTES = 256

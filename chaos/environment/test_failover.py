@@ -15,8 +15,8 @@ import pytest
 from chaos.environment.commands import coatcheck
 from chaos.environment.installation import Installation
 from chaos.environment.standby import Address, Standby, follow_in_step
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.migrate import migrate
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import migrate
 from tests.e2e.test_doctor import verdicts
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import asyncpg
 import pytest
 
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.migrate import migrate
-from coatcheck.store.sql import sql
-from tests.store.claimer import KEEP_COMPLETED_SECONDS, Claimer, claimer
-from tests.store.edge_guard import Connection
-from tests.store.plans import Plan, explain
-from tests.store.rows import put_queue
+from coatcheck.core.sql import sql
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import migrate
+from tests.db.claimer import KEEP_COMPLETED_SECONDS, Claimer, claimer
+from tests.db.edge_guard import Connection
+from tests.db.plans import Plan, explain
+from tests.db.rows import put_queue
 
 JOBS = 5_000
 ROOM = 100

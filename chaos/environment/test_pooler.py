@@ -14,11 +14,11 @@ from chaos.environment.installation import Installation
 from chaos.environment.pooler import PoolMode, pgbouncer
 from coatcheck import Engine
 from coatcheck.cli.errors import EXIT_MISCONFIGURED
+from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import migrate
+from coatcheck.db.sessions import require_sessions
 from coatcheck.domain.errors import SessionsNotKept
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.store.migrate import migrate
-from coatcheck.store.sessions import require_sessions
 from tests.e2e.conftest import free_port
 from tests.e2e.test_doctor import verdicts
 

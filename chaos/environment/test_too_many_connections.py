@@ -11,8 +11,8 @@ from chaos.environment.commands import coatcheck
 from chaos.environment.connections import Crowd
 from chaos.environment.installation import Installation
 from chaos.environment.patience import until
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.migrate import migrate
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import migrate
 from tests.conftest import copy_first_boot
 from tests.e2e.conftest import free_port
 

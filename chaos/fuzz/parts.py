@@ -24,7 +24,7 @@ PARTS: Final[Sequence[Part]] = (
     Part("tenants", ["tests/contract/test_tenant_matrix.py"]),
     Part("odd requests", ["tests/contract/test_odd_refusals.py", "tests/contract/test_corners.py"]),
     Part("mutated requests", ["chaos/fuzz/test_mutated_requests.py"], ["tests.conftest"]),
-    Part("archives", ["tests/archives", "tests/surfaces/graphs/test_hostile.py"]),
+    Part("archives", ["tests/archives", "tests/products/graphs/test_hostile.py"]),
     Part("mutated archives", ["chaos/fuzz/test_mutated_archives.py"], ["tests.conftest"]),
     Part("code", ["packages/codegraph/tests"]),
     Part(

@@ -21,7 +21,7 @@ import pytest
 from tests.budget import chance, times
 from tests.contract.things_service import things
 from tests.e2e.conftest import COMMAND, environment, free_port
-from tests.surfaces.house import LOOPBACK, PEPPER, House, bearer
+from tests.products.house import LOOPBACK, PEPPER, House, bearer
 from tests.waiting import eventually_async
 
 CROWD = 100

@@ -17,9 +17,9 @@ from coatcheck.domain.errors import ArchiveRejected
 from tests.archives.hostile import CASES
 from tests.archives.test_mutations import ORIGINALS
 from tests.budget import chance, times
-from tests.surfaces.graphs.archives import PROGRAM, post, zipped
-from tests.surfaces.graphs.test_hostile import Surroundings, expect_health
-from tests.surfaces.house import House
+from tests.products.graphs.archives import PROGRAM, post, zipped
+from tests.products.graphs.test_hostile import Surroundings, expect_health
+from tests.products.house import House
 from tests.waiting import eventually_async
 
 READ = 1_500

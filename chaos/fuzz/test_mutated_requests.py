@@ -9,13 +9,15 @@ from collections import Counter
 import pytest
 
 from chaos.fuzz.mutations import mutated
-from coatcheck.control import call, preferences, server
-from coatcheck.control.protocol import Bounds
+from coatcheck.http import prefer_header as preferences
+from coatcheck.http import request as call
+from coatcheck.http import server
+from coatcheck.http.protocol import Bounds
 from tests.budget import chance, times
 from tests.contract.estate import Estate
 from tests.contract.matrix import Target, targets
 from tests.contract.test_schemathesis import WAIT_SECONDS
-from tests.surfaces.house import bearer
+from tests.products.house import bearer
 
 ROUNDS = 4
 AT_ONCE = 64

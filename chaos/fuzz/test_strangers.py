@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.control import preferences
+from coatcheck.http import prefer_header as preferences
 from tests.budget import times
 from tests.contract.estate import Estate
 from tests.contract.test_schemathesis import WAIT_SECONDS, run

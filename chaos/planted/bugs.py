@@ -2,7 +2,7 @@
 
     invariant: C
     bug: a completion is accepted whoever holds the job by now
-    lane: test tests/store/test_fencing.py::test_a_stale_holder_changes_nothing
+    lane: test tests/db/test_fencing.py::test_a_stale_holder_changes_nothing
     also: chaos --minutes 2 --seed 1 --only pauses
 
     --- a/src/coatcheck/...

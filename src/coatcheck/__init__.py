@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         UnexpectedAnswer,
         WaitTimeout,
     )
+    from coatcheck.core import Engine, Submission, Ticket
     from coatcheck.domain.errors import (
         CoatcheckError,
         FailJob,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView
     from coatcheck.domain.lanes import Lane
     from coatcheck.domain.states import State
-    from coatcheck.engine import Engine, Submission, Ticket
     from coatcheck.job import Job
     from coatcheck.service import Service
     from coatcheck.settings import Settings
@@ -118,9 +118,9 @@ _LAZY_IMPORTS = {
     "State": "coatcheck.domain.states",
     "Job": "coatcheck.job",
     "Service": "coatcheck.service",
-    "Engine": "coatcheck.engine",
-    "Submission": "coatcheck.engine",
-    "Ticket": "coatcheck.engine",
+    "Engine": "coatcheck.core",
+    "Submission": "coatcheck.core",
+    "Ticket": "coatcheck.core",
     "Settings": "coatcheck.settings",
 }
 

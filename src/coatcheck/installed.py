@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 from coatcheck.domain.errors import SettingsInvalid
@@ -29,6 +31,20 @@ _SETTING: Final = "COATCHECK_PRODUCTS"
 def installed_products() -> Sequence[str]:
     """The names of all products that are installed, in alphabetical order."""
     return [*_products()]
+
+
+@cache
+def product_folders() -> Mapping[str, Path]:
+    """The folder of every installed product's package, which holds its schema and its SQL.
+
+    It is found without importing the package: a product that is off is not loaded.
+    """
+    folders = {}
+    for name, point in _products().items():
+        spec = find_spec(point.module.rpartition(".")[0])
+        if spec is not None and spec.submodule_search_locations:
+            folders[name] = Path(spec.submodule_search_locations[0])
+    return folders
 
 
 @cache

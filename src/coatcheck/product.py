@@ -26,22 +26,22 @@ from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.installed import chosen_products, load_products, reserved_services
 
 if TYPE_CHECKING:
-    from coatcheck.control.job_desks import JobDesk
-    from coatcheck.control.operations import Operation
-    from coatcheck.control.parts import Parts
-    from coatcheck.control.problem_formats import ProblemFormat
+    from coatcheck.core import Engine
+    from coatcheck.core.explain import JobExplainer
+    from coatcheck.core.remote.result_store import Keeper
+    from coatcheck.core.webhook_payloads import JobRenderer, SubjectRenderer
+    from coatcheck.db.notify import Notifier
     from coatcheck.domain.remote_work import OperatorRemote
     from coatcheck.domain.webhooks import Tells
-    from coatcheck.engine import Engine
-    from coatcheck.engine.explain import JobExplainer
-    from coatcheck.engine.notices import JobRenderer, SubjectRenderer
-    from coatcheck.engine.remote_keeping import Keeper
+    from coatcheck.http.context import Parts
+    from coatcheck.http.job_adapters import JobDesk
+    from coatcheck.http.problem_formats import ProblemFormat
+    from coatcheck.http.routing import Operation
+    from coatcheck.maintenance.loop import Loop
+    from coatcheck.maintenance.runner import MaintenanceContext
     from coatcheck.service import Service
     from coatcheck.settings import Settings
-    from coatcheck.store.notify import Notifier
-    from coatcheck.upkeep.crew import MaintenanceContext
-    from coatcheck.upkeep.loop import Loop
-    from coatcheck.worker.agent import Worker
+    from coatcheck.worker.worker import Worker
 
 
 class Verdict(StrEnum):

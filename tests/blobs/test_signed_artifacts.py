@@ -9,7 +9,7 @@ import httpx2
 
 from coatcheck import Job, Service
 from tests.blobs.stores import BlobStore
-from tests.surfaces.house import House
+from tests.products.house import House
 
 JOBS = "/api/v1/orgs/default/services/lab/jobs"
 

@@ -21,7 +21,7 @@ from tests.browser.errands_service import errands
 from tests.browser.signing_in import visiting
 from tests.browser.windows import Watch, Windows
 from tests.postgres_keeper import Databases
-from tests.surfaces.house import House
+from tests.products.house import House
 
 OpenPage = Callable[..., Awaitable[Page]]
 

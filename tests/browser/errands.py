@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.browser.errands_service import gates
-from tests.surfaces.house import House
+from tests.products.house import House
 from tests.waiting import eventually_async
 
 ORG = "/api/v1/orgs/default"

@@ -13,7 +13,7 @@ from tests.browser.chromium import PHONE
 from tests.browser.conftest import OpenPage
 from tests.browser.print_shop import QUICK_THUMBNAILS, closing, documents
 from tests.browser.sample_data import fill_roll_ups
-from tests.surfaces.house import House
+from tests.products.house import House
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

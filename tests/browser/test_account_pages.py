@@ -15,7 +15,7 @@ from tests.browser.chromium import (
 from tests.browser.conftest import OpenPage
 from tests.browser.errands import ORG, ended
 from tests.browser.signing_in import sign_in, token_in
-from tests.surfaces.house import House, bearer
+from tests.products.house import House, bearer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

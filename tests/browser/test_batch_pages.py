@@ -11,7 +11,7 @@ from tests.browser.chromium import PHONE, is_wider_than_its_window, scripts_have
 from tests.browser.conftest import OpenPage
 from tests.browser.errands import batch, end_of_batch
 from tests.browser.errands_service import gates
-from tests.surfaces.house import House
+from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

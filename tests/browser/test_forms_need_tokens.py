@@ -5,15 +5,15 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from coatcheck.control.app import create_app
-from coatcheck.control.operations import Operation
 from coatcheck.dashboard import pages
 from coatcheck.domain.identity import Scope
+from coatcheck.http.app import create_app
+from coatcheck.http.routing import Operation
 from tests.all_products import SURFACES
 from tests.browser.errands import end_of, state_of, waiting_at
 from tests.browser.errands_service import gates
 from tests.browser.signing_in import sign_in, token_in
-from tests.surfaces.house import House
+from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -15,8 +15,8 @@ from tests.browser.conftest import OpenPage
 from tests.browser.errands import end_of, ended, hand_in, waiting_at
 from tests.browser.errands_service import PIXEL, gates
 from tests.browser.signing_in import sign_in
-from tests.surfaces.graphs.archives import post, zipped
-from tests.surfaces.house import House
+from tests.products.graphs.archives import post, zipped
+from tests.products.house import House
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

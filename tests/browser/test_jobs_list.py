@@ -12,7 +12,7 @@ from tests.browser.conftest import OpenPage
 from tests.browser.errands import ORG, end_of, ended, eventually_state, waiting_at
 from tests.browser.errands_service import gates
 from tests.browser.signing_in import sign_in, token_in
-from tests.surfaces.house import House, bearer
+from tests.products.house import House, bearer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

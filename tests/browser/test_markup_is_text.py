@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenPage
 from tests.browser.errands import ORG, batch, end_of, end_of_batch, hand_in
-from tests.surfaces.house import House
+from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

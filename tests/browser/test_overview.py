@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from tests.browser.chromium import PHONE, is_wider_than_its_window, violations
 from tests.browser.conftest import OpenPage
 from tests.browser.sample_data import fill_roll_ups
-from tests.surfaces.house import House
+from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

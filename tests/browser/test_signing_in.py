@@ -7,7 +7,7 @@ from playwright.async_api import expect
 
 from tests.browser.chromium import PHONE, Complaints, is_wider_than_its_window, violations
 from tests.browser.conftest import OpenPage
-from tests.surfaces.house import House
+from tests.products.house import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

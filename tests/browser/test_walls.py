@@ -19,7 +19,7 @@ from tests.browser.conftest import OpenPage
 from tests.browser.errands import JOBS, end_of, ended, waiting_at
 from tests.browser.errands_service import gates
 from tests.browser.signing_in import SESSION, sign_in, token_in, visiting
-from tests.surfaces.house import House
+from tests.products.house import House
 from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -18,18 +18,18 @@ from chaos.checker import witness
 from chaos.checker.evidence import Evidence, Row
 from chaos.checker.finding import Finding
 from chaos.checker.ids import spelt
+from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.db.connection import Line
+from coatcheck.db.notify import Notifier
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.states import Event
 from coatcheck.domain.webhooks import message_id
-from coatcheck.store import upkeep
-from coatcheck.store.line import Line
-from coatcheck.store.notify import Notifier
-from coatcheck.upkeep.bookkeeper import Bookkeeper
-from coatcheck.upkeep.run_completer import RunCompleter
-from tests.store.claimer import Claimer, claimer
-from tests.store.edge_guard import Connection, unguarded
-from tests.store.rows import ENDPOINT, ORG, connected
+from coatcheck.maintenance.usage_rollup import Bookkeeper
+from coatcheck.products.batches.run_completer import RunCompleter
+from tests.db.claimer import Claimer, claimer
+from tests.db.edge_guard import Connection, unguarded
+from tests.db.rows import ENDPOINT, ORG, connected
 
 BATCH_TASKS = 3
 CANARY = b"canary-7-"

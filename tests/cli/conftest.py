@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from coatcheck.cli.app import app
 from tests.cli import desk_service
 from tests.postgres_keeper import Databases
-from tests.surfaces.house import House
+from tests.products.house import House
 from tests.waiting import LIMIT_SECONDS
 
 ResultT = TypeVar("ResultT")

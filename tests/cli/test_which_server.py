@@ -13,7 +13,7 @@ from coatcheck.cli.app import app
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.key_registers import ServedKeys, register_at
 from coatcheck.cli.profiles import read_configuration
-from coatcheck.cli.remote import NothingStarted, Place, Server, find, look
+from coatcheck.cli.server_address import NothingStarted, Place, Server, find, look
 from coatcheck.cli.stored_keys import StoredKeys
 
 PROFILES = """

@@ -30,7 +30,7 @@ from coatcheck.domain.identity import RateLimit, Scope
 from tests.client.conftest import Connect
 from tests.client.cutting_proxy import CuttingProxy
 from tests.client.flavours import Flavour
-from tests.surfaces.house import House
+from tests.products.house import House
 
 DRAWING = b"<svg/>" * 100_000
 CHUNKS = ["one", {"two": [2]}, b"\x00\xff", "four", "five", 6]

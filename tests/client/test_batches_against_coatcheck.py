@@ -26,7 +26,7 @@ from coatcheck.client.task_lines import BODY_BYTES_MAX
 from coatcheck.domain.identity import Scope
 from tests.client.conftest import Connect
 from tests.client.flavours import Flavour
-from tests.surfaces.house import House
+from tests.products.house import House
 from tests.waiting import eventually_async
 
 WAIT_SECONDS = 60

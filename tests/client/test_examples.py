@@ -14,7 +14,7 @@ from examples.documents import documents
 from examples.hello import hello
 from tests.e2e.programs import output_of
 from tests.markdown import REPOSITORY, Page
-from tests.surfaces.house import House
+from tests.products.house import House
 
 EXAMPLES = REPOSITORY / "examples" / "client"
 GUIDE = Page(REPOSITORY / "docs" / "how-to" / "use-the-python-client.md")

@@ -15,7 +15,7 @@ from coatcheck.client import ConflictError, JobFailed, NotFoundError, WaitTimeou
 from coatcheck.domain.identity import USER_SCOPES
 from tests.client.conftest import Connect
 from tests.client.flavours import Flavour
-from tests.surfaces.house import House
+from tests.products.house import House
 
 desk = Service("desk")
 

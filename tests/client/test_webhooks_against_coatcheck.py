@@ -17,12 +17,12 @@ from coatcheck.client import (
     ServerError,
 )
 from coatcheck.domain.identity import USER_SCOPES
-from coatcheck.upkeep.deliverer import Deliverer
+from coatcheck.maintenance.webhook_deliverer import Deliverer
 from tests.all_products import notices
 from tests.client.conftest import Connect
 from tests.client.flavours import Flavour
 from tests.egress.upstream_server import UpstreamServer, upstream_server
-from tests.surfaces.house import House
+from tests.products.house import House
 
 STRANGER_ID = "01JAV8M2Q0XW3N5T7R9Y1B3D5F"
 
@@ -119,7 +119,7 @@ async def test_a_span_of_time_is_replayed_however_many_there_are(
         "UPDATE webhook_deliveries SET status = 'exhausted', due_at = NULL, ended_at = now()"
     )
     monkeypatch.setattr(
-        "coatcheck.engine.webhooks.Webhooks.replay_range.__kwdefaults__",
+        "coatcheck.core.webhooks.Webhooks.replay_range.__kwdefaults__",
         {"after": None, "limit": 2},
     )
     now = datetime.now(UTC)

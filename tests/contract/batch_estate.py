@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from coatcheck.domain.ids import from_text
-from coatcheck.store import batch_ingest
-from tests.surfaces.house import House, bearer
+from coatcheck.products.batches.queries import ingest as batch_ingest
+from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
 JOBS = "/v1/jobs"

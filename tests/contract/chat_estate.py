@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.surfaces.house import House, bearer
+from tests.products.house import House, bearer
 
 CHAT_MODEL = "llama3.2"
 PICTURE_MODEL = "x/z-image-turbo"

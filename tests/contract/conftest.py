@@ -12,7 +12,7 @@ from tests.contract.chat_estate import CHAT_MODEL, EMBED_MODEL, PICTURE_MODEL
 from tests.contract.estate import Estate
 from tests.egress.upstream_server import upstream_server
 from tests.postgres_keeper import Databases
-from tests.surfaces.house import House
+from tests.products.house import House
 
 STRIPE_SECRET = "whsec_that_is_only_ever_used_in_tests"
 

@@ -10,21 +10,21 @@ from coatcheck.blobs import SignedUrl, UrlSigner
 from coatcheck.blobs.grants import Grants
 from coatcheck.blobs.keys import export_key, upload_key
 from coatcheck.blobs.signing import BLOBS_PATH
-from coatcheck.control.app import create_app
-from coatcheck.control.operations import EVERY_METHOD, Operation
+from coatcheck.core.queries import uploads, usage_reports
+from coatcheck.db.connection import Line
 from coatcheck.domain import api_keys, ids
 from coatcheck.domain.identity import ALL_SCOPES, Scope
-from coatcheck.domain.speech import generation_of
 from coatcheck.domain.webhooks import message_id
-from coatcheck.store import uploads, usage_reports
-from coatcheck.store.line import Line
+from coatcheck.http.app import create_app
+from coatcheck.http.routing import EVERY_METHOD, Operation
+from coatcheck.products.speech.model import generation_of
 from tests.all_products import SURFACES
 from tests.contract.batch_estate import BatchEstate, open_batch, stuck_batch
 from tests.contract.chat_estate import ended_chats, waiting_chat
 from tests.contract.speech_estate import a_voice, ended_task, waiting_task
 from tests.contract.things_service import things
-from tests.surfaces.graphs.archives import post, zipped
-from tests.surfaces.house import House, bearer
+from tests.products.graphs.archives import post, zipped
+from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
 OWN, FOREIGN, ABSENT = "default", "other", "nobody"

@@ -12,14 +12,14 @@ from typing import Any
 
 import httpx2
 
-from coatcheck.control.operations import Access, Operation
 from coatcheck.domain.identity import Scope
+from coatcheck.http.routing import Access, Operation
 from tests.contract.batch_estate import TALK
 from tests.contract.chat_estate import CHAT, CHAT_MODEL, EMBED_MODEL, PICTURE_NAME
 from tests.contract.estate import ARCHIVE, Estate, Possession
 from tests.contract.speech_estate import RECORDING
 from tests.contract.things_service import WORDS
-from tests.surfaces.graphs.archives import form
+from tests.products.graphs.archives import form
 
 NOT_FOUND = 404
 _SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tests.surfaces.house import House
+from tests.products.house import House
 
 GUARD_SECONDS = 30.0  # only a server that hangs reaches it
 

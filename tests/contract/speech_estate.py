@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.surfaces.house import House, bearer
-from tests.surfaces.speech.studio import a_wav
+from tests.products.house import House, bearer
+from tests.products.speech.studio import a_wav
 
 RECORDING = {"file": ("me.wav", a_wav(1.0), "audio/wav")}
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from coatcheck.control.operations import Held
+from coatcheck.http.routing import Held
 from tests.contract.estate import Estate
 from tests.contract.matrix import Target, targets
 from tests.contract.oddities import ODD_BODIES, Documented, Tally, send_to

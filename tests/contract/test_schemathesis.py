@@ -10,10 +10,10 @@ from string import Template
 
 import pytest
 
-from coatcheck.control import preferences
+from coatcheck.http import prefer_header as preferences
 from tests.budget import seed, times
 from tests.contract.estate import OWN, Estate, webhook_endpoint
-from tests.surfaces.house import bearer
+from tests.products.house import bearer
 
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 SECONDS_MAX = 900 * times()  # only a run that hangs takes so long

@@ -15,7 +15,7 @@ from coatcheck.domain import api_keys
 from coatcheck.domain.identity import Scope
 from tests.contract.estate import Estate
 from tests.contract.matrix import ENTRIES, NOT_FOUND, Target, targets
-from tests.surfaces.house import bearer
+from tests.products.house import bearer
 
 TIMESTAMP = re.compile(rb'"timestamp":"[^"]*"')
 UNLIKE_BY_NATURE = {"date", "content-length"}

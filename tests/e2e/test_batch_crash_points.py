@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.domain.batches import BatchStatus, BatchView, NewPart, NewTask, Selection
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.encoding import encode
-from coatcheck.engine.batches import Batches
-from coatcheck.surfaces.batches.executor import BatchExecutor
+from coatcheck.products.batches.executor import BatchExecutor
+from coatcheck.products.batches.model import BatchStatus, BatchView, NewPart, NewTask, Selection
+from coatcheck.products.batches.repository import Batches
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.process import new_batch
 from tests.e2e.faults.services import lab

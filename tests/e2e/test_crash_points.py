@@ -22,9 +22,9 @@ import coatcheck
 from coatcheck import State, Ticket
 from coatcheck.blobs import BlobContainer
 from coatcheck.crash import CRASH_POINTS
-from coatcheck.store.line import Line
-from coatcheck.upkeep.artifact_keeper import ArtifactKeeper
-from coatcheck.upkeep.sweeper import Sweeper
+from coatcheck.db.connection import Line
+from coatcheck.maintenance.artifact_cleanup import ArtifactKeeper
+from coatcheck.maintenance.orphan_blobs import Sweeper
 from tests.e2e.canary.test_canary import ARCHIVE_POINTS
 from tests.e2e.faults import history, invariants
 from tests.e2e.faults.crash_scenarios import SCENARIOS, Scenario, Submission

@@ -9,10 +9,10 @@ import asyncpg
 import pytest
 
 from coatcheck.cli import doctor
+from coatcheck.db.diagnosis import DatabaseRefused, Diagnosis
 from coatcheck.product import Products, Verdict
 from coatcheck.settings import Settings
 from coatcheck.settings.llm_targets import LlmTarget
-from coatcheck.store.diagnosis import DatabaseRefused, Diagnosis
 from examples.ollama_upstream import OllamaUpstream
 from examples.tts_remote import TtsRemote
 from tests.blobs.stores import BlobStore

@@ -17,17 +17,17 @@ import pytest
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import list_key
 from coatcheck.blobs.pieces import store_pieces
-from coatcheck.domain.batches import BatchStatus, BatchView, NewPart, Selection
+from coatcheck.core.queries import reports
+from coatcheck.db.connection import Line
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import migrate
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.encoding import encode
-from coatcheck.engine.batches import Batches
-from coatcheck.store import reports
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.line import Line
-from coatcheck.store.migrate import migrate
-from coatcheck.surfaces.batches.executor import BatchExecutor
-from coatcheck.upkeep.batch_sweeper import BatchSweeper
-from coatcheck.upkeep.sweeper import Sweeper
+from coatcheck.maintenance.orphan_blobs import Sweeper
+from coatcheck.products.batches.blob_sweeper import BatchSweeper
+from coatcheck.products.batches.executor import BatchExecutor
+from coatcheck.products.batches.model import BatchStatus, BatchView, NewPart, Selection
+from coatcheck.products.batches.repository import Batches
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.process import new_batch
 from tests.e2e.faults.services import lab

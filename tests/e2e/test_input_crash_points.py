@@ -13,10 +13,10 @@ import pytest
 from chaos.files import files_below
 from coatcheck import State, Ticket
 from coatcheck.blobs import BlobContainer
+from coatcheck.db.connection import Line
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.inputs import InputRecord, Layer, Mechanism
-from coatcheck.store.line import Line
-from coatcheck.upkeep.sweeper import Sweeper
+from coatcheck.maintenance.orphan_blobs import Sweeper
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.process import CONTENT, submit_with_content
 from tests.e2e.faults.services import lab

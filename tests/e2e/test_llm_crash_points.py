@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from coatcheck import State, Ticket
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import migrate
 from coatcheck.domain.job import JobView
-from coatcheck.domain.llm import LLM_ENDPOINTS
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.migrate import migrate
-from coatcheck.surfaces.llm.executor import LlmExecutor
+from coatcheck.products.llm.executor import LlmExecutor
+from coatcheck.products.llm.model import LLM_ENDPOINTS
 from examples.ollama_upstream import OllamaUpstream
 from tests.e2e.faults import history, invariants
 from tests.e2e.faults.laboratory import Laboratory

@@ -14,8 +14,8 @@ import pytest
 from examples.ollama_upstream import Fault
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.victims import VICTIM, Victim
-from tests.surfaces.house import PEPPER, bearer
-from tests.surfaces.llm.talking import MODEL, TOKEN, talking
+from tests.products.house import PEPPER, bearer
+from tests.products.llm.talking import MODEL, TOKEN, talking
 
 STREAM_POINTS = {"llm.stream_sent": 3}
 """Each point, and at which passing of it the server dies."""

@@ -33,8 +33,8 @@ PATHS = ("/v1/jobs", "/v1/graphs/receipt-keys", "/voices", "/api/tags", "/v1/mod
 API = """
 from http import HTTPStatus
 
-from coatcheck.control.operations import Answer, Operation
-from coatcheck.control.reply import json_reply
+from coatcheck.http.routing import Answer, Operation
+from coatcheck.http.response import json_reply
 
 def operations(parts):
     async def said(call):
@@ -114,13 +114,24 @@ def served(dsn: str, folder: Path, **variables: str) -> Iterator[httpx2.Client]:
 def products_imported(folder: Path) -> set[str]:
     """The products of which a process has imported something, by where their modules are."""
     modules = (folder / "modules").read_text().splitlines()
-    assert "coatcheck.store.line" in modules, "it ran"
-    found = {name.split(".")[2] for name in modules if name.startswith("coatcheck.surfaces.")}
+    assert "coatcheck.db.connection" in modules, "it ran"
+    found = {name.split(".")[2] for name in modules if name.startswith("coatcheck.products.")}
     for product, theirs in {
         "graphs": ("coatcheck.codegraph", "tree_sitter", "networkx"),
-        "llm": ("coatcheck.engine.llm", "coatcheck.store.llm", "coatcheck.domain.llm"),
-        "speech": ("coatcheck.engine.speech", "coatcheck.store.speech", "coatcheck.domain.speech"),
-        "batches": ("coatcheck.engine.batches", "coatcheck.store.batches"),
+        "llm": (
+            "coatcheck.products.llm.repository",
+            "coatcheck.products.llm.queries",
+            "coatcheck.products.llm.model",
+        ),
+        "speech": (
+            "coatcheck.products.speech.repository",
+            "coatcheck.products.speech.queries",
+            "coatcheck.products.speech.model",
+        ),
+        "batches": (
+            "coatcheck.products.batches.repository",
+            "coatcheck.products.batches.queries.batches",
+        ),
     }.items():
         if any(name == each or name.startswith(f"{each}.") for name in modules for each in theirs):
             found.add(product)

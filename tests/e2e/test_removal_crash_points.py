@@ -15,21 +15,21 @@ import pytest
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import artifact_key
-from coatcheck.domain.batches import ExportView
+from coatcheck.db.connection import Line
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import migrate
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import State
-from coatcheck.engine.batches import Batches
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.line import Line
-from coatcheck.store.migrate import migrate
-from coatcheck.surfaces.batches import exporting
-from coatcheck.surfaces.batches.executor import BatchExecutor
-from coatcheck.upkeep import batch_remover
-from coatcheck.upkeep.batch_sweeper import BatchSweeper
-from coatcheck.upkeep.sweeper import Sweeper
+from coatcheck.maintenance.orphan_blobs import Sweeper
+from coatcheck.products.batches import exporter as exporting
+from coatcheck.products.batches import remover as batch_remover
+from coatcheck.products.batches.blob_sweeper import BatchSweeper
+from coatcheck.products.batches.executor import BatchExecutor
+from coatcheck.products.batches.model import ExportView
+from coatcheck.products.batches.repository import Batches
+from tests.db.long_runs import LongRun, put_long_run, rows_left
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.victims import VICTIM
-from tests.store.long_runs import LongRun, put_long_run, rows_left
 from tests.waiting import eventually_async
 
 EXPORT_POINTS = {"export.mid_file": 2, "export.uploaded_not_marked": 1}

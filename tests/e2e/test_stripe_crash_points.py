@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.victims import VICTIM
-from tests.upkeep.fake_stripe import KEY, FakeStripe, fake_stripe
+from tests.maintenance.fake_stripe import KEY, FakeStripe, fake_stripe
 from tests.waiting import eventually_async
 
 STRIPE_POINTS = {"stripe.collected": 1, "stripe.sent_not_marked": 2}

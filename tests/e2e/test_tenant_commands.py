@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from coatcheck.cli.app import app
-from coatcheck.control.auth import Authenticator
+from coatcheck.db.connection import Line
 from coatcheck.domain.errors import Unauthenticated
 from coatcheck.domain.identity import Principal, RateLimit, Scope
+from coatcheck.http.auth import Authenticator
 from coatcheck.settings import Settings
-from coatcheck.store.line import Line
 from tests.e2e.conftest import coatcheck, free_port
 
 PEPPER = "the pepper of these tests, 32 or more"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import httpx2
 
+from coatcheck.core.queries import tenants
+from coatcheck.db.connection import Line
 from coatcheck.domain.api_keys import mint
 from coatcheck.domain.identity import ALL_SCOPES
 from coatcheck.domain.tenants import OrgLimits
-from coatcheck.store import tenants
-from coatcheck.store.line import Line
 from examples.trace.__main__ import traced
 from examples.trace.collector import TraceCollector
 from tests.e2e.conftest import COMMAND, environment, free_port

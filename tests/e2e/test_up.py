@@ -17,11 +17,11 @@ import httpx2
 import psutil
 import pytest
 
-from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.db.embedded import EmbeddedPostgres
 from tests.conftest import copy_first_boot
 from tests.e2e.conftest import COMMAND, Up, coatcheck, environment, free_port
 from tests.postgres_keeper import run
-from tests.surfaces.graphs.archives import form, zipped
+from tests.products.graphs.archives import form, zipped
 from tests.waiting import LIMIT_SECONDS, eventually
 
 StartUp = Callable[..., Up]

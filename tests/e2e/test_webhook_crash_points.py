@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.engine.webhook_secrets import WebhookSecrets
+from coatcheck.core.webhook_secrets import WebhookSecrets
 from tests.e2e.faults.laboratory import Laboratory
 from tests.e2e.faults.victims import VICTIM
 from tests.egress.upstream_server import UpstreamServer, upstream_server
-from tests.surfaces.house import PEPPER
+from tests.products.house import PEPPER
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import verified
 

@@ -15,7 +15,7 @@ import pytest
 from coatcheck.egress.authorities import trusted_authorities
 from tests.e2e.conftest import Up, environment
 from tests.e2e.test_up import StartUp
-from tests.surfaces.graphs.archives import PROGRAM, form, zipped
+from tests.products.graphs.archives import PROGRAM, form, zipped
 from tests.waiting import LIMIT_SECONDS
 
 OF_THE_EXTRA = (

@@ -10,17 +10,17 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from coatcheck.control.app import create_app
-from coatcheck.control.asgi import ASGIApp
-from coatcheck.control.call import Call
-from coatcheck.control.dispatch import Dispatcher
-from coatcheck.control.draining import Draining
-from coatcheck.control.operations import Handler, Operation
-from coatcheck.control.parts import open_parts
-from coatcheck.control.reply import RawHeaders
-from coatcheck.control.server import Server, listen
+from coatcheck.core import Engine
 from coatcheck.egress.authorities import trusted_authorities
-from coatcheck.engine import Engine
+from coatcheck.http.app import create_app
+from coatcheck.http.asgi import ASGIApp
+from coatcheck.http.context import open_parts
+from coatcheck.http.dispatch import Dispatcher
+from coatcheck.http.draining import Draining
+from coatcheck.http.request import Call
+from coatcheck.http.response import RawHeaders
+from coatcheck.http.routing import Handler, Operation
+from coatcheck.http.server import Server, listen
 from coatcheck.settings import Settings
 from tests.all_products import SURFACES
 

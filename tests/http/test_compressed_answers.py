@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from coatcheck.control.call import Call
-from coatcheck.control.compressing import accepts_gzip, compressed_stream
-from coatcheck.control.reply import JSON, RawHeaders, Reply, StreamReply, json_reply
+from coatcheck.http.request import Call
+from coatcheck.http.response import JSON, RawHeaders, Reply, StreamReply, json_reply
+from coatcheck.http.response_compression import accepts_gzip, compressed_stream
 from tests.http.conftest import app_of, serving
 
 LONG = ["a long answer"] * 1_000

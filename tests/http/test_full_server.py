@@ -10,13 +10,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from coatcheck.control.app import create_app
-from coatcheck.control.connections import WhenFull
-from coatcheck.control.protocol import Bounds
-from coatcheck.control.server import Server, listen
+from coatcheck.http.app import create_app
+from coatcheck.http.connections import WhenFull
+from coatcheck.http.protocol import Bounds
+from coatcheck.http.server import Server, listen
 from tests.all_products import SURFACES
 from tests.http.limits.wire import Site, Wire, connected
-from tests.surfaces.house import House, bearer
+from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
 ME = b"GET /api/v1/me HTTP/1.1\r\nhost: a\r\nauthorization: Bearer %s\r\n\r\n"

@@ -8,11 +8,11 @@ import asyncpg
 import httpx2
 import pytest
 
-from coatcheck.control.routes import metrics as metrics_route
-from coatcheck.control.routes.health import remembered
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import installed_packages, migrate
+from coatcheck.http.routes import metrics as metrics_route
+from coatcheck.http.routes.health import remembered
 from coatcheck.settings import Settings
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.migrate import installed_packages, migrate
 from tests.http.conftest import control_plane, settings_for
 from tests.waiting import eventually_async
 
@@ -124,7 +124,7 @@ async def test_a_queue_that_takes_too_long_to_count_does_not_hide_all_else(
 async def test_the_queues_depth_counts_live_jobs_by_lane_and_state(
     settings: Settings,
 ) -> None:
-    from coatcheck.engine import Engine
+    from coatcheck.core import Engine
 
     async with control_plane(settings) as client, await Engine.connect(settings) as engine:
         for _ in range(3):

@@ -12,13 +12,13 @@ import httpx2
 import pytest
 
 from coatcheck import Service
-from coatcheck.control.app import create_app
-from coatcheck.control.operations import Held
 from coatcheck.dashboard import pages
 from coatcheck.domain.identity import Scope
+from coatcheck.http.app import create_app
+from coatcheck.http.routing import Held
 from tests.all_products import SURFACES
 from tests.browser.signing_in import sign_in
-from tests.surfaces.house import House, bearer
+from tests.products.house import House, bearer
 from tests.waiting import eventually_async
 
 JOBS = "/api/v1/orgs/{org}/jobs"

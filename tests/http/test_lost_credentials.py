@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from coatcheck.control.auth.credential_watch import CredentialWatches
-from coatcheck.control.call import Call
-from coatcheck.control.dispatch import Dispatcher
-from coatcheck.control.operations import Operation
-from coatcheck.control.reply import RawHeaders, StreamReply
 from coatcheck.domain.errors import DatabaseUnavailable, Unauthenticated
 from coatcheck.domain.identity import Scope
+from coatcheck.http.auth.credential_watch import CredentialWatches
+from coatcheck.http.dispatch import Dispatcher
+from coatcheck.http.request import Call
+from coatcheck.http.response import RawHeaders, StreamReply
+from coatcheck.http.routing import Operation
 from tests.http.conftest import serving
 
 CREDENTIAL = b"a credential"

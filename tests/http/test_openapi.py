@@ -8,10 +8,10 @@ from typing import Any
 import httpx2
 from openapi_spec_validator import validate
 
-from coatcheck.control.app import create_app
-from coatcheck.control.operations import Access, Operation
-from coatcheck.control.parts import open_parts
-from coatcheck.engine import Engine
+from coatcheck.core import Engine
+from coatcheck.http.app import create_app
+from coatcheck.http.context import open_parts
+from coatcheck.http.routing import Access, Operation
 from coatcheck.settings import Settings
 from tests.all_products import SURFACES
 

@@ -8,15 +8,15 @@ from typing import Any
 import openai
 import pytest
 
-from coatcheck.control.call import Call
-from coatcheck.control.dispatch import Dispatcher
-from coatcheck.control.openapi import build_document
-from coatcheck.control.operations import Operation
-from coatcheck.control.problem_formats import PROBLEM_DOCUMENT, ProblemFormat
-from coatcheck.control.reply import RawHeaders, Reply
 from coatcheck.domain import errors
 from coatcheck.domain.identity import Scope
-from coatcheck.surfaces.llm.problem_formats import OLLAMA, OPENAI, UNROUTED_FORMATS
+from coatcheck.http.dispatch import Dispatcher
+from coatcheck.http.openapi import build_document
+from coatcheck.http.problem_formats import PROBLEM_DOCUMENT, ProblemFormat
+from coatcheck.http.request import Call
+from coatcheck.http.response import RawHeaders, Reply
+from coatcheck.http.routing import Operation
+from coatcheck.products.llm.problem_formats import OLLAMA, OPENAI, UNROUTED_FORMATS
 from tests.contract.raw import exchange
 from tests.http.conftest import serving
 

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from coatcheck.control.call import Call
-from coatcheck.control.dispatch import Dispatcher
-from coatcheck.control.reply import Reply, StreamReply
-from coatcheck.domain import batch_errors, errors, speech_errors
-from coatcheck.surfaces.graphs import errors as graphs_errors
-from coatcheck.surfaces.llm import errors as llm_errors
+from coatcheck.domain import errors
+from coatcheck.http.dispatch import Dispatcher
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, StreamReply
+from coatcheck.products.batches import errors as batch_errors
+from coatcheck.products.graphs import errors as graphs_errors
+from coatcheck.products.llm import errors as llm_errors
+from coatcheck.products.speech import errors as speech_errors
 from coatcheck.telemetry import context
 from tests.http.conftest import app_of, serving
 from tests.waiting import eventually_async

@@ -2,13 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.control.ranges import (
-    Span,
-    Unsatisfiable,
-    names_etag,
-    requested_span,
-    still_the_same,
-)
+from coatcheck.http.ranges import Span, Unsatisfiable, names_etag, requested_span, still_the_same
 
 SIZE = 100
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from coatcheck.control import allowances
-from coatcheck.control.rates import RateLimiter
-from coatcheck.control.reply import RawHeaders
+from coatcheck.db.connection import Line
 from coatcheck.domain.errors import DatabaseUnavailable, RateLimited
 from coatcheck.domain.identity import ALL_SCOPES, Principal, RateLimit
-from coatcheck.store.line import Line
-from tests.store.edge_guard import Connection
-from tests.store.lossy_proxy import LossyProxy
-from tests.store.rows import connected
+from coatcheck.http import rate_allowances as allowances
+from coatcheck.http.rate_limits import RateLimiter
+from coatcheck.http.response import RawHeaders
+from tests.db.edge_guard import Connection
+from tests.db.lossy_proxy import LossyProxy
+from tests.db.rows import connected
 from tests.waiting import eventually_async
 
 LONG = 500_000_000

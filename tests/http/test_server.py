@@ -6,12 +6,12 @@ import socket
 import httpx2
 import pytest
 
-from coatcheck.control.call import Call
-from coatcheck.control.dispatch import Dispatcher
-from coatcheck.control.draining import Draining
-from coatcheck.control.operations import Handler, Operation
-from coatcheck.control.reply import RawHeaders, Reply
-from coatcheck.control.server import ListenError, Server, listen
+from coatcheck.http.dispatch import Dispatcher
+from coatcheck.http.draining import Draining
+from coatcheck.http.request import Call
+from coatcheck.http.response import RawHeaders, Reply
+from coatcheck.http.routing import Handler, Operation
+from coatcheck.http.server import ListenError, Server, listen
 
 
 def app(handler: Handler, draining: Draining | None = None) -> Dispatcher:

@@ -16,17 +16,18 @@ import pytest
 from coatcheck.blobs.grants import Grant, Grants
 from coatcheck.blobs.keys import export_key, upload_key
 from coatcheck.blobs.signing import BLOBS_PATH
-from coatcheck.control import call, upload_room
-from coatcheck.control.app import create_app
-from coatcheck.control.parts import open_parts
+from coatcheck.core import Engine
+from coatcheck.core.queries import uploads
+from coatcheck.db.connection import Line
 from coatcheck.domain.errors import SettingsInvalid
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import Artifact
 from coatcheck.domain.uploads import StagedUpload
-from coatcheck.engine import Engine
+from coatcheck.http import request as call
+from coatcheck.http import upload_limits as upload_room
+from coatcheck.http.app import create_app
+from coatcheck.http.context import open_parts
 from coatcheck.settings import Settings
-from coatcheck.store import uploads
-from coatcheck.store.line import Line
 from tests.blobs.stores import BlobStore
 from tests.http.conftest import PEPPER, serving
 from tests.http.limits.wire import Site, Wire, assert_problem, connected

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.control import call, multipart
-from coatcheck.control.asgi import Message
-from coatcheck.control.call import Call
-from coatcheck.control.protocol import Bounds
 from coatcheck.domain.errors import InvalidBody
+from coatcheck.http import multipart
+from coatcheck.http import request as call
+from coatcheck.http.asgi import Message
+from coatcheck.http.protocol import Bounds
+from coatcheck.http.request import Call
 from tests.http.limits.wire import GET, Heard, Wire, assert_problem, connected
 from tests.http.uploads import (
     BOUNDARY,

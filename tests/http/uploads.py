@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
-from coatcheck.control.call import Call
-from coatcheck.control.dispatch import Dispatcher
-from coatcheck.control.multipart import file_part
-from coatcheck.control.operations import Answer, Operation
-from coatcheck.control.protocol import Bounds
-from coatcheck.control.reply import RawHeaders, Reply, json_reply
-from coatcheck.control.server import Server, listen
+from coatcheck.http.dispatch import Dispatcher
+from coatcheck.http.multipart import file_part
+from coatcheck.http.protocol import Bounds
+from coatcheck.http.request import Call
+from coatcheck.http.response import RawHeaders, Reply, json_reply
+from coatcheck.http.routing import Answer, Operation
+from coatcheck.http.server import Server, listen
 from tests.http.limits.wire import GUARD_SECONDS, Site
 
 FILE_BYTES_MAX = 32 * 1024 * 1024

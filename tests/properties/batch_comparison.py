@@ -9,10 +9,10 @@ from uuid import UUID
 
 import msgspec
 
-from coatcheck.domain.batches import BatchView, TaskStatus
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.states import State
-from coatcheck.engine.batches import Batches
+from coatcheck.products.batches.model import BatchView, TaskStatus
+from coatcheck.products.batches.repository import Batches
 from tests.properties.batch_model import BatchModel, BatchTold, ModelRun
 from tests.properties.ground import UNIT_SECONDS, Ground
 from tests.properties.job_comparison import (

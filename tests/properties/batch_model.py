@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 from uuid import UUID
 
-from coatcheck.domain.batches import BatchStatus, Counts, TaskStatus, task_id
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import FORGOTTEN_BATCH_SECONDS
 from coatcheck.domain.runs import run_flow
 from coatcheck.domain.states import State
-from coatcheck.upkeep.reconciler import RESUBMITS_MAX
+from coatcheck.products.batches.ingest_reconciler import RESUBMITS_MAX
+from coatcheck.products.batches.model import BatchStatus, Counts, TaskStatus, task_id
 from tests.properties.ground import UNIT_SECONDS
 from tests.properties.job_model import JobModel, ModelJob
 

@@ -15,19 +15,19 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 
+from coatcheck.core import Engine
+from coatcheck.core.queries import leases
+from coatcheck.db.connection import PINNED_PLANS, Line
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.retry import Backoff
-from coatcheck.engine import Engine
+from coatcheck.maintenance.loop import Loop
+from coatcheck.maintenance.rescuer import Rescuer
 from coatcheck.settings import Settings
-from coatcheck.store import leases
-from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.upkeep.loop import Loop
-from coatcheck.upkeep.rescuer import Rescuer
 from tests.all_products import maintenance
+from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
+from tests.db.edge_guard import Connection
 from tests.postgres_keeper import Databases
-from tests.store.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
-from tests.store.edge_guard import Connection
 
 Result = TypeVar("Result")
 SomeLoop = TypeVar("SomeLoop", bound=Loop)

@@ -10,9 +10,9 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
+from coatcheck.core.queries import usage
 from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
-from coatcheck.store import usage
 from tests.properties.ground import UNIT_SECONDS, Ground
 from tests.properties.job_model import JobModel, ModelJob, Told, Used
 

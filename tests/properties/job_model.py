@@ -18,8 +18,8 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import CRASHES_MAX, CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import Event, State, after
+from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS
 from tests.properties.ground import CRASH_UNITS, LEASE_UNITS, UNIT_SECONDS
-from tests.store.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS
 
 RAN_UNITS: Final = 0.5 / UNIT_SECONDS
 """What every attempt is said to have taken."""

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 import asyncpg
 
-from coatcheck.store.line import Connection, Line
+from coatcheck.db.connection import Connection, Line
 from tests.properties.ground import Ground
 
 First = TypeVar("First")

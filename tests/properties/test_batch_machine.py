@@ -14,21 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from coatcheck.blobs.keys import list_key
-from coatcheck.domain.batch_errors import (
-    BatchAlreadyEnded,
-    BatchNotOpen,
-    BatchStillRuns,
-    NothingToRerun,
-)
-from coatcheck.domain.batches import (
-    INGEST_ENDPOINT,
-    NewBatch,
-    NewPart,
-    NewTask,
-    RerunSource,
-    Selection,
-    TaskStatus,
-)
+from coatcheck.core.queries import leases
+from coatcheck.core.queries.leases import Completion, Settlement
 from coatcheck.domain.errors import (
     FailJob,
     JobAlreadyEnded,
@@ -41,21 +28,35 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import TERMINAL, Event, State
 from coatcheck.domain.webhooks import target_id
-from coatcheck.engine import batches as engine_batches
-from coatcheck.engine.batches import Batches
-from coatcheck.store import leases
-from coatcheck.store.leases import Completion, Settlement
-from coatcheck.surfaces.batches.ingesting import Ingester, IngestRequest
-from coatcheck.upkeep import run_completer
-from coatcheck.upkeep.batch_canceller import BatchCanceller
-from coatcheck.upkeep.batch_remover import BatchRemover
-from coatcheck.upkeep.bookkeeper import Bookkeeper
-from coatcheck.upkeep.loop import Loop
-from coatcheck.upkeep.pruner import Pruner
-from coatcheck.upkeep.reconciler import Reconciler
-from coatcheck.upkeep.rescuer import Rescuer
-from coatcheck.upkeep.run_completer import RunCompleter
-from coatcheck.upkeep.stager import Stager
+from coatcheck.maintenance.loop import Loop
+from coatcheck.maintenance.pruner import Pruner
+from coatcheck.maintenance.rescuer import Rescuer
+from coatcheck.maintenance.stager import Stager
+from coatcheck.maintenance.usage_rollup import Bookkeeper
+from coatcheck.products.batches import repository as engine_batches
+from coatcheck.products.batches import run_completer
+from coatcheck.products.batches.canceller import BatchCanceller
+from coatcheck.products.batches.errors import (
+    BatchAlreadyEnded,
+    BatchNotOpen,
+    BatchStillRuns,
+    NothingToRerun,
+)
+from coatcheck.products.batches.ingest import Ingester, IngestRequest
+from coatcheck.products.batches.ingest_reconciler import Reconciler
+from coatcheck.products.batches.model import (
+    INGEST_ENDPOINT,
+    NewBatch,
+    NewPart,
+    NewTask,
+    RerunSource,
+    Selection,
+    TaskStatus,
+)
+from coatcheck.products.batches.remover import BatchRemover
+from coatcheck.products.batches.repository import Batches
+from coatcheck.products.batches.run_completer import RunCompleter
+from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 from tests.postgres_keeper import Databases
 from tests.properties.batch_comparison import check
 from tests.properties.batch_model import BatchModel, ModelBatch, ModelPart, ModelRun
@@ -63,7 +64,6 @@ from tests.properties.claim_rules import check_free_claim, check_limited_claim
 from tests.properties.ground import LEASE_UNITS, UNIT_SECONDS
 from tests.properties.job_model import ModelWorker
 from tests.properties.machine import Machine, at, pick, try_out
-from tests.store.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 
 EXAMPLES: Final = 30
 TABLES: Final = (

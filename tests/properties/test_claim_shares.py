@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coatcheck.domain.job import ClaimedJob
-from tests.store.claimer import Claimer, claimer
-from tests.store.edge_guard import Connection
-from tests.store.rows import connected
+from tests.db.claimer import Claimer, claimer
+from tests.db.edge_guard import Connection
+from tests.db.rows import connected
 
 ENDPOINTS: Final = ("demo.post__a", "demo.post__b", "demo.post__c")
 EXAMPLES: Final = 40

@@ -14,6 +14,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from coatcheck.core.org_jobs import Console
+from coatcheck.core.queries import jobs, leases, reports
+from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries.leases import Completion, RegistrationGone, Settlement
+from coatcheck.db.connection import Line
 from coatcheck.domain.errors import InputNotKept, JobAlreadyEnded, JobNotEnded, JobNotFound
 from coatcheck.domain.ids import to_text
 from coatcheck.domain.job import ClaimedJob, ConcurrencyLimit
@@ -22,16 +27,13 @@ from coatcheck.domain.limits import CRASHES_MAX
 from coatcheck.domain.states import TERMINAL, Event, State
 from coatcheck.domain.webhooks import target_id
 from coatcheck.encoding import encode
-from coatcheck.engine.console import Console
-from coatcheck.store import jobs, leases, reports, upkeep
-from coatcheck.store.leases import Completion, RegistrationGone, Settlement
-from coatcheck.store.line import Line
-from coatcheck.upkeep.bookkeeper import Bookkeeper
-from coatcheck.upkeep.expirer import Expirer
-from coatcheck.upkeep.loop import Loop
-from coatcheck.upkeep.pruner import Pruner
-from coatcheck.upkeep.rescuer import Rescuer
-from coatcheck.upkeep.stager import Stager
+from coatcheck.maintenance.expirer import Expirer
+from coatcheck.maintenance.loop import Loop
+from coatcheck.maintenance.pruner import Pruner
+from coatcheck.maintenance.rescuer import Rescuer
+from coatcheck.maintenance.stager import Stager
+from coatcheck.maintenance.usage_rollup import Bookkeeper
+from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 from tests.postgres_keeper import Databases
 from tests.properties.claim_rules import check_free_claim, check_limited_claim
 from tests.properties.ground import CRASH_BACKOFF, LEASE_UNITS, UNIT_SECONDS
@@ -39,7 +41,6 @@ from tests.properties.job_comparison import check
 from tests.properties.job_model import JobModel, ModelJob, ModelWorker
 from tests.properties.machine import Machine, at, pick, try_out
 from tests.properties.meeting import meet
-from tests.store.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
 
 EXAMPLES: Final = 50
 TABLES: Final = (

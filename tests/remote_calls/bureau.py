@@ -12,18 +12,18 @@ from uuid import UUID
 
 from coatcheck import Engine, Job, Service, Settings
 from coatcheck.blobs import BlobContainer
+from coatcheck.core.remote.calls import RemoteCalls
+from coatcheck.core.remote.result_store import Kept, KeptArtifact, KeptFor
+from coatcheck.core.remote.retry_policy import Patience
+from coatcheck.db.connection import Line
 from coatcheck.domain.catalogue import remote_address
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.job import JobView
 from coatcheck.domain.remote_work import Destination, OperatorRemote, RemoteWork, encode_work
-from coatcheck.engine.remote_calls import RemoteCalls
-from coatcheck.engine.remote_keeping import Kept, KeptArtifact, KeptFor
-from coatcheck.engine.remote_patience import Patience
+from coatcheck.maintenance.remote_poller import Poller
 from coatcheck.remotes import RemoteResult
 from coatcheck.settings.egress_allow import parse_allow
-from coatcheck.store.line import Line
-from coatcheck.upkeep.poller import Poller
-from coatcheck.worker.agent import Worker
+from coatcheck.worker.worker import Worker
 from tests.remotes.fake_service import SECRETS, FakeService
 from tests.sealed_secrets import SECRET_KEY, store_secrets
 from tests.waiting import eventually_async

@@ -7,16 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from coatcheck.core.remote.retry_policy import Patience
+from coatcheck.core.remote.spawner import SPAWN_FAULTS_MAX
 from coatcheck.domain.remote_work import Destination, OperatorRemote
 from coatcheck.domain.states import State
-from coatcheck.engine.remote_patience import Patience
-from coatcheck.engine.remote_spawning import SPAWN_FAULTS_MAX
+from tests.db.rows import connected
 from tests.remote_calls.bureau import SOUND, Bureau, uuid
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.fake_runpod import FakeRunpod
 from tests.remotes.fake_service import SECRETS
 from tests.remotes.faults import Cut, Garbage, Status
-from tests.store.rows import connected
 
 NOBODY_LISTENS = 9
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from coatcheck.core.remote.tokens import CALLBACKS_PATH
 from coatcheck.domain.states import State
-from coatcheck.engine.remote_tokens import CALLBACKS_PATH
+from tests.db.rows import connected
 from tests.remote_calls.bureau import SOUND, Bureau
 from tests.remotes.fake_http import FakeHttp
-from tests.store.rows import connected
 
 
 async def spawned(bureau: Bureau, remote: FakeHttp) -> tuple[str, str, str]:

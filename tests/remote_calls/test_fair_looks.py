@@ -8,11 +8,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from coatcheck.engine.turns import Turns
+from coatcheck.core.keyed_semaphore import Turns
+from tests.db.rows import connected
 from tests.remote_calls.bureau import SOUND, Bureau
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.faults import Hang
-from tests.store.rows import connected
 from tests.waiting import eventually_async
 
 CALLS = 1_000

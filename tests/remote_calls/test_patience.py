@@ -7,17 +7,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from coatcheck.core.remote.retry_policy import Patience
 from coatcheck.domain.catalogue import remote_address
 from coatcheck.domain.remote_work import decode_destination, encode_destination
 from coatcheck.domain.states import State
-from coatcheck.engine.remote_patience import Patience
+from tests.db.rows import connected
 from tests.egress.upstream_server import head
 from tests.remote_calls.bureau import SOUND, Bureau, uuid
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.fake_service import SECRETS
 from tests.remotes.faults import Status
 from tests.sealed_secrets import store_secrets
-from tests.store.rows import connected
 from tests.waiting import eventually_async
 
 NOBODY_LISTENS = 9

@@ -6,13 +6,13 @@ import asyncio
 import random
 from collections import Counter
 
+from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.domain.errors import JobAlreadyEnded
 from coatcheck.domain.states import State
-from coatcheck.engine.remote_calls import RemoteCalls
+from tests.db.rows import connected
 from tests.e2e.faults import history
 from tests.remote_calls.bureau import SOUND, Bureau, uuid
 from tests.remotes.fake_http import FakeHttp
-from tests.store.rows import connected
 from tests.waiting import eventually_async
 
 JOBS = 24

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from uuid import uuid4
 
+from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries import remote_calls
+from coatcheck.db.connection import Line
 from coatcheck.domain.states import State
-from coatcheck.store import remote_calls, upkeep
-from coatcheck.store.line import Line
+from tests.db.rows import connected
 from tests.remote_calls.bureau import SOUND, Bureau, uuid
 from tests.remotes.fake_http import FakeHttp
-from tests.store.rows import connected
 from tests.waiting import eventually_async
 
 

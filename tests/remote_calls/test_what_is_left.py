@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from coatcheck.db.connection import Line
 from coatcheck.domain.states import State
-from coatcheck.store.line import Line
-from coatcheck.upkeep.poller import Poller, RemoteKeeper
+from coatcheck.maintenance.remote_poller import Poller, RemoteKeeper
+from tests.db.rows import connected
 from tests.remote_calls.bureau import SOUND, Bureau, uuid
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.fake_replicate import FakeReplicate
 from tests.remotes.faults import Status
-from tests.store.rows import connected
 from tests.waiting import eventually_async
 
 

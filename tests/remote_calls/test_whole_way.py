@@ -7,9 +7,9 @@ from pathlib import Path
 
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
+from tests.db.rows import connected
 from tests.remote_calls.bureau import SOUND, Bureau, uuid
 from tests.remotes.fake_http import FakeHttp
-from tests.store.rows import connected
 
 ONE_SLOT = dict.fromkeys(Lane, 1)
 

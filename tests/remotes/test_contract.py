@@ -25,8 +25,8 @@ from coatcheck.remotes import (
     Unclear,
     Unknown,
 )
-from coatcheck.remotes.patience import Patience
-from coatcheck.remotes.texts import TEXT_CHARACTERS_MAX
+from coatcheck.remotes.error_text import TEXT_CHARACTERS_MAX
+from coatcheck.remotes.retry_policy import Patience
 from coatcheck.settings.egress_allow import parse_allow
 from tests.remotes.fake_fal import FakeFal
 from tests.remotes.fake_modal import FakeModal

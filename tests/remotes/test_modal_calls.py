@@ -21,7 +21,7 @@ from coatcheck.remotes import (
     Unclear,
     Unknown,
 )
-from coatcheck.remotes.patience import Patience
+from coatcheck.remotes.retry_policy import Patience
 from tests.remotes.fake_modal import FakeModal
 from tests.remotes.fake_service import SECRETS, TOKEN_ID, FakeService
 from tests.remotes.faults import Cut

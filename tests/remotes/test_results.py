@@ -12,7 +12,7 @@ import pytest
 
 from coatcheck.egress import Guard
 from coatcheck.remotes import RemoteFaulty, RemoteRefused, RemoteResult, Remotes, SpawnRequest
-from coatcheck.remotes.patience import Patience
+from coatcheck.remotes.retry_policy import Patience
 from coatcheck.settings.egress_allow import parse_allow
 from tests.egress.upstream_server import Request, UpstreamServer, head, plain, upstream_server
 from tests.remotes.fake_fal import FakeFal

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from coatcheck.domain.graphs import GRAPH_ENDPOINTS
+from coatcheck.maintenance.webhook_deliverer import Deliverer
+from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
 from coatcheck.settings.llm_targets import LlmTarget
-from coatcheck.upkeep.deliverer import Deliverer
 from examples.documents import documents
 from examples.hello import hello
 from examples.ollama_upstream import OllamaUpstream
@@ -20,10 +20,10 @@ from examples.tts_remote import TtsRemote
 from tests.all_products import notices
 from tests.client.cutting_proxy import CuttingProxy
 from tests.postgres_keeper import Databases
-from tests.surfaces.graphs.archives import zipped
-from tests.surfaces.house import House
-from tests.surfaces.llm.talking import a_database
-from tests.surfaces.speech.studio import a_wav
+from tests.products.graphs.archives import zipped
+from tests.products.house import House
+from tests.products.llm.talking import a_database
+from tests.products.speech.studio import a_wav
 from tests.typescript.package import assert_is_built
 from tests.typescript.service import desk
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coatcheck.control.asgi import Message
-from coatcheck.control.call import Call
+from coatcheck.http.asgi import Message
+from coatcheck.http.request import Call
 
 
 def a_call(*headers: tuple[str, str], query: str = "", body: bytes = b"") -> Call:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from coatcheck.control import backlog
-from coatcheck.control.backlog import Backlog
 from coatcheck.domain.errors import DatabaseUnavailable, QueueFull
 from coatcheck.domain.identity import ALL_SCOPES, Principal
+from coatcheck.http import backlog
+from coatcheck.http.backlog import Backlog
 
 CALLER = Principal("acme", "key", "user:u1", ALL_SCOPES, key_id="k1", org_backlog_max=3)
 

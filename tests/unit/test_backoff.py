@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coatcheck.db import listen
 from coatcheck.domain.retry import (
     DATABASE_BACKOFF,
     JOB_BACKOFF,
@@ -13,7 +14,6 @@ from coatcheck.domain.retry import (
     UNREACHABLE_BACKOFF,
     Backoff,
 )
-from coatcheck.store import listen
 
 ALL = [JOB_BACKOFF, UNREACHABLE_BACKOFF, DATABASE_BACKOFF, LISTENER_BACKOFF]
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.domain.batches import BadLine
 from coatcheck.domain.limits import CUSTOM_ID_CHARACTERS_MAX, JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX
-from coatcheck.surfaces.batches.lines import as_line, parse, parse_list
+from coatcheck.products.batches.lines import as_line, parse, parse_list
+from coatcheck.products.batches.model import BadLine
 
 
 def inputs(data: bytes) -> list[Any]:

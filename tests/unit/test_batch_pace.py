@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from coatcheck.domain.batches import BatchStatus, BatchView, Counts, RunView
-from coatcheck.surfaces.batches.pace import retry_after
+from coatcheck.products.batches.model import BatchStatus, BatchView, Counts, RunView
+from coatcheck.products.batches.retry_after import retry_after
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 

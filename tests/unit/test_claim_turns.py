@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.domain import claim_turns
-from coatcheck.domain.claim_turns import ClaimTurns, FlowPlace
+from coatcheck.domain import claim_order as claim_turns
+from coatcheck.domain.claim_order import ClaimTurns, FlowPlace
 
 PLACE = FlowPlace("demo.post__work", "flow")
 

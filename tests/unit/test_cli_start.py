@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from coatcheck.cli.app import COMMANDS
-from coatcheck.cli.late import Late
+from coatcheck.cli.lazy_commands import Late
 
 SHOW_MODULES = """
 import atexit, sys
@@ -36,14 +36,14 @@ def test_what_every_command_can_be_asked_loads_none_of_them(option: str) -> None
     loaded = loaded_by(RUN, option)
     assert "coatcheck.cli.app" in loaded
     assert not loaded & HEAVY
-    assert not {name for name in loaded if name.startswith("coatcheck.store")}
+    assert not {name for name in loaded if name.startswith("coatcheck.db")}
 
 
 def test_a_command_on_the_database_loads_no_server_and_no_client() -> None:
     loaded = loaded_by(RUN, "orgs", "list", "--help")
     assert "coatcheck.cli.orgs" in loaded
     assert not loaded & (HEAVY - {"asyncpg", "psutil"})
-    assert not loaded & {"coatcheck.client", "coatcheck.control", "coatcheck.worker"}
+    assert not loaded & {"coatcheck.client", "coatcheck.http", "coatcheck.worker"}
 
 
 @pytest.mark.parametrize("command", ["jobs", "keys"])
@@ -51,19 +51,19 @@ def test_a_command_that_asks_a_server_loads_neither_one_nor_a_database(command: 
     loaded = loaded_by(RUN, command, "--help")
     assert f"coatcheck.cli.{command}" in loaded
     assert not loaded & (HEAVY - {"httpx2", "psutil"})
-    assert not loaded & {"coatcheck.control", "coatcheck.engine", "coatcheck.worker"}
+    assert not loaded & {"coatcheck.http", "coatcheck.core", "coatcheck.worker"}
 
 
 def test_a_worker_loads_neither_an_engine_nor_what_analyses_code() -> None:
     loaded = loaded_by(SHOW_MODULES + "import coatcheck.cli.worker")
-    assert "coatcheck.worker.agent" in loaded
+    assert "coatcheck.worker.worker" in loaded
     assert not loaded & {"jwt", "networkx", "tree_sitter", "uvicorn"}
-    assert not loaded & {"coatcheck.client", "coatcheck_codegraph", "coatcheck.engine.engine"}
+    assert not loaded & {"coatcheck.client", "coatcheck_codegraph", "coatcheck.core.engine"}
 
 
 def test_a_server_loads_nothing_that_analyses_code() -> None:
-    loaded = loaded_by(SHOW_MODULES + "import coatcheck.surfaces.graphs.surface")
-    assert "coatcheck.surfaces.graphs.submitting" in loaded
+    loaded = loaded_by(SHOW_MODULES + "import coatcheck.products.graphs.routes")
+    assert "coatcheck.products.graphs.submit_routes" in loaded
     assert not loaded & {"coatcheck_codegraph", "networkx", "tree_sitter"}
 
 
@@ -91,7 +91,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("loading", ["typer", "coatcheck.cli.late", "coatcheck.cli.jobs", "httpx2"])
+@pytest.mark.parametrize(
+    "loading", ["typer", "coatcheck.cli.lazy_commands", "coatcheck.cli.jobs", "httpx2"]
+)
 def test_ctrl_c_while_a_command_is_loaded_ends_it_without_a_word(loading: str) -> None:
     program = f"NAME = {loading!r}\n{INTERRUPTED}"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -13,7 +13,7 @@ import pytest
 
 from coatcheck import compression
 from coatcheck.compression import BodyCorrupt, Gzip, gzipped_pieces, unpacker
-from tests.surfaces.scrape.packing import PACKED, TEXT, bare_deflate
+from tests.products.scrape.packing import PACKED, TEXT, bare_deflate
 
 
 @PACKED

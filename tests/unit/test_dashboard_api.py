@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from coatcheck.control.asgi import Message, Receive, Scope, Send
 from coatcheck.dashboard.api import Api, ApiProblem
+from coatcheck.http.asgi import Message, Receive, Scope, Send
 
 Answer = Callable[[Send], Awaitable[None]]
 

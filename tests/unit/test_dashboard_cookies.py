@@ -6,11 +6,11 @@ import httpx2
 import pytest
 
 from coatcheck import Settings
-from coatcheck.control.asgi import Receive, Scope, Send
-from coatcheck.control.dispatch import Dispatcher
-from coatcheck.control.draining import Draining
 from coatcheck.dashboard import signing_in
 from coatcheck.dashboard.site import Site
+from coatcheck.http.asgi import Receive, Scope, Send
+from coatcheck.http.dispatch import Dispatcher
+from coatcheck.http.draining import Draining
 from tests.browser.signing_in import token_in
 
 ME = (

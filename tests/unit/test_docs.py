@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 import coatcheck
 from coatcheck.cli.app import app
-from coatcheck.cli.late import Late
+from coatcheck.cli.lazy_commands import Late
 from coatcheck.settings import SETTINGS
 from coatcheck.settings.settings import NOT_SETTINGS
 from tests.markdown import REPOSITORY, Page, pages

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.control.idempotency import read_idempotency_key
 from coatcheck.domain.errors import InvalidParameter
+from coatcheck.http.idempotency import read_idempotency_key
 from tests.unit.calls import a_call
 
 NAME = "Idempotency-Key"

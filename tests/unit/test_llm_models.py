@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from coatcheck.domain.endpoint_names import is_reserved
 from coatcheck.domain.errors import InvalidParameter
-from coatcheck.domain.llm import (
+from coatcheck.installed import reserved_services
+from coatcheck.products.llm.model import (
     LLM_ENDPOINTS,
     LLM_KINDS,
     MODEL_NAME_CHARACTERS_MAX,
@@ -17,7 +18,6 @@ from coatcheck.domain.llm import (
     StoredAnswer,
     model_name,
 )
-from coatcheck.installed import reserved_services
 
 
 @pytest.mark.parametrize(

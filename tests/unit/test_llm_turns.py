@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coatcheck.domain.lanes import Lane
-from coatcheck.domain.llm_turns import (
+from coatcheck.products.llm.model_scheduler import (
     REMEMBERED_MAX,
     URGENT_STREAK_MAX,
     Choice,

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from coatcheck.control import memory_budget
-from coatcheck.control.memory_budget import SHARE_OF_ONE, WAITING_OF_ONE_MAX, ByteBudget
 from coatcheck.domain.errors import ServerBusy, TooManyBytesInFlight
+from coatcheck.http import memory_budget
+from coatcheck.http.memory_budget import SHARE_OF_ONE, WAITING_OF_ONE_MAX, ByteBudget
 
 TOTAL = 4_000
 SHARE = TOTAL // SHARE_OF_ONE

@@ -9,9 +9,9 @@ from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from coatcheck.telemetry import metrics
 from coatcheck.telemetry.instruments import BatchHistogram, Bounded
+from coatcheck.telemetry.job_stats import Counted, Counts
 from coatcheck.telemetry.queue_metrics import Queue, Waiting, queue_snapshot
 from coatcheck.telemetry.snapshots import shown
-from coatcheck.telemetry.tally import Counted, Counts
 
 
 def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

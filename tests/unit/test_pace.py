@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from coatcheck.control.pace import Pace, kind_of
 from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
 from coatcheck.domain.errors import CoatcheckError, DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.explanation import Eta
 from coatcheck.domain.job import JobView
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
+from coatcheck.http.retry_after import Pace, kind_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ENDPOINT = "docs.post__analyze"

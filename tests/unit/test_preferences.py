@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.control.preferences import NONE, Preferences, read_preferences
 from coatcheck.domain.errors import InvalidParameter
+from coatcheck.http.prefer_header import NONE, Preferences, read_preferences
 from tests.unit.calls import a_call
 
 

@@ -72,10 +72,10 @@ def test_registrations_import_nothing_of_what_they_register() -> None:
     names, loaded = ended.stdout.splitlines()
     assert names.split() == OURS
     ours = {name for name in loaded.split() if name.startswith("coatcheck.")}
-    products = {name for name in ours if name.startswith("coatcheck.surfaces.")}
+    products = {name for name in ours if name.startswith("coatcheck.products.")}
     assert products == {
-        *(f"coatcheck.surfaces.{name}" for name in OURS),
-        *(f"coatcheck.surfaces.{name}.product" for name in OURS),
+        *(f"coatcheck.products.{name}" for name in OURS),
+        *(f"coatcheck.products.{name}.product" for name in OURS),
     }
     heavy = ("control", "engine", "store", "worker", "upkeep", "service", "settings", "codegraph")
     assert not {name for name in ours if name.split(".")[1] in heavy}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from coatcheck.control.queries import (
+from coatcheck.domain.errors import InvalidParameter
+from coatcheck.http.queries import (
     ignored_note,
     read_choice,
     read_list,
     read_whole_number,
     refuse_unknown,
 )
-from coatcheck.domain.errors import InvalidParameter
 from tests.unit.calls import a_call
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from coatcheck.control.call import Call
-from coatcheck.control.operations import EVERY_METHOD, Method, Operation
-from coatcheck.control.reply import Reply
-from coatcheck.control.router import Match, Router
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply
+from coatcheck.http.router import Match, Router
+from coatcheck.http.routing import EVERY_METHOD, Method, Operation
 
 
 async def nothing(call: Call) -> Reply:

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from coatcheck.domain.errors import SettingsInvalid
-from coatcheck.domain.graphs import GRAPH_OPERATIONS
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.settings import SETTINGS, Settings, check_environment, likely_typos
 from coatcheck.settings.egress_allow import AllowRule
+from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
 from coatcheck.settings.issuers import TokenIssuer
 from coatcheck.settings.llm_targets import LlmTarget
 from coatcheck.settings.reference import markdown

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.domain import diagram
+from coatcheck.domain import state_diagram as diagram
 from coatcheck.domain.states import (
     EDGES,
     HELD,
@@ -78,7 +78,7 @@ def test_the_properties_of_a_state_are_those_of_its_kind() -> None:
 
 
 def test_the_reference_page_is_up_to_date() -> None:
-    """If this fails: python -m coatcheck.domain.diagram > docs/reference/states.md"""
+    """If this fails: python -m coatcheck.domain.state_diagram > docs/reference/states.md"""
     assert PAGE.read_text(encoding="utf-8") == diagram.markdown()
 
 

@@ -7,7 +7,6 @@ from typing import Annotated
 import msgspec
 import pytest
 
-from coatcheck.control.struct_bodies import read_body
 from coatcheck.domain.errors import (
     BodyTooLarge,
     InvalidBody,
@@ -15,6 +14,7 @@ from coatcheck.domain.errors import (
     InvalidParameter,
     WrongMediaType,
 )
+from coatcheck.http.struct_bodies import read_body
 from tests.unit.calls import a_call
 
 

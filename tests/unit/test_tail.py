@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.surfaces.graphs.tail import Tail
+from coatcheck.products.graphs.stream_tail import Tail
 
 KIB = 1024
 

@@ -69,7 +69,7 @@ def test_a_trace_ends_with_its_block_however_that_ends() -> None:
 
 def test_without_a_trace_opentelemetry_is_not_even_imported() -> None:
     script = (
-        "import sys, coatcheck.worker.agent, coatcheck.control.app\n"
+        "import sys, coatcheck.worker.worker, coatcheck.http.app\n"
         "from coatcheck.telemetry import tracing\n"
         "assert not tracing.start('worker') and tracing.current() is None\n"
         "with tracing.span('work', 'internal', None, {}): pass\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from coatcheck.engine.turns import Turns
+from coatcheck.core.keyed_semaphore import Turns
 
 
 async def test_one_who_is_slow_holds_up_only_its_own() -> None:

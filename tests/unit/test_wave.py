@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.domain.wave import NotWave, WaveReader, WaveRejected
+from coatcheck.products.speech.wav import NotWave, WaveReader, WaveRejected
 
 PCM, FLOAT, MP3, EXTENSIBLE = 1, 3, 0x55, 0xFFFE
 RATE = 8_000

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.db.rows import connected
 from tests.egress.upstream_server import UpstreamServer, upstream_server
-from tests.store.rows import connected
-from tests.surfaces.house import House
+from tests.products.house import House
 from tests.webhooks.post_office import PostOffice
 
 

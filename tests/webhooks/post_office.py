@@ -11,16 +11,17 @@ from uuid import UUID, uuid4
 from standardwebhooks import Webhook
 
 from coatcheck import Ticket
+from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries import webhooks
+from coatcheck.core.webhook_secrets import WebhookSecrets
+from coatcheck.db.connection import Line
 from coatcheck.domain.webhooks import target_id
 from coatcheck.egress import Guard
-from coatcheck.engine.webhook_secrets import WebhookSecrets
-from coatcheck.store import upkeep, webhooks
-from coatcheck.store.line import Line
-from coatcheck.upkeep.deliverer import LEASE_SECONDS, Deliverer
+from coatcheck.maintenance.webhook_deliverer import LEASE_SECONDS, Deliverer
 from tests.all_products import notices
+from tests.db.edge_guard import Connection
 from tests.egress.upstream_server import Answer, Request, UpstreamServer, plain
-from tests.store.edge_guard import Connection
-from tests.surfaces.house import PEPPER, House
+from tests.products.house import PEPPER, House
 from tests.waiting import eventually_async
 
 ORG = "default"

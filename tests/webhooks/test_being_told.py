@@ -11,8 +11,8 @@ from coatcheck import FailJob, Service, State, Submission
 from coatcheck.domain.webhooks import RESULT_BYTES_MAX
 from tests.contract.things_service import things
 from tests.egress.upstream_server import UpstreamServer
-from tests.surfaces.graphs.archives import PROGRAM, post, zipped
-from tests.surfaces.house import bearer
+from tests.products.graphs.archives import PROGRAM, post, zipped
+from tests.products.house import bearer
 from tests.webhooks.post_office import ORG, PostOffice, first_secret, until_called, verified
 
 SUBMIT = f"/api/v1/orgs/{ORG}/services/things/async/thing"

@@ -12,7 +12,7 @@ from coatcheck.egress.addresses import Address
 from tests.contract.things_service import things
 from tests.egress.names import Busy
 from tests.egress.upstream_server import UpstreamServer
-from tests.surfaces.graphs.archives import PROGRAM, post, zipped
+from tests.products.graphs.archives import PROGRAM, post, zipped
 from tests.webhooks.post_office import ORG, PostOffice, status
 
 SUBMIT = f"/api/v1/orgs/{ORG}/services/things/async/thing"

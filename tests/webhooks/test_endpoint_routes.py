@@ -6,12 +6,12 @@ from typing import Any
 
 import httpx2
 
+from coatcheck.core.queries import webhooks
 from coatcheck.domain import ids
 from coatcheck.domain.identity import ALL_SCOPES, Scope
 from coatcheck.domain.webhooks import ENDPOINTS_MAX, EVENTS, JOB_EVENTS
-from coatcheck.store import webhooks
 from tests.egress.upstream_server import UpstreamServer
-from tests.surfaces.house import bearer
+from tests.products.house import bearer
 from tests.webhooks.post_office import ORG, PostOffice, in_turn, status, verified
 
 SOMEWHERE = "http://127.0.0.1:9/hook"

@@ -9,6 +9,9 @@ import pytest
 from standardwebhooks import WebhookVerificationError
 
 from coatcheck import Ticket
+from coatcheck.core.sql import sql
+from coatcheck.core.webhooks import Webhooks
+from coatcheck.db.connection import PINNED_PLANS, Line
 from coatcheck.domain.errors import NotFound, TooManyWebhookEndpoints, WebhookEndpointDeleted
 from coatcheck.domain.webhooks import (
     ENDPOINTS_MAX,
@@ -19,13 +22,10 @@ from coatcheck.domain.webhooks import (
     EndpointView,
     Status,
 )
-from coatcheck.engine.webhooks import Webhooks
-from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.store.sql import sql
-from coatcheck.upkeep.webhook_keeper import WebhookKeeper
+from coatcheck.maintenance.webhook_pruner import WebhookKeeper
 from tests.contract.things_service import things
+from tests.db.blocking import until_blocked
 from tests.egress.upstream_server import UpstreamServer, upstream_server
-from tests.store.blocking import until_blocked
 from tests.webhooks.post_office import (
     ORG,
     PostOffice,

@@ -8,8 +8,8 @@ from typing import Any
 from standardwebhooks import Webhook
 
 from coatcheck.domain.identity import ALL_SCOPES, Scope
-from coatcheck.surfaces.gateway import telling
-from tests.surfaces.house import bearer
+from coatcheck.products.gateway import webhook_payloads as telling
+from tests.products.house import bearer
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import ORG, PostOffice
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from coatcheck.core.queries import webhooks
+from coatcheck.db.connection import PINNED_PLANS, Line
 from coatcheck.domain.webhooks import LOG_SECONDS, UNUSED_TARGET_SECONDS
-from coatcheck.store import webhooks
-from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.upkeep.webhook_keeper import WebhookKeeper
+from coatcheck.maintenance.webhook_pruner import WebhookKeeper
 from tests.egress.upstream_server import UpstreamServer
 from tests.webhooks.post_office import PostOffice
 

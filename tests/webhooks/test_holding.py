@@ -10,10 +10,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from coatcheck.store import webhooks
-from coatcheck.store.line import Line
-from coatcheck.store.sql import sql
-from coatcheck.store.webhooks import FIRST, Claimed, Room
+from coatcheck.core.queries import webhooks
+from coatcheck.core.queries.webhooks import FIRST, Claimed, Room
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import Line
 from tests.egress.upstream_server import UpstreamServer
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import PostOffice, held, until_called

@@ -15,7 +15,7 @@ from coatcheck.client import AsyncClient, ClientError, PermissionDeniedError, We
 from coatcheck.domain.identity import USER_SCOPES
 from coatcheck.domain.retry import Backoff
 from tests.egress.upstream_server import UpstreamServer, upstream_server
-from tests.surfaces.house import House, Replica
+from tests.products.house import House, Replica
 from tests.waiting import eventually_async
 from tests.webhooks.post_office import ORG, PostOffice, in_turn, status, verified
 

@@ -6,7 +6,7 @@ import asyncio
 
 from coatcheck.domain.webhooks import message_id
 from tests.egress.upstream_server import UpstreamServer
-from tests.surfaces.house import bearer
+from tests.products.house import bearer
 from tests.webhooks.post_office import LOG, ORG, PostOffice, held, until_called
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.webhooks import Notice
-from coatcheck.upkeep.deliverer import Deliverer
+from coatcheck.maintenance.webhook_deliverer import Deliverer
 from tests.egress.upstream_server import UpstreamServer
 from tests.webhooks.post_office import PostOffice
 

@@ -6,13 +6,13 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from coatcheck.core import webhooks as engine_webhooks
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import PINNED_PLANS, Line
 from coatcheck.domain.webhooks import message_id
-from coatcheck.engine import webhooks as engine_webhooks
-from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.store.sql import sql
-from coatcheck.upkeep.webhook_keeper import WebhookKeeper
-from tests.store.blocking import until_blocked
-from tests.store.rows import connected
+from coatcheck.maintenance.webhook_pruner import WebhookKeeper
+from tests.db.blocking import until_blocked
+from tests.db.rows import connected
 from tests.webhooks.post_office import LOG, ORG, PostOffice
 
 REPLAY = f"/api/v1/orgs/{ORG}/webhooks/replay"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from standardwebhooks import WebhookVerificationError
 
+from coatcheck.core.webhook_secrets import WebhookSecrets
 from coatcheck.domain.identity import ALL_SCOPES, Scope
 from coatcheck.domain.webhooks import PREVIOUS_SECRET_SECONDS
-from coatcheck.engine.webhook_secrets import WebhookSecrets
 from tests.egress.upstream_server import UpstreamServer
-from tests.surfaces.house import PEPPER, bearer
+from tests.products.house import PEPPER, bearer
 from tests.webhooks.post_office import ORG, PostOffice, verified
 
 SECRET = f"/api/v1/orgs/{ORG}/webhooks/secret"

@@ -9,13 +9,13 @@ import httpx2
 import pytest
 
 from coatcheck import Service, Submission
+from coatcheck.core.webhook_payloads import Notices, WholeBody
 from coatcheck.domain.errors import InvalidSubmission, UrlForbidden
 from coatcheck.domain.job import JobView
 from coatcheck.domain.webhooks import Notice, Tells, Told, target_id
-from coatcheck.engine.notices import Notices, WholeBody
 from tests.egress.upstream_server import UpstreamServer
-from tests.surfaces.graphs.archives import PROGRAM, post, zipped
-from tests.surfaces.house import bearer
+from tests.products.graphs.archives import PROGRAM, post, zipped
+from tests.products.house import bearer
 from tests.webhooks.post_office import ORG, PostOffice, first_secret, verified
 
 SUBMIT = f"/api/v1/orgs/{ORG}/services/slow/async/work"

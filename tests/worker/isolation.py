@@ -11,7 +11,7 @@ from typing import Any
 from coatcheck.domain.outcome import Completed, Outcome
 from coatcheck.job import Chunk, Job
 from coatcheck.worker.executors.isolated import IsolatedExecutor
-from coatcheck.worker.tempdirs import TempRoot
+from coatcheck.worker.temp_dirs import TempRoot
 from tests.waiting import eventually
 from tests.worker.attempts import Recorder, new_job
 from tests.worker.isolated_handlers import service

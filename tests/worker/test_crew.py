@@ -10,8 +10,8 @@ import pytest
 
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
-from coatcheck.worker import crew as crew_module
-from coatcheck.worker.crew import Crew
+from coatcheck.worker import slots as crew_module
+from coatcheck.worker.slots import Crew
 from tests.worker.workshop import until_true
 
 SLOTS = 4

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coatcheck.worker.tempdirs import TempRoot
+from coatcheck.worker.temp_dirs import TempRoot
 from tests.worker.isolation import is_alive, wait_until_dead
 
 WORKER = """

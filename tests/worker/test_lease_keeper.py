@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
+from coatcheck.core.queries import leases
+from coatcheck.db.connection import Line
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
-from coatcheck.store import leases
-from coatcheck.store.line import Line
 from coatcheck.worker import lease
 from coatcheck.worker.lease import LeaseKeeper
 

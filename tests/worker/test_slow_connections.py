@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from coatcheck.db.connection import Line
 from coatcheck.domain.lanes import Lane, LanePolicy
-from coatcheck.store.line import Line
 from coatcheck.worker.lease import LeaseKeeper
 from tests.chaos.proxies import before
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.processes.strays import kill_strays
-from coatcheck.worker.tempdirs import TempRoot, disk_id
+from coatcheck.processes.orphans import kill_strays
+from coatcheck.worker.temp_dirs import TempRoot, disk_id
 from tests.waiting import eventually
 from tests.worker.isolation import is_alive
 
@@ -26,7 +26,7 @@ SLEEPER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 HOLDER = """
 import sys, time
 from pathlib import Path
-from coatcheck.worker.tempdirs import TempRoot
+from coatcheck.worker.temp_dirs import TempRoot
 temp_root = TempRoot(Path(sys.argv[1]), sys.argv[2])
 folder = temp_root.create("job")
 (folder / "secret").write_text("customer data")
@@ -264,7 +264,7 @@ def test_a_file_that_is_also_elsewhere_keeps_its_mode_and_content_there(
 UNPRIVILEGED = """
 import os, sys
 from pathlib import Path
-from coatcheck.worker.tempdirs import TempRoot
+from coatcheck.worker.temp_dirs import TempRoot
 nobody = int(sys.argv[3])
 os.setgroups([])
 os.setresgid(nobody, nobody, nobody)

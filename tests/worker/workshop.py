@@ -17,8 +17,8 @@ import asyncpg
 from coatcheck import Engine, JobView, Service, Settings, State, Ticket
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
-from coatcheck.upkeep import Upkeep
-from coatcheck.worker.agent import Worker
+from coatcheck.maintenance import Upkeep
+from coatcheck.worker.worker import Worker
 from tests.all_products import maintenance
 from tests.waiting import LIMIT_SECONDS, eventually_async
 

@@ -1,7 +1,7 @@
 """Coatcheck's command line without answers in one write: what they are worth is measured so."""
 
 from coatcheck.cli.entry import main
-from coatcheck.control import dispatch
+from coatcheck.http import dispatch
 
 dispatch.write_whole = lambda *_: False
 

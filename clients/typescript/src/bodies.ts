@@ -5,11 +5,11 @@ import type { components } from "./generated/openapi.js";
 type Schemas = components["schemas"];
 
 /** A job of a service. */
-export type JobBody = Schemas["coatcheck.surfaces.gateway.words.Job"];
+export type JobBody = Schemas["coatcheck.products.gateway.schemas.Job"];
 /** The response to a submission. */
-export type Ticket = Schemas["coatcheck.surfaces.gateway.words.Ticket"];
-export type JobPage = Schemas["coatcheck.surfaces.gateway.words.JobPage"];
-export type Progress = Schemas["coatcheck.surfaces.gateway.words.Progress"];
+export type Ticket = Schemas["coatcheck.products.gateway.schemas.Ticket"];
+export type JobPage = Schemas["coatcheck.products.gateway.schemas.JobPage"];
+export type Progress = Schemas["coatcheck.products.gateway.schemas.Progress"];
 export type JobArtifact = Schemas["JobArtifact"];
 
 export type BatchBody = Schemas["BatchJob"];
@@ -22,8 +22,8 @@ export type BatchExport = Schemas["Export"];
 export type TaskCounts = Schemas["TaskCounts"];
 export type Upload = Schemas["Upload"];
 
-export type ChatBody = Schemas["coatcheck.surfaces.llm.words.Job"];
-export type ChatTicket = Schemas["coatcheck.surfaces.llm.words.Ticket"];
+export type ChatBody = Schemas["coatcheck.products.llm.schemas.Job"];
+export type ChatTicket = Schemas["coatcheck.products.llm.schemas.Ticket"];
 
 export type SpeechTaskBody = Schemas["SpeechTask"];
 export type SpeechTicket = Schemas["SpeechTicket"];

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from coatcheck.cli.late import Late, LateGroup
+from coatcheck.cli.lazy_commands import Late, LateGroup
 from coatcheck.version import __version__
 
 COMPLETE_VARIABLE: Final = "_COATCHECK_COMPLETE"
@@ -102,13 +102,13 @@ COMMANDS: Final = (
     ),
     Late(
         "cancel",
-        "coatcheck.cli.acting:cancel",
+        "coatcheck.cli.cancel_retry:cancel",
         "Cancel jobs.",
         _JOBS,
     ),
     Late(
         "retry",
-        "coatcheck.cli.acting:retry",
+        "coatcheck.cli.cancel_retry:retry",
         "Resubmit failed jobs with the same input.",
         _JOBS,
     ),

@@ -15,7 +15,7 @@ from coatcheck.cli.batch_show import dead_letter_line, summary, task_line
 from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import err, until_nobody_reads
 from coatcheck.cli.errors import Misconfigured
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.cli.task_files import task_file
 from coatcheck.client import Batch

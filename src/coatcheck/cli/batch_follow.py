@@ -11,7 +11,7 @@ from coatcheck.cli.batch_watch import watch
 from coatcheck.cli.console import err, plain
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.errors import EXIT_FAILED
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.client import Batch
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from coatcheck.cli.batch_pace import Pace
+from coatcheck.cli.batch_rate import Pace
 from coatcheck.cli.console import err
 from coatcheck.cli.job_display import json_line
 from coatcheck.client import Batch

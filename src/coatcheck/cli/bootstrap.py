@@ -9,12 +9,12 @@ from typing import Final
 
 from coatcheck.cli import secret_files
 from coatcheck.cli.errors import Misconfigured
+from coatcheck.core.queries import tenants
+from coatcheck.db.connection import Line
 from coatcheck.domain import api_keys
 from coatcheck.domain.api_keys import KeyText
 from coatcheck.domain.identity import ALL_SCOPES
 from coatcheck.domain.tenants import DEFAULT_ORG, OrgLimits
-from coatcheck.store import tenants
-from coatcheck.store.line import Line
 
 DEV_USER: Final = "dev"
 _DEV_KEY_NAME: Final = "dev key, made by coatcheck up"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coatcheck.cli.moments import moment
+from coatcheck.cli.timestamps import moment
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SinceOption = Annotated[

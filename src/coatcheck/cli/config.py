@@ -13,7 +13,7 @@ import typer
 from coatcheck.cli.console import out, warn
 from coatcheck.cli.errors import reporting_errors
 from coatcheck.cli.profiles import Configuration, read_configuration
-from coatcheck.cli.remote import Place, Server, look
+from coatcheck.cli.server_address import Place, Server, look
 
 app: Final = typer.Typer(
     name="config",

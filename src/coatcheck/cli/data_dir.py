@@ -11,8 +11,8 @@ import typer
 from coatcheck.cli.environment import overridden
 from coatcheck.cli.own_tokens import stored_issuer
 from coatcheck.cli.secret_files import stored_pepper, stored_secret_keys
+from coatcheck.db.embedded import EmbeddedPostgres, pick_data_dir
 from coatcheck.settings import Settings
-from coatcheck.store.embedded import EmbeddedPostgres, pick_data_dir
 
 DataOption = Annotated[
     Path | None,

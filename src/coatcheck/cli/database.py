@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from coatcheck.db.connection import Line
+from coatcheck.db.migrate import check_schema
+from coatcheck.db.sessions import require_sessions
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.settings import Settings
-from coatcheck.store.line import Line
-from coatcheck.store.migrate import check_schema
-from coatcheck.store.sessions import require_sessions
 from coatcheck.telemetry.logs import configure_logging
 
 Result = TypeVar("Result")

@@ -20,6 +20,7 @@ from coatcheck.cli.console import out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.error_texts import IS_IT_RUNNING
 from coatcheck.cli.errors import EXIT_FAILED, reporting_errors
+from coatcheck.db.diagnosis import VERSION_MIN, Diagnosis
 from coatcheck.domain.errors import (
     CoatcheckError,
     DatabaseBeforeFirstRelease,
@@ -30,7 +31,6 @@ from coatcheck.domain.limits import UNSERVED_ENDPOINT_SECONDS
 from coatcheck.encoding import encode
 from coatcheck.product import Finding, Products, Verdict
 from coatcheck.settings import Settings, likely_typos
-from coatcheck.store.diagnosis import VERSION_MIN, Diagnosis
 from coatcheck.telemetry.redaction import redact
 from coatcheck.version import __version__
 
@@ -186,9 +186,9 @@ async def _clock(diagnosis: Diagnosis) -> Finding:
 
 async def _services(settings: Settings) -> list[Finding]:
     """Endpoints that workers define differently, and endpoints without a live worker."""
+    from coatcheck.core.queries.services import list_published
+    from coatcheck.db.connection import Line
     from coatcheck.domain.publications import by_endpoint, conflicts_of, described, unserved_of
-    from coatcheck.store.line import Line
-    from coatcheck.store.services import list_published
 
     line = Line(settings.database_url, name="doctor")
     try:
@@ -228,8 +228,8 @@ async def _services(settings: Settings) -> list[Finding]:
 
 async def _secrets(settings: Settings) -> Finding:
     """The keys that encrypt the secrets of services."""
-    from coatcheck.engine.service_secrets import Resealer
-    from coatcheck.store.line import Line
+    from coatcheck.core.service_secrets import Resealer
+    from coatcheck.db.connection import Line
 
     line = Line(settings.database_url, name="doctor")
     try:

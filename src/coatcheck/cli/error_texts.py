@@ -12,13 +12,13 @@ from coatcheck.client.errors import (
     ConnectionFailed,
     UnexpectedAnswer,
 )
+from coatcheck.db.diagnosis import explain
 from coatcheck.domain.errors import (
     BadRequest,
     CoatcheckError,
     DatabaseUnavailable,
     SettingsInvalid,
 )
-from coatcheck.store.diagnosis import explain
 from coatcheck.telemetry.redaction import redact
 
 IS_IT_RUNNING: Final = "Is PostgreSQL running, and is COATCHECK_DATABASE_URL correct?"

@@ -10,7 +10,7 @@ from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out, plain
 from coatcheck.cli.job_filters import JobArgument
 from coatcheck.cli.job_show import span
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import JobBlocker, JobExplanation, TimelineEntry
 from coatcheck.encoding import encode

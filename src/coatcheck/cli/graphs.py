@@ -16,7 +16,7 @@ from coatcheck.cli.console import err, plain
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
 from coatcheck.cli.folder_archives import archive_of
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import GraphJob
 from coatcheck.client.graph_body import GraphOperation

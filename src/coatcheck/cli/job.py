@@ -13,7 +13,7 @@ from coatcheck.cli.job_display import json_line
 from coatcheck.cli.job_filters import JobArgument
 from coatcheck.cli.job_follow import ended, require_completed
 from coatcheck.cli.job_show import show
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import Batch, Client, JobDetails, NotFoundError
 

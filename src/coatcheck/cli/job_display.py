@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from coatcheck.cli.batch_pace import Pace
+from coatcheck.cli.batch_rate import Pace
 from coatcheck.cli.console import err, plain
 from coatcheck.cli.job_show import span
 from coatcheck.client import JobExplanation

@@ -13,7 +13,7 @@ from coatcheck.cli.console import err
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.errors import EXIT_FAILED
 from coatcheck.cli.job_display import Display, display
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.client import AsyncClient, ClientError, JobDetails
 
 WHY_SECONDS: Final = 3.0

@@ -27,7 +27,7 @@ from coatcheck.cli.job_filters import (
     SurfaceOption,
 )
 from coatcheck.cli.job_show import STATE_STYLES, age, brief, line, what
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import Client, JobDetails
 

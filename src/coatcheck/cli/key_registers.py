@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from coatcheck.cli import data_dir
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.profiles import read_configuration
-from coatcheck.cli.remote import NOBODY, ORG_VARIABLE, Place, Server, look, ready
 from coatcheck.cli.secret_files import ADDRESS, DEV_KEY
+from coatcheck.cli.server_address import NOBODY, ORG_VARIABLE, Place, Server, look, ready
 from coatcheck.client import ApiKey, AuthenticationError, Client, KeyRate, NotFoundError
 from coatcheck.domain.tenants import DEFAULT_ORG
 

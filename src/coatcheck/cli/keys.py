@@ -15,7 +15,7 @@ from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import err, say, show_table
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.key_registers import register_at
-from coatcheck.cli.remote import Place
+from coatcheck.cli.server_address import Place
 from coatcheck.cli.server_options import on_place
 from coatcheck.client import ApiKey, KeyRate
 from coatcheck.domain import api_keys

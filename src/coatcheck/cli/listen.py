@@ -16,7 +16,7 @@ from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.event_names import EventsOption, event_names
 from coatcheck.cli.forwarder import Forwarder
 from coatcheck.cli.listener import Listener
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 
 _EXIT_FORCED: Final = 130

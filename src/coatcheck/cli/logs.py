@@ -12,7 +12,7 @@ from coatcheck.cli.console import err, out, until_nobody_reads
 from coatcheck.cli.entry import EXIT_INTERRUPTED
 from coatcheck.cli.job_display import log_line
 from coatcheck.cli.job_filters import JobArgument
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import JobLogEntry
 from coatcheck.encoding import encode

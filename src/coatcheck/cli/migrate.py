@@ -10,9 +10,9 @@ from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out, say
 from coatcheck.cli.environment import prepare
 from coatcheck.cli.errors import reporting_errors
+from coatcheck.db.migrate import migrate as migrate_database
 from coatcheck.encoding import encode
 from coatcheck.settings import Settings
-from coatcheck.store.migrate import migrate as migrate_database
 
 
 @reporting_errors

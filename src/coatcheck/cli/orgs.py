@@ -15,11 +15,11 @@ from coatcheck.cli.console import say, show_table
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.database import on_database
 from coatcheck.cli.errors import Misconfigured, reporting_errors
+from coatcheck.core.queries import tenants
 from coatcheck.domain.errors import NotFound
 from coatcheck.domain.identity import RateLimit
 from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
 from coatcheck.domain.tenants import ORG_ID_ALLOWED, Org, OrgLimits, is_org_id
-from coatcheck.store import tenants
 
 app: Final = typer.Typer(
     name="orgs", no_args_is_help=True, help="Create, limit and list organisations."

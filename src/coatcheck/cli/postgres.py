@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from coatcheck.cli.console import say
+from coatcheck.db.embedded import EmbeddedPostgres, EmbeddedPostgresError, Phase, StopMode
 from coatcheck.domain.retry import Backoff
-from coatcheck.store.embedded import EmbeddedPostgres, EmbeddedPostgresError, Phase, StopMode
 
 _LOOK_SECONDS: Final = 0.5
 _RESTART_BACKOFF: Final = Backoff(base_seconds=1.0, cap_seconds=30.0, jitter=0.0)

@@ -15,18 +15,18 @@ from uuid import UUID
 
 import uvloop
 
-from coatcheck.engine.process_metrics import ProcessMetrics
+from coatcheck.core.process_metrics import ProcessMetrics
+from coatcheck.db.connection import Line
+from coatcheck.db.migrate import check_schema
+from coatcheck.db.sessions import require_sessions
+from coatcheck.maintenance import Upkeep
 from coatcheck.processes.identity import name_this_process
 from coatcheck.product import Products
 from coatcheck.settings import Settings
-from coatcheck.store.line import Line
-from coatcheck.store.migrate import check_schema
-from coatcheck.store.sessions import require_sessions
 from coatcheck.telemetry import metrics, tracing
-from coatcheck.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from coatcheck.engine.notices import Render
+    from coatcheck.core.webhook_payloads import Render
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ async def pushing_metrics(settings: Settings) -> AsyncIterator[None]:
 @asynccontextmanager
 async def delivering(settings: Settings, render: Render) -> AsyncIterator[None]:
     """Deliver webhooks meanwhile. Only servers do: a worker has no secret to sign with."""
-    from coatcheck.upkeep.deliverer import Deliverer
+    from coatcheck.maintenance.webhook_deliverer import Deliverer
 
     deliverer = Deliverer(settings, render)
     await deliverer.begin()

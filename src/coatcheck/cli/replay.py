@@ -9,7 +9,7 @@ import typer
 
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
 from coatcheck.cli.job_filters import JobArgument
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import ConflictError
 from coatcheck.domain.errors import SettingsInvalid

@@ -12,9 +12,9 @@ from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.core.service_secrets import Resealer, SealingState
+from coatcheck.db.connection import Line
 from coatcheck.encoding import encode
-from coatcheck.engine.service_secrets import Resealer, SealingState
-from coatcheck.store.line import Line
 
 app: Final = typer.Typer(
     name="secrets",

@@ -20,14 +20,14 @@ from coatcheck.cli.process import (
     run_until_told,
     tracing_as,
 )
-from coatcheck.control.app import create_app
-from coatcheck.control.connections import WhenFull, possible
-from coatcheck.control.parts import open_parts
-from coatcheck.control.protocol import Bounds
-from coatcheck.control.server import Server, listen
+from coatcheck.core import Engine
 from coatcheck.dashboard import pages
-from coatcheck.engine import Engine
 from coatcheck.hosting.serving import surfaces, webhook_payloads
+from coatcheck.http.app import create_app
+from coatcheck.http.connections import WhenFull, possible
+from coatcheck.http.context import open_parts
+from coatcheck.http.protocol import Bounds
+from coatcheck.http.server import Server, listen
 from coatcheck.product import Products
 from coatcheck.settings import Settings
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Concatenate, Final, ParamSpec
 import typer
 
 from coatcheck.cli.errors import reporting_errors
-from coatcheck.cli.remote import Place, Server, find
+from coatcheck.cli.server_address import Place, Server, find
 
 Parameters = ParamSpec("Parameters")
 

@@ -15,9 +15,9 @@ from coatcheck.cli.console import say, show_table
 from coatcheck.cli.data_dir import DataOption, settings_for
 from coatcheck.cli.database import on_database
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured, reporting_errors
+from coatcheck.core.queries import services as service_store
 from coatcheck.domain.errors import NotFound
 from coatcheck.domain.publications import PublishedDefinition, by_endpoint, parse_name
-from coatcheck.store import services as service_store
 
 app: Final = typer.Typer(
     name="services",

@@ -8,13 +8,13 @@ from typing import Final
 from coatcheck.cli.database import on_database
 from coatcheck.client import ApiKey as ShownKey
 from coatcheck.client import KeyRate
+from coatcheck.core.queries import tenants
+from coatcheck.db.connection import Line
 from coatcheck.domain import api_keys
 from coatcheck.domain.errors import NotFound
 from coatcheck.domain.identity import USER_SCOPES, RateLimit, Scope
 from coatcheck.domain.tenants import ApiKey
 from coatcheck.settings import Settings
-from coatcheck.store import tenants
-from coatcheck.store.line import Line
 
 _PAGE_ROWS: Final = 200
 _USER: Final = "dev"

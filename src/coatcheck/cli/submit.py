@@ -17,7 +17,7 @@ from coatcheck.cli.console import warn
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.job_follow import ended, require_completed
 from coatcheck.cli.job_show import show
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import Client, NotFoundError, PermissionDeniedError
 from coatcheck.encoding import encode

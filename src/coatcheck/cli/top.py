@@ -16,7 +16,7 @@ from rich.live import Live
 
 from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.cli.top_screen import screen
 from coatcheck.encoding import encode

@@ -27,17 +27,17 @@ from coatcheck.cli.own_command import own_command
 from coatcheck.cli.own_tokens import keep_secret
 from coatcheck.cli.postgres import KeptPostgres
 from coatcheck.cli.supervisor import Child
-from coatcheck.control.server import ListenError, listen
+from coatcheck.core.queries.leases import newest_boot, workers_of_process
+from coatcheck.db.connection import Line
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import migrate
 from coatcheck.domain.errors import DatabaseBeforeFirstRelease, DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.retry import DATABASE_BACKOFF
 from coatcheck.domain.tenants import DEFAULT_ORG
+from coatcheck.http.server import ListenError, listen
 from coatcheck.installed import chosen_products
+from coatcheck.maintenance.dead_workers import declare_dead
 from coatcheck.settings import Settings, check_environment
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.leases import newest_boot, workers_of_process
-from coatcheck.store.line import Line
-from coatcheck.store.migrate import migrate
-from coatcheck.upkeep.dead_workers import declare_dead
 
 DEMO_SERVICE: Final = "coatcheck.cli.demo:demo"
 

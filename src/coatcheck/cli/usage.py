@@ -16,7 +16,7 @@ from coatcheck.cli.common_options import JsonOption
 from coatcheck.cli.console import out, until_nobody_reads
 from coatcheck.cli.errors import Misconfigured
 from coatcheck.cli.job_show import span
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.client import UsageDay
 from coatcheck.encoding import encode

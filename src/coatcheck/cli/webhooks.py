@@ -12,7 +12,7 @@ from coatcheck.cli.common_options import JsonOption, SinceOption, UntilOption
 from coatcheck.cli.console import err, until_nobody_reads
 from coatcheck.cli.errors import EXIT_FAILED, Misconfigured
 from coatcheck.cli.event_names import EventsOption, event_names
-from coatcheck.cli.remote import Server
+from coatcheck.cli.server_address import Server
 from coatcheck.cli.server_options import on_server
 from coatcheck.cli.webhook_show import delivery_line, endpoint_line, outcome
 from coatcheck.client import Client, WebhookDelivery

@@ -24,7 +24,7 @@ from coatcheck.hosting.working import open_workers
 from coatcheck.product import Products
 from coatcheck.service import Service, load_services
 from coatcheck.settings import Settings
-from coatcheck.worker.agent import Worker
+from coatcheck.worker.worker import Worker
 
 _log = logging.getLogger(__name__)
 

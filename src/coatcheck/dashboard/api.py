@@ -15,10 +15,10 @@ from urllib.parse import unquote, urlencode
 
 import msgspec
 
-from coatcheck.control.asgi import ASGIApp, Message, Scope
-from coatcheck.control.call import PLACE, HeldPlace
-from coatcheck.control.reply import RawHeaders
 from coatcheck.domain.errors import CoatcheckError
+from coatcheck.http.asgi import ASGIApp, Message, Scope
+from coatcheck.http.request import PLACE, HeldPlace
+from coatcheck.http.response import RawHeaders
 
 Query = Mapping[str, str | int | None]
 _JSON: Final = (b"content-type", b"application/json")

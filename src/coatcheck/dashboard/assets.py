@@ -16,10 +16,10 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final
 
-from coatcheck.control.call import Call
-from coatcheck.control.operations import Answer, Operation
-from coatcheck.control.reply import Reply, shared_reply
 from coatcheck.domain.errors import NotFound
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, shared_reply
+from coatcheck.http.routing import Answer, Operation
 
 _MEDIA_TYPES: Final = {
     ".css": b"text/css; charset=utf-8",

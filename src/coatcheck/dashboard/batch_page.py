@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
-from coatcheck.control.operations import Operation
-from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import live, paths
 from coatcheck.dashboard.api_events import ApiEvent, Events, read_events
 from coatcheck.dashboard.batches import is_other_org
@@ -15,6 +13,8 @@ from coatcheck.dashboard.durations import between
 from coatcheck.dashboard.notices import Notice
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
+from coatcheck.http.response import Reply, StreamReply
+from coatcheck.http.routing import Operation
 
 PATH: Final = "/ui/batches/{id}"
 API: Final = "/v1/jobs/{id}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from coatcheck.control.operations import Operation
-from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import paths
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
+from coatcheck.http.response import Reply, StreamReply
+from coatcheck.http.routing import Operation
 
 PATH: Final = "/ui/batches"
 API: Final = "/v1/jobs"

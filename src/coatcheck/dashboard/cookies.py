@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coatcheck.control.call import Call
+from coatcheck.http.request import Call
 
 
 @dataclass(frozen=True, slots=True)

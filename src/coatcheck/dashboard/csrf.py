@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from coatcheck.control.call import Call
 from coatcheck.dashboard.fields import Fields
 from coatcheck.dashboard.sealing import Seal
 from coatcheck.domain.errors import CoatcheckError
+from coatcheck.http.request import Call
 
 FIELD: Final = "csrf"
 HEADER: Final = b"x-csrf-token"

@@ -6,7 +6,7 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from coatcheck.control.reply import SANDBOXED, RawHeaders, Reply, raw_header
+from coatcheck.http.response import SANDBOXED, RawHeaders, Reply, raw_header
 
 HARMLESS: Final[RawHeaders] = (
     *SANDBOXED,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import parse_qsl
 
-from coatcheck.control.call import Call
 from coatcheck.domain.errors import InvalidBody, InvalidParameter, WrongMediaType
+from coatcheck.http.request import Call
 
 FORM_BYTES_MAX: Final = 256 * 1024
 _FIELDS_MAX: Final = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from coatcheck.control.reply import RawHeaders
+from coatcheck.http.response import RawHeaders
 
 HTML: Final = (b"content-type", b"text/html; charset=utf-8")
 EVENT_STREAM: Final = (b"content-type", b"text/event-stream")

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import quote
 
-from coatcheck.control.operations import Operation
-from coatcheck.control.reply import Reply, StreamReply, raw_header
 from coatcheck.dashboard import paths, shown
 from coatcheck.dashboard.downloads import HARMLESS, download
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.errors import NotFound
+from coatcheck.http.response import Reply, StreamReply, raw_header
+from coatcheck.http.routing import Operation
 
 API: Final = "/api/v1/orgs/{org}/jobs/{id}"
 _PATH: Final = "/ui/jobs/{id}"

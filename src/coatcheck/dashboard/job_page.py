@@ -7,8 +7,6 @@ from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, Final
 
-from coatcheck.control.operations import Operation
-from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import live, paths
 from coatcheck.dashboard.api import ApiProblem
 from coatcheck.dashboard.api_events import ApiEvent, Events, read_events
@@ -17,6 +15,8 @@ from coatcheck.dashboard.job_files import is_picture, is_sound
 from coatcheck.dashboard.notices import Notice
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
+from coatcheck.http.response import Reply, StreamReply
+from coatcheck.http.routing import Operation
 
 PATH: Final = "/ui/jobs/{id}"
 API: Final = "/api/v1/orgs/{org}/jobs/{id}"

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from coatcheck.control.operations import Operation
-from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import paths
 from coatcheck.dashboard.durations import between
 from coatcheck.dashboard.fields import Fields
@@ -18,6 +16,8 @@ from coatcheck.dashboard.site import Handler, Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
+from coatcheck.http.response import Reply, StreamReply
+from coatcheck.http.routing import Operation
 
 PATH: Final = "/ui/jobs"
 API: Final = "/api/v1/orgs/{org}/jobs"

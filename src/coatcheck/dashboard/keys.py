@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from coatcheck.control.operations import Operation
-from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import paths
 from coatcheck.dashboard.notices import Notice
 from coatcheck.dashboard.shown import read_time
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.identity import Scope
+from coatcheck.http.response import Reply, StreamReply
+from coatcheck.http.routing import Operation
 
 PATH: Final = "/ui/keys"
 _API: Final = "/api/v1/orgs/{org}/api-keys"

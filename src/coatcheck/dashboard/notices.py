@@ -6,9 +6,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from coatcheck.control.call import Call
 from coatcheck.dashboard.cookies import Cookie
 from coatcheck.dashboard.sealing import Seal
+from coatcheck.http.request import Call
 
 _COOKIE: Final = Cookie("coatcheck_notice", "/ui", 60)
 _TEXT_LENGTH_MAX: Final = 500

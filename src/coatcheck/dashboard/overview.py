@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any, Final
 
-from coatcheck.control.operations import Operation
-from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import live, overview_figures, paths
 from coatcheck.dashboard.api import ApiProblem
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
+from coatcheck.http.response import Reply, StreamReply
+from coatcheck.http.routing import Operation
 
 SPANS: Final = {"60": "1 h", "360": "6 h", "1440": "24 h", "10080": "7 d"}
 LIVE_SECONDS: Final = 3.0

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from coatcheck.control.asgi import ASGIApp
-from coatcheck.control.call import Call
-from coatcheck.control.operations import Operation
-from coatcheck.control.parts import Parts
-from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import (
     assets,
     batch_page,
@@ -27,6 +22,11 @@ from coatcheck.dashboard import (
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.errors import NotFound
+from coatcheck.http.asgi import ASGIApp
+from coatcheck.http.context import Parts
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, StreamReply
+from coatcheck.http.routing import Operation
 
 
 def operations(parts: Parts, api: ASGIApp) -> list[Operation]:

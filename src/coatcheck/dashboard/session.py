@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from coatcheck.control.call import Call
 from coatcheck.dashboard.cookies import Cookie
 from coatcheck.dashboard.sealing import Seal
+from coatcheck.http.request import Call
 
 SESSION_SECONDS: Final = 12 * 3600
 CREDENTIAL_BYTES_MAX: Final = 2_700

@@ -10,9 +10,6 @@ from typing import Final
 
 import msgspec
 
-from coatcheck.control.call import Call
-from coatcheck.control.operations import Operation
-from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import csrf, paths
 from coatcheck.dashboard.api import ApiProblem
 from coatcheck.dashboard.cookies import Cookie
@@ -21,6 +18,9 @@ from coatcheck.dashboard.notices import Notice
 from coatcheck.dashboard.session import CREDENTIAL_BYTES_MAX, begin
 from coatcheck.dashboard.site import Site
 from coatcheck.dashboard.visit import Visit
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, StreamReply
+from coatcheck.http.routing import Operation
 
 _VISITOR: Final = Cookie("coatcheck_visitor", paths.SIGN_IN, 3600)
 """Identifies a visitor before there is a session, so that the sign-in form has a CSRF token, too:

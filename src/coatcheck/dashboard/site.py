@@ -10,12 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from coatcheck.control.asgi import ASGIApp
-from coatcheck.control.call import Call
-from coatcheck.control.draining import Draining
-from coatcheck.control.operations import Answer, Held, Method, Operation
-from coatcheck.control.problems import internal_error, problem_of
-from coatcheck.control.reply import RawHeaders, Reply, StreamReply
 from coatcheck.dashboard import assets, csrf, headers, live, navigation, paths
 from coatcheck.dashboard.api import Api, ApiProblem
 from coatcheck.dashboard.fields import Fields, read_form, read_query
@@ -25,6 +19,12 @@ from coatcheck.dashboard.sealing import Seal
 from coatcheck.dashboard.session import Session, Sessions
 from coatcheck.dashboard.visit import Visit, is_by_htmx
 from coatcheck.domain.errors import ClientGone, CoatcheckError
+from coatcheck.http.asgi import ASGIApp
+from coatcheck.http.draining import Draining
+from coatcheck.http.problems import internal_error, problem_of
+from coatcheck.http.request import Call
+from coatcheck.http.response import RawHeaders, Reply, StreamReply
+from coatcheck.http.routing import Answer, Held, Method, Operation
 from coatcheck.settings import Settings
 
 _log = logging.getLogger(__name__)

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from coatcheck.control.call import Call
-from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import headers, live
 from coatcheck.dashboard.api import Api
 from coatcheck.dashboard.fields import Fields
 from coatcheck.dashboard.notices import Notice
 from coatcheck.dashboard.session import Session
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, StreamReply
 
 if TYPE_CHECKING:
     from coatcheck.dashboard.site import Site

@@ -6,14 +6,14 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from coatcheck.control.operations import Operation
-from coatcheck.control.reply import Reply, StreamReply
 from coatcheck.dashboard import paths
 from coatcheck.dashboard.notices import Notice
 from coatcheck.dashboard.shown import counted
 from coatcheck.dashboard.site import Handler, Site
 from coatcheck.dashboard.visit import Visit
 from coatcheck.domain.webhooks import EVENTS, MANY_EVENTS, Status
+from coatcheck.http.response import Reply, StreamReply
+from coatcheck.http.routing import Operation
 
 PATH: Final = "/ui/webhooks"
 ENDPOINT: Final = f"{PATH}/endpoints/{{id}}"

@@ -55,7 +55,7 @@ CoatcheckError
 │   └── DatabaseBeforeFirstRelease  a development version before 0.1.0 made it; no step leads on
 ├── SettingsInvalid           a setting is wrong; says which and what is allowed
 │   └── SessionsNotKept       the database is behind a pooler that lends its sessions out
-└── EmbeddedPostgresError     the embedded server cannot run (store/embedded/errors.py)
+└── EmbeddedPostgresError     the embedded server cannot run (db/embedded/errors.py)
 
 What a handler raises to say what should become of its job:
 

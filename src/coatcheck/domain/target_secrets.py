@@ -1,7 +1,7 @@
 """The secrets of one registered target: their values, recipient and id.
 
 Definitions, payloads and rows never contain plain values. The values of a target are sealed and
-stored under an id (``store/service_secrets.py``); definitions and payloads refer to the id.
+stored under an id (``core/queries/service_secrets.py``); definitions and payloads refer to the id.
 """
 
 from __future__ import annotations

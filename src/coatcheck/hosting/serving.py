@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from coatcheck.control.app import Surface
-from coatcheck.control.operations import Operation
-from coatcheck.control.parts import Parts
-from coatcheck.control.routes import usage_reports, webhook_messages
-from coatcheck.engine.notices import Notices
+from coatcheck.core.webhook_payloads import Notices
+from coatcheck.http.app import Surface
+from coatcheck.http.context import Parts
+from coatcheck.http.routes import usage_reports, webhook_messages
+from coatcheck.http.routing import Operation
 from coatcheck.product import Product, Products, ServerContext
 
 

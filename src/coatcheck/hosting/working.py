@@ -11,15 +11,15 @@ from types import TracebackType
 from typing import Final, Self
 
 from coatcheck.blobs import BlobContainer
-from coatcheck.engine.remote_calls import RemoteCalls
+from coatcheck.core.remote.calls import RemoteCalls
+from coatcheck.db.connection import Line
+from coatcheck.db.election import session_that_ends_if_silent
+from coatcheck.db.notify import Notifier
+from coatcheck.maintenance.remote_poller import Poller, RemoteKeeper
 from coatcheck.product import Products, WorkerContext
 from coatcheck.service import Service
 from coatcheck.settings import Settings
-from coatcheck.store.election import session_that_ends_if_silent
-from coatcheck.store.line import Line
-from coatcheck.store.notify import Notifier
-from coatcheck.upkeep.poller import Poller, RemoteKeeper
-from coatcheck.worker.agent import Worker
+from coatcheck.worker.worker import Worker
 
 _CALLS: Final = "calls"
 """The suffix of the name of the worker that makes calls."""

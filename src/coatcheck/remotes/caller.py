@@ -20,9 +20,9 @@ import msgspec
 from coatcheck.domain.errors import LookUpRefused, UrlForbidden
 from coatcheck.egress import charged_to
 from coatcheck.egress.retry_after import asked_seconds
+from coatcheck.remotes.error_text import said, shown
 from coatcheck.remotes.errors import RemoteError, RemoteFaulty, RemoteRefused, RemoteUnreachable
-from coatcheck.remotes.patience import Patience
-from coatcheck.remotes.texts import said, shown
+from coatcheck.remotes.retry_policy import Patience
 from coatcheck.telemetry import traceparents, tracing
 from coatcheck.version import __version__
 

@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from coatcheck.remotes.asking import of_each
+from coatcheck.remotes.bulk_status import of_each
 from coatcheck.remotes.caller import GONE, Caller, decoded
+from coatcheck.remotes.error_text import sentence
 from coatcheck.remotes.files import Files, result_gone
 from coatcheck.remotes.inputs import Marks, check_id, marked
 from coatcheck.remotes.outputs import OutputChoice, result_of
@@ -28,7 +29,6 @@ from coatcheck.remotes.protocol import (
     SpawnRequest,
     Unknown,
 )
-from coatcheck.remotes.texts import sentence
 
 URL: Final = "https://queue.fal.run"
 _NAMESPACES: Final = frozenset({"comfy", "workflows"})

@@ -20,8 +20,8 @@ from coatcheck.domain.limits import ARTIFACT_BYTES_MAX
 from coatcheck.egress.urls import read_target
 from coatcheck.remotes.caller import GONE, Caller, fault_of
 from coatcheck.remotes.errors import RESULT_TOO_SLOW, RemoteFaulty, RemoteRefused
-from coatcheck.remotes.patience import Patience
 from coatcheck.remotes.protocol import RemoteResult
+from coatcheck.remotes.retry_policy import Patience
 
 BINARY: Final = "application/octet-stream"
 JSON: Final = "application/json"

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from coatcheck.remotes.asking import of_each
+from coatcheck.remotes.bulk_status import of_each
 from coatcheck.remotes.caller import GONE, Caller, decoded
+from coatcheck.remotes.error_text import sentence
 from coatcheck.remotes.files import Files
 from coatcheck.remotes.inputs import Marks, check_id, marked
 from coatcheck.remotes.protocol import (
@@ -27,7 +28,6 @@ from coatcheck.remotes.protocol import (
     SpawnRequest,
     Unknown,
 )
-from coatcheck.remotes.texts import sentence
 
 _MARKS = Marks(token="token", callback_url="callback_url")  # noqa: S106 - the field's name
 _ENDED = frozenset({*GONE, 409})

@@ -21,8 +21,9 @@ from typing import Any, Final
 import msgspec
 
 from coatcheck.encoding import encode
-from coatcheck.remotes.asking import of_each
+from coatcheck.remotes.bulk_status import of_each
 from coatcheck.remotes.caller import HANGS, decoded, timed_out
+from coatcheck.remotes.error_text import shown
 from coatcheck.remotes.errors import (
     RemoteError,
     RemoteFaulty,
@@ -33,7 +34,6 @@ from coatcheck.remotes.errors import (
 from coatcheck.remotes.files import BINARY, Files, held, result_gone
 from coatcheck.remotes.inputs import Marks, check_id, marked
 from coatcheck.remotes.outputs import OutputChoice, result_of
-from coatcheck.remotes.patience import Patience
 from coatcheck.remotes.protocol import (
     CANCELLED_THERE,
     FAILED_THERE,
@@ -47,7 +47,7 @@ from coatcheck.remotes.protocol import (
     SpawnRequest,
     Unknown,
 )
-from coatcheck.remotes.texts import shown
+from coatcheck.remotes.retry_policy import Patience
 
 _REFUSALS: Final = (
     "AlreadyExistsError",

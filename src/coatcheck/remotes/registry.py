@@ -33,9 +33,9 @@ from coatcheck.remotes.fal import FalRemote
 from coatcheck.remotes.files import Files
 from coatcheck.remotes.http import HttpRemote
 from coatcheck.remotes.modal import ModalRemote, load_modal
-from coatcheck.remotes.patience import Patience
 from coatcheck.remotes.protocol import Remote
 from coatcheck.remotes.replicate import ReplicateRemote
+from coatcheck.remotes.retry_policy import Patience
 from coatcheck.remotes.runpod import RunpodRemote
 
 SecretOf = Callable[[str], str | None]

@@ -12,8 +12,9 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 
-from coatcheck.remotes.asking import of_each
+from coatcheck.remotes.bulk_status import of_each
 from coatcheck.remotes.caller import GONE, Caller, decoded, garbage
+from coatcheck.remotes.error_text import sentence
 from coatcheck.remotes.errors import RemoteRefused
 from coatcheck.remotes.files import Files, result_gone
 from coatcheck.remotes.inputs import Marks, check_id, marked
@@ -30,7 +31,6 @@ from coatcheck.remotes.protocol import (
     SpawnRequest,
     Unknown,
 )
-from coatcheck.remotes.texts import sentence
 
 URL: Final = "https://api.replicate.com/v1"
 FOUND_PAGES_MAX: Final = 10

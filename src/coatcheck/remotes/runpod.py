@@ -13,8 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from coatcheck.remotes.asking import of_each
+from coatcheck.remotes.bulk_status import of_each
 from coatcheck.remotes.caller import GONE, Caller, decoded
+from coatcheck.remotes.error_text import sentence
 from coatcheck.remotes.errors import RemoteRefused
 from coatcheck.remotes.files import Files, result_gone
 from coatcheck.remotes.inputs import Marks, check_id, marked
@@ -32,7 +33,6 @@ from coatcheck.remotes.protocol import (
     SpawnRequest,
     Unknown,
 )
-from coatcheck.remotes.texts import sentence
 
 URL: Final = "https://api.runpod.ai/v2"
 _MILLISECOND: Final = 0.001

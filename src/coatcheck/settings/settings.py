@@ -18,7 +18,6 @@ from typing import Any, Final, Self, cast
 
 from coatcheck.domain import api_keys
 from coatcheck.domain.errors import SettingsInvalid
-from coatcheck.domain.graphs import GRAPH_OPERATIONS
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane, LanePolicy
 from coatcheck.domain.limits import (
     ARCHIVE_ENTRIES_MAX,
@@ -32,6 +31,7 @@ from coatcheck.sealing import KEY_CHARACTERS_MIN
 from coatcheck.settings import parsers
 from coatcheck.settings.declaration import PREFIX, Setting, setting
 from coatcheck.settings.egress_allow import AllowRule, parse_allow
+from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
 from coatcheck.settings.issuers import SECRET_CHARACTERS_MIN, TokenIssuer, check_apart
 from coatcheck.settings.llm_targets import (
     CONCURRENCY_MAX,

@@ -2,7 +2,7 @@
 
 Each process keeps its own values and writes them to the database every few seconds. The
 ``/metrics`` of any ``coatcheck serve`` shows the sum of all processes
-(``engine/process_metrics.py``), because workers listen on no socket. Metrics that come from the
+(``core/process_metrics.py``), because workers listen on no socket. Metrics that come from the
 database itself are in ``queue_metrics.py``.
 
 These functions are called once per batch, not once per job: at tens of thousands of jobs a second
@@ -32,8 +32,8 @@ from coatcheck.telemetry.instruments import (
     gauge,
     histogram,
 )
+from coatcheck.telemetry.job_stats import Counted
 from coatcheck.telemetry.snapshots import Snapshot, shown, taken
-from coatcheck.telemetry.tally import Counted
 from coatcheck.version import __version__
 
 _ROWS_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)

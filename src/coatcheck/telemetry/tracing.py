@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-    from coatcheck.telemetry.exporting import Export
+    from coatcheck.telemetry.span_export import Export
 
 Attributes = Mapping[str, str | int | float | bool]
 Kind = Literal["server", "consumer", "client", "internal"]
@@ -77,7 +77,7 @@ def start(kind: str) -> bool:
     """
     global _export, _tracer  # one per process, like its logs
     if _tracer is None and is_wanted():
-        from coatcheck.telemetry.exporting import Export
+        from coatcheck.telemetry.span_export import Export
 
         _export = Export(kind)
         _tracer = _export.tracer

@@ -12,7 +12,7 @@ from coatcheck.settings import Settings
 from coatcheck.worker.executors import inline
 from coatcheck.worker.executors.isolated import IsolatedExecutor
 from coatcheck.worker.executors.thread import ThreadExecutor
-from coatcheck.worker.tempdirs import TempRoot
+from coatcheck.worker.temp_dirs import TempRoot
 
 
 class Executors:

@@ -38,13 +38,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
+from coatcheck.core.queries import leases
 from coatcheck.crash import crash_point
+from coatcheck.db.connection import Line
 from coatcheck.domain.catalogue import VersionSpec
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.processes.identity import this_process
-from coatcheck.store import leases
-from coatcheck.store.line import Line
 
 _log = logging.getLogger(__name__)
 _UNHURRIED_TIMEOUT_SECONDS = 10.0

@@ -24,7 +24,12 @@ import msgspec
 
 from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.keys import artifact_key
+from coatcheck.core.artifact_deleter import ArtifactShredder
+from coatcheck.core.queries import reports
 from coatcheck.crash import crash_point
+from coatcheck.db.channels import CHANGED
+from coatcheck.db.connection import Line
+from coatcheck.db.notify import Notifier
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown, ReportsNotAwaited
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import (
@@ -36,12 +41,7 @@ from coatcheck.domain.limits import (
     UNAWAITED_REPORTS_BYTES_PER_JOB,
 )
 from coatcheck.domain.retry import DATABASE_BACKOFF
-from coatcheck.engine.artifact_shredder import ArtifactShredder
 from coatcheck.job import DONE, Attachment, Chunk, LogLine, Progress, Report
-from coatcheck.store import reports
-from coatcheck.store.channels import CHANGED
-from coatcheck.store.line import Line
-from coatcheck.store.notify import Notifier
 from coatcheck.telemetry import metrics
 
 _log = logging.getLogger(__name__)

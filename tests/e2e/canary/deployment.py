@@ -19,15 +19,15 @@ import httpx2
 import psutil
 
 from coatcheck.blobs import BlobContainer
+from coatcheck.core.queries import tenants
+from coatcheck.db.connection import Line
+from coatcheck.db.election import Election
 from coatcheck.domain.api_keys import mint
 from coatcheck.domain.identity import ALL_SCOPES
 from coatcheck.domain.tenants import OrgLimits
-from coatcheck.store import tenants
-from coatcheck.store.election import Election
-from coatcheck.store.line import Line
-from coatcheck.upkeep.batch_sweeper import BatchSweeper
-from coatcheck.upkeep.forgetter import Forgetter
-from coatcheck.upkeep.sweeper import Sweeper
+from coatcheck.maintenance.input_expirer import Forgetter
+from coatcheck.maintenance.orphan_blobs import Sweeper
+from coatcheck.products.batches.blob_sweeper import BatchSweeper
 from tests.e2e.faults import strikes
 from tests.e2e.faults.lab_process import LabProcess
 from tests.e2e.faults.victims import VICTIM, Victim

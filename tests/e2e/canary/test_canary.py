@@ -20,7 +20,7 @@ from tests.e2e.canary.deployment import Deployment, Site
 from tests.e2e.canary.sources import CANARY, SOURCES
 from tests.e2e.faults.victims import IS_THOROUGH, VICTIM, Victim
 from tests.postgres_keeper import Databases
-from tests.surfaces.graphs.archives import MIB, post, zipped
+from tests.products.graphs.archives import MIB, post, zipped
 from tests.waiting import eventually_async
 
 STORED = 0

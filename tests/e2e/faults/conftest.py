@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.migrate import migrate
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import migrate
 from tests.e2e.faults.laboratory import Laboratory
 
 

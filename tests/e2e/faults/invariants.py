@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from coatcheck import JobView, State, Ticket
+from coatcheck.core.queries import leases, reports
+from coatcheck.core.queries.leases import ClaimOrder, Completion, Settlement
+from coatcheck.db.connection import Line
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import Event
-from coatcheck.store import leases, reports
-from coatcheck.store.leases import ClaimOrder, Completion, Settlement
-from coatcheck.store.line import Line
 from tests.e2e.faults import history
 from tests.e2e.faults.laboratory import Laboratory
 

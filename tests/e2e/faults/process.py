@@ -22,23 +22,23 @@ from coatcheck.blobs import BlobContainer
 from coatcheck.blobs.pieces import store_pieces
 from coatcheck.cli.environment import prepare
 from coatcheck.cli.process import delivering, run_until_told
-from coatcheck.control.app import create_app
-from coatcheck.control.parts import open_parts
-from coatcheck.control.server import Server, listen
-from coatcheck.domain.batches import NewBatch, NewPart, NewTask, Selection
+from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.election import session_that_ends_if_silent
 from coatcheck.domain.ids import from_text, new_id, to_text
 from coatcheck.domain.inputs import StoredInput
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.encoding import encode
-from coatcheck.engine.batches import Batches
-from coatcheck.store.election import session_that_ends_if_silent
-from coatcheck.store.line import PINNED_PLANS, Line
-from coatcheck.surfaces.batches.executor import BatchExecutor
-from coatcheck.surfaces.llm.executor import LlmExecutor
-from coatcheck.upkeep.stripe_client import StripeClient
-from coatcheck.upkeep.stripe_meter import StripeMeter
-from coatcheck.worker.agent import Worker
-from coatcheck.worker.disposal import InputDisposal
+from coatcheck.http.app import create_app
+from coatcheck.http.context import open_parts
+from coatcheck.http.server import Server, listen
+from coatcheck.maintenance.stripe_client import StripeClient
+from coatcheck.maintenance.stripe_meter import StripeMeter
+from coatcheck.products.batches.executor import BatchExecutor
+from coatcheck.products.batches.model import NewBatch, NewPart, NewTask, Selection
+from coatcheck.products.batches.repository import Batches
+from coatcheck.products.llm.executor import LlmExecutor
+from coatcheck.worker.input_disposal import InputDisposal
+from coatcheck.worker.worker import Worker
 from tests.all_products import SURFACES, maintenance, notices
 from tests.e2e.faults.remote_work import remote_calls, remote_worker
 from tests.e2e.faults.services import lab

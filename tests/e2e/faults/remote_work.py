@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 from coatcheck import Settings
 from coatcheck.blobs import BlobContainer
-from coatcheck.engine.remote_calls import RemoteCalls
-from coatcheck.store.line import Line
-from coatcheck.upkeep.poller import Poller, RemoteKeeper
-from coatcheck.worker.agent import Worker
+from coatcheck.core.remote.calls import RemoteCalls
+from coatcheck.db.connection import Line
+from coatcheck.maintenance.remote_poller import Poller, RemoteKeeper
+from coatcheck.worker.worker import Worker
 from tests.remote_calls.bureau import ENDPOINT, BlobKeeper, studio
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from coatcheck import Job, Service, State
-from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.db.embedded import EmbeddedPostgres
 from tests.e2e.faults.laboratory import Laboratory
 from tests.worker.workshop import lane_seconds, until_true
 

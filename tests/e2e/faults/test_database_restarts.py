@@ -6,9 +6,9 @@ import asyncio
 from collections import Counter
 
 from coatcheck import Engine, State, Ticket
+from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.ids import from_text
-from coatcheck.store.embedded import EmbeddedPostgres
 from tests.e2e.faults import history
 from tests.e2e.faults.laboratory import Laboratory
 from tests.waiting import eventually_async

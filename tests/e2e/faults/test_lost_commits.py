@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 
 from coatcheck import State, Ticket
+from coatcheck.db.embedded import EmbeddedPostgres
 from coatcheck.domain.ids import from_text
-from coatcheck.store.embedded import EmbeddedPostgres
 from tests.e2e.faults import history
 from tests.e2e.faults.laboratory import Laboratory
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from coatcheck import State
+from coatcheck.core.queries import remote_calls
+from coatcheck.db.embedded import EmbeddedPostgres
+from coatcheck.db.migrate import migrate
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.retry import DATABASE_ATTEMPTS
-from coatcheck.store import remote_calls
-from coatcheck.store.embedded import EmbeddedPostgres
-from coatcheck.store.migrate import migrate
 from examples.tts_remote import Fault, TtsRemote
 from tests.e2e.faults import history, invariants
 from tests.e2e.faults.remote_lab import RemoteLaboratory, Studio

@@ -21,7 +21,7 @@ import os
 from enum import Enum
 from typing import Final
 
-from coatcheck.store.embedded import EmbeddedPostgres
+from coatcheck.db.embedded import EmbeddedPostgres
 
 VARIABLE: Final = "LAB_VICTIM"
 THOROUGH_VARIABLE: Final = "LAB_THOROUGH"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from coatcheck.db.connection import Line
 from coatcheck.settings import Settings
-from coatcheck.store.line import Line
 from tests.http.auth.replicas import PEPPER, Replica, new_org, replica
 
 

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from coatcheck.control.auth import Authenticator
+from coatcheck.core.queries import tenants
+from coatcheck.db.channels import KEYS
+from coatcheck.db.connection import Line
+from coatcheck.db.listen import Listener
 from coatcheck.domain import api_keys
 from coatcheck.domain.api_keys import KeyText
 from coatcheck.domain.errors import Unauthenticated
 from coatcheck.domain.identity import USER_SCOPES
 from coatcheck.domain.tenants import OrgLimits
+from coatcheck.http.auth import Authenticator
 from coatcheck.settings import Settings
-from coatcheck.store import tenants
-from coatcheck.store.channels import KEYS
-from coatcheck.store.line import Line
-from coatcheck.store.listen import Listener
 
 PEPPER = "pepper for tests, of 32 characters or more"
 ORG = "acme"

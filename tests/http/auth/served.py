@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import httpx2
 
-from coatcheck.control.dispatch import Dispatcher
-from coatcheck.control.parts import Parts, open_parts
-from coatcheck.control.routes import api_keys, stripe
-from coatcheck.engine import Engine
+from coatcheck.core import Engine
+from coatcheck.http.context import Parts, open_parts
+from coatcheck.http.dispatch import Dispatcher
+from coatcheck.http.routes import api_keys, stripe
 from coatcheck.settings import Settings
 from tests.http.conftest import serving
 

@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from coatcheck.db.connection import Line
 from coatcheck.domain import api_keys
 from coatcheck.domain.identity import ALL_SCOPES, Scope
 from coatcheck.settings import Settings
-from coatcheck.store.line import Line
 from tests.http.auth.issuers import claims as claims_of
 from tests.http.auth.issuers import secret_issuer, token
 from tests.http.auth.replicas import Replica, new_key, new_org, spelt

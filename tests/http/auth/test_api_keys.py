@@ -7,8 +7,8 @@ import hmac
 
 import pytest
 
-from coatcheck.control.auth import keys as key_check
-from coatcheck.control.auth.look_up import looked_up
+from coatcheck.core.queries import tenants
+from coatcheck.db.connection import Line
 from coatcheck.domain import api_keys
 from coatcheck.domain.errors import (
     DatabaseUnavailable,
@@ -19,11 +19,11 @@ from coatcheck.domain.errors import (
 )
 from coatcheck.domain.identity import ALL_SCOPES, ANYONE, USER_SCOPES, Principal, RateLimit, Scope
 from coatcheck.domain.tenants import OrgLimits
+from coatcheck.http.auth import keys as key_check
+from coatcheck.http.auth.retry import looked_up
 from coatcheck.settings import Settings
-from coatcheck.store import tenants
-from coatcheck.store.line import Line
+from tests.db.rows import connected
 from tests.http.auth.replicas import ORG, PEPPER, Replica, new_key, new_org, replica, spelt
-from tests.store.rows import connected
 from tests.waiting import LIMIT_SECONDS
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coatcheck.control.auth.tokens import TokenCheck
 from coatcheck.domain.identity import USER_SCOPES, Principal
+from coatcheck.http.auth.tokens import TokenCheck
 from coatcheck.settings import Settings
 from tests.markdown import Page, pages
 

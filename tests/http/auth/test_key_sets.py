@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coatcheck.control.auth import jwks
-from coatcheck.control.auth.jwks import PublishedKeys
+from coatcheck.http.auth import jwks
+from coatcheck.http.auth.jwks import PublishedKeys
 from tests.http.auth.issuers import (
     ANOTHER_RSA,
     P256,

@@ -11,14 +11,15 @@ from dataclasses import replace
 import httpx2
 import pytest
 
-from coatcheck.control.billing import Subscriptions
-from coatcheck.control.billing.signature import TOLERANCE_SECONDS
+from coatcheck.db.channels import KEYS
+from coatcheck.db.connection import Line
+from coatcheck.db.listen import Listener
 from coatcheck.domain.errors import DatabaseUnavailable, SubscriptionInactive
 from coatcheck.domain.limits import STRIPE_EVENT_BYTES_MAX
+from coatcheck.http.billing import Subscriptions
+from coatcheck.http.billing.signature import TOLERANCE_SECONDS
 from coatcheck.settings import Settings
-from coatcheck.store.channels import KEYS
-from coatcheck.store.line import Line
-from coatcheck.store.listen import Listener
+from tests.db.rows import connected
 from tests.http.auth.replicas import CountedLine, new_org
 from tests.http.auth.served import served
 from tests.http.auth.stripe_events import (
@@ -32,7 +33,6 @@ from tests.http.auth.stripe_events import (
     subscription,
     told,
 )
-from tests.store.rows import connected
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from coatcheck.control.auth.tokens import TokenCheck
+from coatcheck.core.queries import tenants
+from coatcheck.db.connection import Line
 from coatcheck.domain.errors import Unauthenticated
 from coatcheck.domain.identity import ALL_SCOPES, USER_SCOPES, Principal, RateLimit, Scope
 from coatcheck.domain.tenants import OrgLimits
+from coatcheck.http.auth.tokens import TokenCheck
 from coatcheck.settings import Settings
 from coatcheck.settings.issuers import TokenIssuer
-from coatcheck.store import tenants
-from coatcheck.store.line import Line
 from tests.http.auth.issuers import (
     ANOTHER_RSA,
     AUDIENCE,

@@ -9,9 +9,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from coatcheck.control import call, memory_budget
-from coatcheck.control.memory_budget import BodyBudget
-from coatcheck.control.protocol import Bounds
+from coatcheck.http import memory_budget
+from coatcheck.http import request as call
+from coatcheck.http.memory_budget import BodyBudget
+from coatcheck.http.protocol import Bounds
 from tests.http.limits.wire import (
     BODY_BYTES_MAX,
     GET,

@@ -8,9 +8,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from coatcheck.control.connections import Addresses, Arrival, Connections
-from coatcheck.control.memory_budget import ByteBudget
-from coatcheck.control.protocol import BoundedProtocol, Bounds
+from coatcheck.http.connections import Addresses, Arrival, Connections
+from coatcheck.http.memory_budget import ByteBudget
+from coatcheck.http.protocol import BoundedProtocol, Bounds
 from tests.http.limits.wire import GET, Site, Wire, assert_problem, connected, site
 from tests.waiting import eventually_async
 
@@ -168,7 +168,7 @@ class _Idle:
 def test_connections_that_do_not_end_when_closed_make_room_for_so_many_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("coatcheck.control.connections.OVER_MAX", 3)
+    monkeypatch.setattr("coatcheck.http.connections.OVER_MAX", 3)
     everyone: list[_Idle] = []
     counted = Connections(10, 0)
     arrivals = []

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coatcheck.control.draining import Draining
+from coatcheck.http.draining import Draining
 from tests.http.limits.wire import GET, Site, connected, site
 
 POLL = b"GET /poll HTTP/1.1\r\nhost: a\r\n\r\n"

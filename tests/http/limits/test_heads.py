@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coatcheck.control.protocol import Bounds
+from coatcheck.http.protocol import Bounds
 from tests.http.limits.wire import GET, assert_problem, connected, site
 
 HURRIED = Bounds(head_seconds=0.3, linger_seconds=0.3)

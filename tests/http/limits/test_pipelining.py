@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coatcheck.control.protocol import Bounds
+from coatcheck.http.protocol import Bounds
 from tests.http.limits.wire import GET, GUARD_SECONDS, Wire, assert_problem, connected, site
 
 SLOW = b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n"

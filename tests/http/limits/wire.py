@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from coatcheck.control.call import Call
-from coatcheck.control.dispatch import Dispatcher
-from coatcheck.control.draining import Draining
-from coatcheck.control.json_bodies import check_content_type, read_json
-from coatcheck.control.memory_budget import BodyBudget, ByteBudget
-from coatcheck.control.operations import Answer, Operation
-from coatcheck.control.protocol import Bounds
-from coatcheck.control.reply import RawHeaders, Reply, StreamReply, json_reply
-from coatcheck.control.server import Server, listen
+from coatcheck.http.dispatch import Dispatcher
+from coatcheck.http.draining import Draining
+from coatcheck.http.json_bodies import check_content_type, read_json
+from coatcheck.http.memory_budget import BodyBudget, ByteBudget
+from coatcheck.http.protocol import Bounds
+from coatcheck.http.request import Call
+from coatcheck.http.response import RawHeaders, Reply, StreamReply, json_reply
+from coatcheck.http.routing import Answer, Operation
+from coatcheck.http.server import Server, listen
 
 GUARD_SECONDS = 30.0
 """Only a server that hangs reaches it."""

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from coatcheck import Job, JobAlreadyEnded, Service, State
-from coatcheck.worker import agent
+from coatcheck.worker import worker as agent
 from tests.waiting import eventually_async
 from tests.worker.running.isolated_handlers import apart
 from tests.worker.workshop import Workshop, lane_slots

@@ -14,12 +14,12 @@ from uuid import UUID
 import pytest
 
 from coatcheck import Job, Service, State, Ticket
+from coatcheck.core.queries import leases
+from coatcheck.db.connection import Line
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
-from coatcheck.store import leases
-from coatcheck.store.line import Line
-from coatcheck.worker.agent import Worker
-from coatcheck.worker.holdings import Holdings
-from tests.store.edge_guard import unguarded
+from coatcheck.worker.lease_reconciler import Holdings
+from coatcheck.worker.worker import Worker
+from tests.db.edge_guard import unguarded
 from tests.worker.workshop import Workshop, lane_seconds, lane_slots, until_true
 
 LOOKS_OFTEN = lane_seconds(3.0)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coatcheck import Job, Service, State
-from coatcheck.worker import agent
+from coatcheck.worker import worker as agent
 from tests.waiting import eventually_async
 from tests.worker.workshop import Workshop, until_true
 

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from coatcheck import FailJob, Service
-from coatcheck.engine import Submission
+from coatcheck.core import Submission
 from tests.worker.workshop import Workshop
 
 WATCH = """

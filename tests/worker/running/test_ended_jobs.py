@@ -14,8 +14,8 @@ from coatcheck.blobs.pieces import store_pieces
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.inputs import InputRecord, Mechanism, StoredInput
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.worker import disposal as disposal_module
-from coatcheck.worker.disposal import InputDisposal
+from coatcheck.worker import input_disposal as disposal_module
+from coatcheck.worker.input_disposal import InputDisposal
 from tests.waiting import eventually_async
 from tests.worker.workshop import Workshop
 

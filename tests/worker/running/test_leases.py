@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from coatcheck import Job, Service, State
+from coatcheck.core.queries import leases
+from coatcheck.db.connection import Line
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.domain.lanes import Lane
-from coatcheck.store import leases
-from coatcheck.store.line import Line
-from coatcheck.worker.agent import Worker
+from coatcheck.worker.worker import Worker
 from tests.worker.workshop import Workshop, lane_seconds, until_true
 
 

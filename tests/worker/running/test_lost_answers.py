@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from coatcheck import Service, State
+from coatcheck.core.queries import leases
 from coatcheck.domain.errors import OutcomeUnknown
-from coatcheck.store import leases
 from tests.worker.workshop import Workshop
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from coatcheck import Service, State, Ticket
+from coatcheck.core.queries.leases import ClaimOrder
+from coatcheck.db.connection import Line
 from coatcheck.domain.errors import OutcomeUnknown
 from coatcheck.domain.job import ClaimedJob
-from coatcheck.domain.llm import LLM_ENDPOINTS, LLM_SERVICE
-from coatcheck.engine.llm import LlmQueries
-from coatcheck.store import llm
-from coatcheck.store.leases import ClaimOrder
-from coatcheck.store.line import Line
-from coatcheck.store.llm import Assignment, Offer
-from coatcheck.worker.agent import Worker
+from coatcheck.products.llm import queries as llm
+from coatcheck.products.llm.model import LLM_ENDPOINTS, LLM_SERVICE
+from coatcheck.products.llm.queries import Assignment, Offer
+from coatcheck.products.llm.repository import LlmQueries
+from coatcheck.worker.worker import Worker
 from tests.worker.workshop import Workshop, until_true
 
 CHAT = LLM_ENDPOINTS["chat"]

@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 
 from coatcheck import Service
+from coatcheck.core.queries import leases
+from coatcheck.core.queries.limits import set_run_limits
+from coatcheck.db.channels import READY
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.limits import RATE_BURST_SECONDS
-from coatcheck.store import leases
-from coatcheck.store.channels import READY
-from coatcheck.store.limits import set_run_limits
 from tests.waiting import eventually_async
 from tests.worker.workshop import Workshop
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from coatcheck import Service, State
+from coatcheck.core.catalogue import Catalogue
+from coatcheck.core.queries import leases
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
-from coatcheck.engine.catalogue import Catalogue
-from coatcheck.store import leases
-from coatcheck.worker.agent import Worker
+from coatcheck.worker.worker import Worker
 from tests.waiting import eventually_async
 from tests.worker.workshop import Workshop, lane_seconds, lane_slots
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from coatcheck import Job, Service, State
+from coatcheck.core.queries import reports as store_reports
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.limits import (
@@ -19,7 +20,6 @@ from coatcheck.domain.limits import (
     UNAWAITED_REPORTS_BYTES,
     UNAWAITED_REPORTS_BYTES_PER_JOB,
 )
-from coatcheck.store import reports as store_reports
 from coatcheck.worker.reports import WaitingBytes
 from tests.worker.running.isolated_handlers import apart
 from tests.worker.workshop import Workshop

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from coatcheck import Job, JobEvent, Service, State, Ticket
+from coatcheck.core import Engine
+from coatcheck.core.queries import reports as store_reports
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.retry import Backoff
-from coatcheck.engine import Engine
-from coatcheck.store import reports as store_reports
 from coatcheck.worker import reports as reports_module
 from tests.waiting import eventually_async
 from tests.worker.running.isolated_handlers import apart

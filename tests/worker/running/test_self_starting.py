@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coatcheck import FailJob, Job, Service, State
-from coatcheck.worker import agent
+from coatcheck.worker import worker as agent
 from tests.e2e.faults import history
 from tests.worker.workshop import Workshop
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from coatcheck import Job, JobNotFound, JobView, Service, State, Ticket
-from coatcheck.engine.watcher import Watch
+from coatcheck.core.watcher import Watch
 from tests.waiting import LIMIT_SECONDS
 from tests.worker.workshop import Workshop, lane_seconds
 

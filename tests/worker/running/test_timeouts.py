@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from coatcheck import Job, Service, State
-from coatcheck.worker import agent
+from coatcheck.worker import worker as agent
 from coatcheck.worker.executors.thread import ABANDONED_THREADS_OF_ENDPOINT_MAX
 from coatcheck.worker.running import StopReason
 from tests.waiting import eventually_async

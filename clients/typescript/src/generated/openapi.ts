@@ -174,7 +174,7 @@ export interface components {
          *         4 MiB divided by their number.
          */
         BatchStatus: {
-            items: components["schemas"]["coatcheck.surfaces.gateway.words.Job"][];
+            items: components["schemas"]["coatcheck.products.gateway.schemas.Job"][];
             not_found: string[];
         };
         /**
@@ -330,7 +330,7 @@ export interface components {
          * Usage
          * @description An organisation's usage, the oldest day or hour first.
          */
-        "coatcheck.control.routes.usage.Usage": {
+        "coatcheck.http.routes.usage.Usage": {
             /** Format: date */
             first_day: string;
             items: components["schemas"]["UsageDay"][];
@@ -348,7 +348,7 @@ export interface components {
          *         ``execution_mode`` is ``persistent`` if a remote does the work; ``execution_id`` is what the
          *         remote calls it, once it was spawned.
          */
-        "coatcheck.surfaces.gateway.words.Job": {
+        "coatcheck.products.gateway.schemas.Job": {
             attempt_count: number;
             completed_at: string | null;
             created_at: string;
@@ -364,7 +364,7 @@ export interface components {
             last_error: components["schemas"]["LastError"] | null;
             org_id: string;
             pre_dispatch_age_seconds: number;
-            progress: components["schemas"]["coatcheck.surfaces.gateway.words.Progress"] | null;
+            progress: components["schemas"]["coatcheck.products.gateway.schemas.Progress"] | null;
             result_omitted: boolean;
             result_summary: unknown;
             result_url: string | null;
@@ -385,8 +385,8 @@ export interface components {
          *         ``total`` counts to 10,000; ``total_is_exact`` says whether there are more. ``next`` is the
          *         ``cursor`` of the page after this one.
          */
-        "coatcheck.surfaces.gateway.words.JobPage": {
-            items: components["schemas"]["coatcheck.surfaces.gateway.words.Job"][];
+        "coatcheck.products.gateway.schemas.JobPage": {
+            items: components["schemas"]["coatcheck.products.gateway.schemas.Job"][];
             next: string | null;
             total: number;
             total_is_exact: boolean;
@@ -395,7 +395,7 @@ export interface components {
          * Progress
          * @description How far a job says it is, from 0 to 1, and in words.
          */
-        "coatcheck.surfaces.gateway.words.Progress": {
+        "coatcheck.products.gateway.schemas.Progress": {
             fraction: number;
             note: string | null;
         };
@@ -403,7 +403,7 @@ export interface components {
          * Ticket
          * @description A job was handed in. Its result is found at ``poll_url``.
          */
-        "coatcheck.surfaces.gateway.words.Ticket": {
+        "coatcheck.products.gateway.schemas.Ticket": {
             artifacts_url: string;
             cancel_url: string;
             events_url: string;
@@ -416,7 +416,7 @@ export interface components {
          * Progress
          * @description How far the analysis is, from 0 to 1, and in words: files parsed of all.
          */
-        "coatcheck.surfaces.graphs.words.Progress": {
+        "coatcheck.products.graphs.schemas.Progress": {
             fraction: number;
             note: string | null;
         };
@@ -424,7 +424,7 @@ export interface components {
          * Urls
          * @description Where the job is read, followed, cancelled, and where its deletion receipt is.
          */
-        "coatcheck.surfaces.graphs.words.Urls": {
+        "coatcheck.products.graphs.schemas.Urls": {
             cancel: string;
             events: string;
             poll: string;
@@ -434,7 +434,7 @@ export interface components {
          * Usage
          * @description How many tokens were read and written.
          */
-        "coatcheck.surfaces.llm.openai_answers.Usage": {
+        "coatcheck.products.llm.openai.answers.Usage": {
             completion_tokens: number;
             prompt_tokens: number;
             total_tokens: number;
@@ -445,7 +445,7 @@ export interface components {
          *         null until the job is done. In an event, where a long one has no room, it is null as well: it is
          *         found in ``artifacts`` then, and where the job is read.
          */
-        "coatcheck.surfaces.llm.words.Job": {
+        "coatcheck.products.llm.schemas.Job": {
             artifacts: components["schemas"]["ArtifactItem"][];
             attempt: number;
             created_at: string;
@@ -460,14 +460,14 @@ export interface components {
             state: components["schemas"]["LlmState"];
             target: string | null;
             terminal: boolean;
-            urls: components["schemas"]["coatcheck.surfaces.llm.words.Urls"];
+            urls: components["schemas"]["coatcheck.products.llm.schemas.Urls"];
             waiting: components["schemas"]["Waiting"] | null;
         };
         /**
          * JobPage
          * @description Jobs, newest first. ``next`` is the cursor of the page after this one; null on the last.
          */
-        "coatcheck.surfaces.llm.words.JobPage": {
+        "coatcheck.products.llm.schemas.JobPage": {
             items: components["schemas"]["JobItem"][];
             next: string | null;
         };
@@ -475,17 +475,17 @@ export interface components {
          * Ticket
          * @description A job that is safe.
          */
-        "coatcheck.surfaces.llm.words.Ticket": {
+        "coatcheck.products.llm.schemas.Ticket": {
             job_id: string;
             state: components["schemas"]["LlmState"];
             terminal: boolean;
-            urls: components["schemas"]["coatcheck.surfaces.llm.words.Urls"];
+            urls: components["schemas"]["coatcheck.products.llm.schemas.Urls"];
         };
         /**
          * Urls
          * @description Where the job is read, followed and cancelled.
          */
-        "coatcheck.surfaces.llm.words.Urls": {
+        "coatcheck.products.llm.schemas.Urls": {
             cancel: string;
             events: string;
             poll: string;
@@ -505,7 +505,7 @@ export interface components {
             result: components["schemas"]["GraphResult"] | null;
             status: string;
             terminal: boolean;
-            urls: components["schemas"]["coatcheck.surfaces.graphs.words.Urls"];
+            urls: components["schemas"]["coatcheck.products.graphs.schemas.Urls"];
         };
         /**
          * Completion
@@ -521,7 +521,7 @@ export interface components {
              * @enum {unknown}
              */
             object: "chat.completion";
-            usage: components["schemas"]["coatcheck.surfaces.llm.openai_answers.Usage"];
+            usage: components["schemas"]["coatcheck.products.llm.openai.answers.Usage"];
         };
         /**
          * CreatedApiKey
@@ -745,7 +745,7 @@ export interface components {
             jobId: string;
             operation: string;
             /** @default null */
-            progress: components["schemas"]["coatcheck.surfaces.graphs.words.Progress"] | null;
+            progress: components["schemas"]["coatcheck.products.graphs.schemas.Progress"] | null;
             result?: unknown;
             /** @default null */
             resultUrl: string | null;
@@ -753,7 +753,7 @@ export interface components {
             retryAfter: number | null;
             status: string;
             terminal: boolean;
-            urls: components["schemas"]["coatcheck.surfaces.graphs.words.Urls"];
+            urls: components["schemas"]["coatcheck.products.graphs.schemas.Urls"];
         };
         /**
          * Error
@@ -1143,7 +1143,7 @@ export interface components {
             started_at: string | null;
             state: components["schemas"]["LlmState"];
             terminal: boolean;
-            urls: components["schemas"]["coatcheck.surfaces.llm.words.Urls"];
+            urls: components["schemas"]["coatcheck.products.llm.schemas.Urls"];
         };
         /**
          * JobProgress
@@ -2273,7 +2273,7 @@ export interface components {
              * @enum {unknown}
              */
             object: "text_completion";
-            usage?: components["schemas"]["coatcheck.surfaces.llm.openai_answers.Usage"] | null;
+            usage?: components["schemas"]["coatcheck.products.llm.openai.answers.Usage"] | null;
         };
         /**
          * TextLogprobs

@@ -9,7 +9,7 @@ After a cancellation request the handler sees ``job.cancel_requested``. When the
 ``run`` is cancelled (a timeout, a forced cancellation, a lost lease), the whole group gets SIGTERM,
 which unwinds the handler so that its ``finally`` blocks run, and after a grace period SIGKILL. If
 the worker dies, the kernel kills the process; the next sweep removes its folder and kills the
-processes that it had started (see ``worker/tempdirs.py``).
+processes that it had started (see ``worker/temp_dirs.py``).
 
 Isolation protects against accidents: the process runs as the worker's user, and is not a sandbox
 for hostile code. It cannot read the worker's memory and environment (``process_access.py``).
@@ -42,7 +42,7 @@ from coatcheck.worker.executors.outcomes import (
     outcome_of_error,
 )
 from coatcheck.worker.executors.process import Exit, GroupProcess
-from coatcheck.worker.tempdirs import TempRoot, open_within
+from coatcheck.worker.temp_dirs import TempRoot, open_within
 
 GRACE_SECONDS: Final = 4.0
 """The time between SIGTERM and SIGKILL."""

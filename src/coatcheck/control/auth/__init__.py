@@ -1,5 +1,0 @@
-"""Who calls: API keys and tokens, checked and remembered."""
-
-from coatcheck.control.auth.authenticator import Authenticator
-
-__all__ = ["Authenticator"]

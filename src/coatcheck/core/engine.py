@@ -1,0 +1,659 @@
+"""The engine's API in Python."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any, TypeVar
+from uuid import UUID
+
+from coatcheck.blobs import BlobContainer, SignedUrl, UrlSigner
+from coatcheck.blobs.disposition import with_extension
+from coatcheck.blobs.grants import Grants
+from coatcheck.blobs.keys import input_key
+from coatcheck.core.artifacts import ArtifactDesk
+from coatcheck.core.declarations import Declarations
+from coatcheck.core.explain import Explainer, product_explainers
+from coatcheck.core.extension import EngineContext, EngineExtension
+from coatcheck.core.job_stats import TallyKeeper
+from coatcheck.core.output import OutputReader
+from coatcheck.core.overview import Overviews
+from coatcheck.core.queries import inputs as input_store
+from coatcheck.core.queries import jobs as job_store
+from coatcheck.core.queries import limits as limit_store
+from coatcheck.core.queries import reports as report_store
+from coatcheck.core.queries import usage as usage_store
+from coatcheck.core.queries import usage_reports as usage_report_store
+from coatcheck.core.stalls import Stalls
+from coatcheck.core.submission import Preparer, Submission, Ticket
+from coatcheck.core.submitter import Submitter
+from coatcheck.core.watcher import Watch, Watcher
+from coatcheck.core.webhooks import Webhooks
+from coatcheck.crash import crash_point
+from coatcheck.db.batcher import Coalescer
+from coatcheck.db.channels import CANCEL, CHANGED, READY, SERVICES
+from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.errors import retried
+from coatcheck.db.listen import Listener
+from coatcheck.db.migrate import check_schema
+from coatcheck.db.notify import Notifier
+from coatcheck.db.sessions import require_sessions
+from coatcheck.domain.errors import (
+    DatabaseUnavailable,
+    InvalidSubmission,
+    JobAlreadyEnded,
+    JobNotFound,
+)
+from coatcheck.domain.ids import InvalidId, from_text, new_ids
+from coatcheck.domain.inputs import InputRecord, StoredInput
+from coatcheck.domain.job import Artifact, ConcurrencyLimit, JobEvent, JobView, Page
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.limits import (
+    USAGE_DAYS_MAX,
+    USAGE_HOURLY_DAYS_MAX,
+    page_result_bytes_max,
+)
+from coatcheck.domain.states import State
+from coatcheck.domain.usage import Granularity, UsageReport, UsageRow
+from coatcheck.service import Endpoint, Service
+from coatcheck.settings import Settings
+from coatcheck.telemetry import metrics, tracing
+from coatcheck.telemetry.event_log import EVENTS
+from coatcheck.telemetry.job_stats import tally_of
+
+_SUBMIT_FLIGHTS = 2
+"""One statement waits for the disk while the next is parsed, and the last one's callers wake."""
+_READ_ROWS_MAX = 500
+_PAGE_ROWS_MAX = 200
+_OFFSET_MAX = 10_000
+_LONG_QUEUE = 20_000
+_MANY_OWNERS = 200
+_TOTAL_MAX = 10_000
+"""How far the jobs of a list are counted."""
+
+
+Extension = TypeVar("Extension", bound=EngineExtension)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the engine finds when it looks: the schema's newest step, and the live jobs."""
+
+    schema: str
+    depth: dict[tuple[Lane, State], int]
+
+
+class Engine:
+    """Hands work in and collects it. One per process; safe to use from many tasks at once.
+
+    >>> async with Engine(settings) as engine:
+    ...     ticket = await engine.submit("docs.post__analyze", {"content": "..."})
+    ...     job = await engine.wait(ticket.id)
+    """
+
+    def __init__(self, settings: Settings | str, services: Iterable[Service] = ()) -> None:
+        if isinstance(settings, str):
+            settings = Settings(database_url=settings)
+        self.settings = settings
+        endpoints: dict[str, Endpoint] = {
+            endpoint.name: endpoint
+            for service in services
+            for endpoint in service.endpoints.values()
+        }
+        dsn = settings.database_url
+        self._preparer = Preparer(endpoints, settings.lanes)
+        self._submit_lines = [
+            Line(dsn, name="submit", server_settings=PINNED_PLANS) for _ in range(_SUBMIT_FLIGHTS)
+        ]
+        self._bulk_line = Line(dsn, name="submit many", statement_seconds_max=600)
+        self._read_line = Line(dsn, name="read", server_settings=PINNED_PLANS)
+        self._page_line = Line(dsn, name="events and cancel")
+        self._list_line = Line(dsn, name="list", server_settings=job_store.LISTING)
+        self._count_line = Line(dsn, name="count", server_settings=PINNED_PLANS)
+        self._input_line = Line(dsn, name="inputs", server_settings=PINNED_PLANS)
+        self._background_line = Line(dsn, name="background", server_settings=PINNED_PLANS)
+        self._notify_line = Line(dsn, name="notify")
+        self._notifier = Notifier(self._notify_line)
+        self._tally = tally_of(dsn)
+        self._tally_keeper = TallyKeeper(self._background_line)
+        self.artifact_desk = ArtifactDesk(self._page_line, lambda: self.blobs)
+        self.webhooks = Webhooks(settings, self._page_line, self._list_line)
+        self._submitter = Submitter(self._submit_lines, self._bulk_line, self._notifier)
+        self._reader: Coalescer[tuple[str, UUID], JobView | None] = Coalescer(
+            self._read, rows_max=_READ_ROWS_MAX
+        )
+        self._watcher = Watcher()
+        self._declarations = Declarations(self._page_line, self._preparer.learn)
+        self._stalls = Stalls(settings)
+        self.output = OutputReader(dsn)
+        self.overviews = Overviews(dsn)
+        self._context = EngineContext(
+            settings,
+            self._read_line,
+            self._page_line,
+            self._background_line,
+            self._preparer,
+            self._submitter,
+            self._notifier,
+            self.deployment,
+            lambda: self.signer,
+            lambda: self.blobs,
+        )
+        self._extensions: dict[type[EngineExtension], EngineExtension] = {}
+        self.explainer = Explainer(settings, lambda: product_explainers(self))
+        self._listener = Listener(
+            dsn,
+            {CHANGED: self._watcher.heard, SERVICES: self._declarations.heard},
+            on_gap=self._look_for_changes,
+        )
+        self._blobs: BlobContainer | None = None
+        self._signer: UrlSigner | None = None
+        self._deployment: UUID | None = None
+        self._started = False
+
+    @classmethod
+    async def connect(cls, settings: Settings | str, services: Iterable[Service] = ()) -> Engine:
+        """An engine on the database that ``settings`` (or a URL) names, checked and listening."""
+        engine = cls(settings, services)
+        await engine.start()
+        return engine
+
+    async def start(self) -> None:
+        """Check that connections keep their sessions, and the schema; begin to listen."""
+        try:
+            await require_sessions(self._page_line)
+            await self._page_line.run(check_schema)
+            await self._listener.start()
+            await self._declarations.start()
+            self._tally_keeper.start()
+            self._started = True
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Answer what was asked, then close every connection."""
+        await self._submitter.drain()
+        await self._tally_keeper.stop()
+        await self._reader.drain()
+        for extension in self._extensions.values():
+            await extension.drain()
+        await self._notifier.drain()
+        await self._listener.stop()
+        await self._declarations.close()
+        await self._stalls.close()
+        await self.output.close()
+        await self.overviews.close()
+        await self.explainer.close()
+        for line in (
+            *self._submit_lines,
+            self._bulk_line,
+            self._read_line,
+            self._page_line,
+            self._list_line,
+            self._count_line,
+            self._input_line,
+            self._background_line,
+            *self._context.lines,
+            self._notify_line,
+        ):
+            await line.close()
+
+    async def __aenter__(self) -> Engine:
+        if not self._started:
+            await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def extension(self, kind: type[Extension]) -> Extension:
+        """The instance of a product's own queries that this engine has: made when it is first
+        asked for, closed with the engine. See ``core/extension.py``."""
+        found = self._extensions.get(kind)
+        if found is None:
+            found = self._extensions[kind] = kind(self._context)
+        assert isinstance(found, kind)
+        return found
+
+    # Handing in
+
+    async def submit(self, endpoint: str, payload: Any = b"{}", **options: Any) -> Ticket:
+        """Create one job. Durable when this returns. ``options`` are the fields of Submission."""
+        return await self._submitter.submit(
+            self._preparer.prepare(Submission(endpoint, payload, **options))
+        )
+
+    async def submit_many(self, submissions: Sequence[Submission]) -> Sequence[Ticket]:
+        """Create many jobs at once, all or none, and in the order given.
+
+        Best some ten thousand at a time. Those without a key or an option of their own cost least.
+        """
+        if not submissions:
+            return []
+        ids = new_ids(len(submissions))
+        if tracing.current() is None and all(map(self._preparer.is_plain, submissions)):
+            return await self._submitter.copy(lambda: self._preparer.plain(submissions), ids)
+        uuids = [UUID(bytes=job_id) for job_id in ids]
+        return await self._submitter.submit_many([*map(self._preparer.prepare, submissions, uuids)])
+
+    async def new_input_key(self, job: UUID) -> str:
+        """A fresh key in ``blobs`` for what a job is to be handed in with, see ``blobs.pieces``.
+
+        What is stored under it, and never handed in, is swept in time.
+        """
+        return input_key(await self.deployment(), job)
+
+    async def deployment(self) -> UUID:
+        """Which database this is: what the keys of its blobs begin with (``blobs.keys``)."""
+        if self._deployment is None:
+            self._deployment = await retried(lambda: report_store.deployment(self._input_line))
+        return self._deployment
+
+    async def submit_with_input(
+        self,
+        endpoint: str,
+        payload: Any,
+        stored: StoredInput,
+        *,
+        job_id: UUID,
+        **options: Any,
+    ) -> Ticket:
+        """Create the job ``job_id`` with an input that was stored for it. ``options`` are the
+        fields of Submission.
+
+        The input is deleted when the job ends, and when its time to live does, whatever the job is
+        doing then; a job that has not started by that time fails. Unless the ticket says
+        ``created``, the input is nobody's: the caller deletes it. What tells one use of an
+        idempotency key from another is the input's hash.
+        """
+        life = float(self.settings.archive_ttl_seconds)
+        # What is deleted with the job's end is of no use to a retry: what names it goes as well.
+        given = {"fingerprint_of": stored.sha256, **options, "keep_input": False}
+        submission = Submission(endpoint, payload, **given)
+        new = self._preparer.prepare_to_start_within(
+            submission, job_id, max(0.0, life - stored.age_seconds)
+        )
+        return await self._submitter.submit_with_input(self._input_line, new, stored, life)
+
+    async def knows_key(self, idempotency_key: str, *, org: str = "default") -> bool:
+        """Whether a job holds the key, so that handing it in again makes no new one."""
+        return await retried(lambda: job_store.knows_key(self._page_line, org, idempotency_key))
+
+    # Collecting
+
+    async def get(self, job_id: str, *, org: str = "default") -> JobView:
+        """A job as it is now. Raises JobNotFound, the same for a foreign id as for an absent."""
+        return await self.with_result(await self.look(job_id, org=org))
+
+    async def look(self, job_id: str, *, org: str = "default") -> JobView:
+        """The same, without a result that is long: ``result_is_left_out`` says so.
+
+        For who asks often, or for many: however large results are, this stays small.
+        """
+        view = await self._reader.ask((org, _uuid(job_id)))
+        if view is None:
+            raise JobNotFound("there is no such job")
+        return view
+
+    async def with_result(self, view: JobView) -> JobView:
+        """The job with its result, if that was left out. Raises JobNotFound if it is gone."""
+        if not view.result_is_left_out:
+            return view
+        return replace(view, result=await self.result(view.uuid, org=view.org))
+
+    async def result(self, job: UUID, *, org: str = "default") -> bytes:
+        """The whole result of a job or a task. Raises JobNotFound if there is none."""
+        result = await retried(lambda: job_store.result(self._input_line, org, job))
+        if result is None:
+            raise JobNotFound("there is no such job")
+        return result
+
+    async def find(self, idempotency_key: str, *, org: str = "default") -> JobView | None:
+        """The job that holds the key, as it is now."""
+        return await retried(lambda: job_store.find(self._input_line, org, idempotency_key))
+
+    async def get_many(
+        self, job_ids: Sequence[str], *, org: str = "default"
+    ) -> builtins.list[JobView | None]:
+        """Jobs as they are now, in the order asked; None for a foreign, absent or malformed id.
+
+        Long results are left out, the sooner the more jobs are asked for: as a page does.
+        """
+        uuids = [_uuid_or_none(job_id) for job_id in job_ids]
+        keys = {(org, uuid) for uuid in uuids if uuid is not None}
+        bytes_max = page_result_bytes_max(len(job_ids))
+        found = await retried(lambda: job_store.get(self._read_line, [*keys], bytes_max))
+        return [None if uuid is None else found.get((org, uuid)) for uuid in uuids]
+
+    def watch(self, job_id: str) -> Watch:
+        """A context manager: inside it, ``await watch.changed(seconds)`` returns when the job, its
+        events or its progress may have changed, and now and then anyway.
+
+        Begin to watch, then look; what changes after that look is not missed.
+        """
+        return self._watcher.watch(_uuid(job_id))
+
+    def watch_all(self) -> Watch:
+        """As ``watch``, for whatever job may have changed."""
+        return self._watcher.watch_all()
+
+    async def wait(
+        self,
+        job_id: str,
+        *,
+        org: str = "default",
+        timeout: float = 60.0,
+        since: JobView | None = None,
+    ) -> JobView:
+        """The job once it has ended, or as it is after ``timeout`` seconds: see its ``terminal``.
+
+        With ``since``, returns as soon as the job is no longer as it was then.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        with self._watcher.watch(_uuid(job_id)) as watch:
+            while True:
+                view = await self.get(job_id, org=org)
+                remaining = deadline - loop.time()
+                moved = since is not None and view.updated_at != since.updated_at
+                if view.terminal or moved or remaining <= 0:
+                    return view
+                await watch.changed(remaining)
+
+    async def list(
+        self,
+        *,
+        org: str = "default",
+        after: str | None = None,
+        states: Sequence[State] | None = None,
+        endpoint: str | None = None,
+        lane: Lane | None = None,
+        limit: int = 50,
+    ) -> Sequence[JobView]:
+        """Jobs, newest first, without results. ``after`` is the last id of the page before."""
+        if not 1 <= limit <= _PAGE_ROWS_MAX:
+            raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
+        return await retried(
+            lambda: job_store.list_page(
+                self._list_line,
+                org,
+                after=None if after is None else _uuid(after),
+                states=states,
+                endpoint=endpoint,
+                lane=lane,
+                limit=limit,
+            )
+        )
+
+    async def page(
+        self,
+        *,
+        org: str = "default",
+        endpoints: Sequence[str] | None = None,
+        flow_prefix: str | None = None,
+        states: Sequence[State] | None = None,
+        lane: Lane | None = None,
+        owner: str | None = None,
+        after: str | None = None,
+        offset: int = 0,
+        limit: int = 50,
+    ) -> Page:
+        """A page of jobs, newest first, without results, and how many there are in all.
+
+        Of these ``endpoints``, of flows that begin with ``flow_prefix``, in these ``states``, in
+        this ``lane``, and readable by ``owner``: what is theirs, and what is anyone's. The page
+        begins after the id ``after``, and passes over ``offset`` more. The total is of the whole
+        list, and not counted beyond 10,000.
+        """
+        if not 1 <= limit <= _PAGE_ROWS_MAX:
+            raise InvalidSubmission(f"limit: must be 1 to {_PAGE_ROWS_MAX}")
+        if not 0 <= offset <= _OFFSET_MAX:
+            raise InvalidSubmission(f"offset: must be 0 to {_OFFSET_MAX}; go on with `after`")
+        wanted = job_store.Wanted(org, endpoints, flow_prefix, states, lane, owner)
+        older_than = None if after is None else _uuid(after)
+        try:
+            sparse = await self._is_sparse(wanted)
+            items = await retried(
+                lambda: job_store.page(
+                    self._list_line,
+                    wanted,
+                    after=older_than,
+                    offset=offset,
+                    limit=limit,
+                    sparse=sparse,
+                )
+            )
+            if after is None and len(items) < limit and (items or offset == 0):
+                return Page(items, offset + len(items), total_is_exact=True)  # it ends here
+            total = await retried(
+                lambda: job_store.page_total(self._list_line, wanted, _TOTAL_MAX + 1, sparse=sparse)
+            )
+        except job_store.TookTooLong as error:
+            raise DatabaseUnavailable("the list took too long to read; narrow it") from error
+        return Page(items, min(total, _TOTAL_MAX), total_is_exact=total <= _TOTAL_MAX)
+
+    async def _is_sparse(self, wanted: job_store.Wanted) -> bool:
+        """Whether to look for jobs by service and owner. Not with a long queue, which that would
+        read whole, nor with many owners: then some are not far from the newest job of all."""
+        services = wanted.services
+        if services is None or wanted.endpoints is None:
+            return False
+        queued_too = wanted.states is None or State.QUEUED in wanted.states
+        if (
+            queued_too
+            and await self.backlog(wanted.org, wanted.endpoints, _LONG_QUEUE) == _LONG_QUEUE
+        ):
+            return False
+        if wanted.owner is not None:
+            return True
+        owners = await retried(
+            lambda: job_store.owners(self._list_line, wanted.org, services, _MANY_OWNERS)
+        )
+        return owners < _MANY_OWNERS
+
+    async def usage(
+        self,
+        org: str,
+        first_day: date,
+        last_day: date,
+        endpoint: str | None = None,
+        *,
+        granularity: str = "day",
+    ) -> Sequence[UsageRow]:
+        """What an organisation's jobs used that ended from ``first_day`` to ``last_day`` (UTC).
+
+        Exact as soon as a job has ended. A row for each day, endpoint and flow that used something;
+        with ``granularity="hour"`` one for each hour, endpoint and flow, of 31 days at most.
+        """
+        if granularity not in [*Granularity]:
+            raise InvalidSubmission(f"granularity: must be one of {', '.join(Granularity)}")
+        step = Granularity(granularity)
+        days_max = USAGE_DAYS_MAX if step is Granularity.DAY else USAGE_HOURLY_DAYS_MAX
+        if not 0 <= (last_day - first_day).days < days_max:
+            raise InvalidSubmission(
+                f"last_day: must be the first day or one of the {days_max - 1} after it"
+            )
+        read = usage_store.read if step is Granularity.DAY else usage_store.read_hours
+        return await retried(lambda: read(self._list_line, org, first_day, last_day, endpoint))
+
+    async def usage_reports(self, org: str) -> Sequence[UsageReport]:
+        """The reports of an organisation's usage, the newest period first, without their items."""
+        return await retried(lambda: usage_report_store.list_all(self._list_line, org))
+
+    async def usage_report(self, org: str, report: UUID) -> UsageReport | None:
+        """One report with its items; None if the organisation has none of that id."""
+        return await retried(lambda: usage_report_store.find(self._list_line, org, report))
+
+    async def backlog(self, org: str, endpoints: Sequence[str] | None, most: int) -> int:
+        """How many jobs of these endpoints, or of all (None), wait in the queue, tasks of batches
+        included, counting no further than ``most``."""
+        if endpoints is None:
+            return await retried(lambda: job_store.org_backlog(self._count_line, org, most))
+        return await retried(lambda: job_store.backlog(self._count_line, org, endpoints, most))
+
+    async def events(
+        self,
+        job_id: str,
+        *,
+        org: str = "default",
+        after: int = 0,
+        limit: int = 200,
+        bytes_max: int = 2**62,
+    ) -> Sequence[JobEvent]:
+        """Log lines, output chunks and alerts after the one numbered ``after``.
+
+        At most ``limit`` of them, and none behind the one with which there are ``bytes_max`` bytes.
+        """
+        uuid = _uuid(job_id)
+        return await retried(
+            lambda: report_store.read_events(self._page_line, org, uuid, after, limit, bytes_max)
+        )
+
+    async def stall_reason(self, view: JobView) -> str | None:
+        """Why a job waits or runs for longer than its lane should need, or None if it does not.
+
+        ``no_worker``, ``threads_held``, ``concurrency_limit``, ``rate_limit``,
+        ``target_unreachable`` or ``heartbeat_lost``. A job that only stands behind others is not
+        stalled.
+        """
+        return await self._stalls.reason(view)
+
+    async def artifacts(self, job_id: str, *, org: str = "default") -> Sequence[Artifact]:
+        """The files a job made."""
+        return await retried(
+            lambda: report_store.list_artifacts(self._page_line, org, _uuid(job_id))
+        )
+
+    async def input_of(self, job_id: str, *, org: str = "default") -> InputRecord | None:
+        """What is known of the input a job was handed in with: each copy, and what deleted it.
+
+        There for 90 days, whether or not the job still is; None if there was no such input.
+        """
+        uuid = _uuid(job_id)
+        return await retried(lambda: input_store.record(self._input_line, org, uuid))
+
+    def read_artifact(self, artifact: Artifact) -> AsyncIterator[bytes]:
+        """An artifact's bytes, piece by piece."""
+        return self.blobs.stream(artifact.blob_key)
+
+    async def sign_artifact(self, artifact: Artifact, seconds: int = 3600) -> SignedUrl:
+        """A URL that anybody may fetch the artifact from, for so many ``seconds``.
+
+        Only while it is there: an artifact goes with its job.
+        """
+        return await self.signer.signed_get(
+            artifact.blob_key,
+            seconds,
+            file_name=with_extension(artifact.name, artifact.media_type),
+            media_type=artifact.media_type,
+        )
+
+    # Steering
+
+    async def cancel(self, job_id: str, *, org: str = "default") -> JobView:
+        """Ask for a job's end: at once if it waits, else as soon as its handler stops.
+
+        Raises JobAlreadyEnded if it has ended, JobNotFound if there is none.
+        """
+        uuid = _uuid(job_id)
+        tries = 0
+
+        async def ask() -> tuple[State, State, int | None] | None:
+            nonlocal tries
+            tries += 1
+            return await job_store.cancel(
+                self._page_line, org, uuid, self.settings.keep_failed_seconds
+            )
+
+        answer = await retried(ask)
+        if answer is None:
+            raise JobNotFound("there is no such job")
+        before, after, boot = answer
+        # Asked again after an answer was lost, a cancelled job is our own doing.
+        if before.terminal and not (tries > 1 and before is State.CANCELLED):
+            raise JobAlreadyEnded(f"the job has already ended: {before}")
+        crash_point("cancel.committed_not_notified")
+        self._notifier.say(CHANGED, [uuid.hex])
+        if after is State.CANCEL_REQUESTED:
+            self._notifier.say(CANCEL, [f"{boot}:{uuid.hex}"])
+        view = await self.get(job_id, org=org)
+        if after is State.CANCELLED and not before.terminal:
+            self._tally.moved(org, view.lane, after)
+            EVENTS.job_ended(
+                view.uuid,
+                org,
+                view.endpoint,
+                after,
+                request_id=view.request_id,
+                attempt=view.attempts,
+                error_code=view.error_code,
+            )
+        return view
+
+    async def set_limit(self, limit: ConcurrencyLimit) -> None:
+        """Cap how many jobs of an endpoint, an organisation or a flow are held at once."""
+        if limit.scope not in ("endpoint", "org", "flow"):
+            raise InvalidSubmission("scope: must be endpoint, org or flow")
+        if limit.held_max < 0:
+            raise InvalidSubmission("held_max: must be at least 0")
+        await retried(lambda: limit_store.set_limit(self._page_line, limit))
+        self._notifier.say(READY, None)
+
+    async def clear_limit(self, org: str, scope: str, name: str) -> bool:
+        """Take a cap away. Whether there was one."""
+        cleared = await retried(lambda: limit_store.clear_limit(self._page_line, org, scope, name))
+        self._notifier.say(READY, None)
+        return cleared
+
+    async def limits(self, *, org: str = "default") -> Sequence[ConcurrencyLimit]:
+        """An organisation's caps, and those on whole endpoints."""
+        return await retried(lambda: limit_store.list_limits(self._page_line, org))
+
+    async def health(self) -> Health:
+        """Look at the database once. Raises DatabaseUnavailable or SchemaMismatch."""
+        schema = await self._page_line.run(check_schema)
+        # With pinned plans: unpinned, counting the few that live read the whole history.
+        return Health(schema, await job_store.depth(self._read_line))
+
+    @property
+    def blobs(self) -> BlobContainer:
+        """The container of artifacts, opened when first needed."""
+        if self._blobs is None:
+            self._blobs = BlobContainer.open(self.settings.blob_url)
+        return self._blobs
+
+    @property
+    def signer(self) -> UrlSigner:
+        """Signs URLs of blobs. Raises SettingsInvalid without COATCHECK_KEY_PEPPER."""
+        if self._signer is None:
+            self._signer = UrlSigner(self.blobs, Grants(self.settings.require("key_pepper")))
+        return self._signer
+
+    def _look_for_changes(self) -> None:
+        """Something may have been said that was not heard."""
+        self._watcher.wake_all()
+        self._declarations.read_soon()
+
+    async def _read(self, keys: Sequence[tuple[str, UUID]]) -> Sequence[JobView | None]:
+        metrics.record_read_flush(len(keys))
+        found = await retried(lambda: job_store.get(self._read_line, [*set(keys)]))
+        return [found.get(key) for key in keys]
+
+
+def _uuid_or_none(job_id: str) -> UUID | None:
+    try:
+        return from_text(job_id)
+    except InvalidId:
+        return None
+
+
+def _uuid(job_id: str) -> UUID:
+    try:
+        return from_text(job_id)
+    except InvalidId as error:
+        # Whatever is not an id names no job; what it lacks is nobody's business.
+        raise JobNotFound("there is no such job") from error

@@ -1,0 +1,63 @@
+"""Queries that a product adds to an engine, on connections that the engine closes.
+
+    class Voices(EngineExtension):
+        def __init__(self, context: EngineContext) -> None:
+            self._line = context.line("voices", server_settings=PINNED_PLANS)
+
+    voices = engine.extension(Voices)
+
+The engine makes one instance of each class when first asked for it, and closes it with itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from coatcheck.blobs import BlobContainer, UrlSigner
+from coatcheck.core.submission import Preparer
+from coatcheck.core.submitter import Submitter
+from coatcheck.db.connection import Line
+from coatcheck.db.notify import Notifier
+from coatcheck.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class EngineContext:
+    """What an extension may use of its engine.
+
+    ``read_line`` is for reads by key, many at once, with pinned plans; ``write_line`` for short
+    statements; ``background_line``, with pinned plans, for reads that may take longer. All three
+    are shared: a statement that may wait for a lock belongs on a ``line`` of its own.
+    """
+
+    settings: Settings
+    read_line: Line
+    write_line: Line
+    background_line: Line
+    preparer: Preparer
+    submitter: Submitter
+    notifier: Notifier
+    deployment: Callable[[], Awaitable[UUID]]
+    signer: Callable[[], UrlSigner]
+    blobs: Callable[[], BlobContainer]
+    lines: list[Line] = field(default_factory=list)
+    """Those that extensions asked for."""
+
+    def line(self, name: str, *, server_settings: Mapping[str, str] | None = None) -> Line:
+        """A connection for one extension alone: opened when it is first used, closed with the
+        engine."""
+        line = Line(self.settings.database_url, name=name, server_settings=server_settings)
+        self.lines.append(line)
+        return line
+
+
+class EngineExtension:
+    """A product's own queries."""
+
+    def __init__(self, context: EngineContext) -> None:
+        """Make it on an engine's connections."""
+
+    async def drain(self) -> None:
+        """Answer what was asked. The engine closes the connections afterwards."""

@@ -1,0 +1,87 @@
+"""Adds what this process has counted to the roll-ups: every few seconds, and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from coatcheck.core.queries import roll_ups
+from coatcheck.db.connection import Line
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
+from coatcheck.telemetry import metrics
+from coatcheck.telemetry.job_stats import tally_of
+
+_log = logging.getLogger(__name__)
+FLUSH_SECONDS: Final = 5.0
+_LAST_FLUSH_SECONDS_MAX: Final = 5.0
+"""A process that ends is not held up for longer: there are more important things to write down."""
+
+
+class TallyKeeper:
+    """Empties the process's tally for a database. An engine has one, and each worker: whoever is
+    due first leaves the others nothing to do. The line stays its owner's to close."""
+
+    def __init__(self, line: Line) -> None:
+        self._tally = tally_of(line.database_url)
+        self._line = line
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="roll-ups")
+
+    async def stop(self) -> None:
+        """Add what is left, if the database can be reached soon, and end."""
+        if self._task is None:
+            return
+        task, self._task = self._task, None
+        self._stopping.set()
+        try:
+            async with asyncio.timeout(_LAST_FLUSH_SECONDS_MAX):
+                # Not cancelled before: what is being added might be added once more.
+                await task
+                await self._flush_if_possible()
+        except TimeoutError:
+            _log.info("the last statistics could not be added in time")
+
+    async def flush(self) -> None:
+        """Add what was counted until now; what another keeper is adding has been added then."""
+        async with self._tally.flushing():
+            await self._flush()
+
+    async def _flush(self) -> None:
+        self._tally.flushed_at = time.monotonic()
+        counted = self._tally.take()
+        if not counted:
+            return
+        try:
+            await roll_ups.add(self._line, counted)
+            metrics.record_tally(counted)
+        except DatabaseUnavailable as error:
+            self._tally.give_back(counted)
+            _log.info("statistics wait for the database: %s", error)
+        except OutcomeUnknown:
+            # Perhaps it was added. Once too few misleads nobody; twice would.
+            metrics.record_tally(counted)
+            _log.info("some seconds of statistics may be lost")
+
+    async def _run(self) -> None:
+        while not await self._is_stopped_within(FLUSH_SECONDS):
+            if time.monotonic() - self._tally.flushed_at < FLUSH_SECONDS * 0.9:
+                continue
+            await self._flush_if_possible()
+
+    async def _is_stopped_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._stopping.wait()
+        except TimeoutError:
+            return False
+
+    async def _flush_if_possible(self) -> None:
+        try:
+            await self.flush()
+        except Exception:  # noqa: BLE001 - statistics must not end what they are about
+            _log.exception("statistics could not be added")

@@ -1,0 +1,194 @@
+"""What happens in an organisation, or in the whole deployment: rates and times of late, what waits
+and runs now, who works. Reads roll-ups and live jobs, never the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from coatcheck.core.queries import jobs as job_store
+from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries import overview as store
+from coatcheck.core.queries import roll_ups, service_secrets
+from coatcheck.core.queries import webhooks as webhook_store
+from coatcheck.core.queries.overview import WorkerView
+from coatcheck.core.queries.roll_ups import Stretch
+from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.errors import retried
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
+from coatcheck.domain.states import State
+from coatcheck.telemetry.queue_metrics import Queue
+
+POINTS_MAX: Final = 120
+SPAN_MINUTES_MIN: Final = 5
+SPAN_MINUTES_MAX: Final = 43_200
+_FLOWS_SHOWN_MAX: Final = 20
+_CODES_SHOWN_MAX: Final = 20
+_WORKERS_MAX: Final = 200
+_STRETCHES: Final = {
+    60: (60, 120),
+    900: (900, 1_800),
+    3_600: (3_600, 7_200, 10_800, 21_600),
+}
+"""The lengths that a point of the series may have, by the step that it is made of."""
+_ORIGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
+"""Where stretches are counted from, as in ``roll_ups/series.sql``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneBacklog:
+    """What of a lane has not ended. ``is_exact``: all that is queued was counted."""
+
+    lane: Lane
+    staged: int
+    queued: int
+    retrying: int
+    held: int
+    oldest_queued_seconds: float | None
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FlowBacklog:
+    """A flow that has work. ``is_exact``: all that it has queued was counted."""
+
+    org: str
+    flow: str
+    endpoint: str
+    lane: str
+    queued: int
+    held: int
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All of it. ``series`` has a point for every stretch of the span, oldest first."""
+
+    org: str
+    generated_at: datetime
+    stretch_seconds: int
+    series: Sequence[Stretch]
+    lanes: Sequence[LaneBacklog]
+    flows: Sequence[FlowBacklog]
+    failures: Sequence[tuple[str, int]]
+    workers: Sequence[WorkerView]
+
+
+class Overviews:
+    """Looks. Its connection is made when first needed."""
+
+    def __init__(self, database_url: str) -> None:
+        self._line = Line(database_url, name="overview", server_settings=PINNED_PLANS)
+
+    async def close(self) -> None:
+        await self._line.close()
+
+    async def read(self, org: str, minutes: int) -> Overview:
+        """Of an organisation, or of all together (``*``), over the last so many minutes."""
+        line = self._line
+        step, stretch = _resolution(minutes)
+        now = await retried(lambda: upkeep.clock(line))
+        first = _floor(now - timedelta(minutes=minutes), stretch)
+        found = await retried(
+            lambda: roll_ups.series(
+                line, org, step_seconds=step, since=first, stretch_seconds=stretch
+            )
+        )
+        failures = await retried(
+            lambda: roll_ups.failures(
+                line, org, step_seconds=step, since=first, codes_max=_CODES_SHOWN_MAX
+            )
+        )
+        queued = await retried(lambda: store.flows(line, org))
+        held = await retried(lambda: store.held(line, org))
+        postponed = await retried(lambda: store.postponed(line, org))
+        return Overview(
+            org=org,
+            generated_at=now,
+            stretch_seconds=stretch,
+            series=_without_gaps(found, first, now, stretch),
+            lanes=[_lane(lane, queued, held, postponed) for lane in Lane],
+            flows=_flows(queued, held),
+            failures=failures,
+            workers=await self.workers(),
+        )
+
+    async def queue(self) -> Queue:
+        """What waits in the whole deployment, all of it counted: a long queue takes its time, for
+        which nobody's questions about their jobs should wait."""
+        waiting = await retried(lambda: job_store.waiting(self._line))
+        overdue = await retried(lambda: webhook_store.overdue_seconds(self._line))
+        sealed = await retried(lambda: service_secrets.count(self._line))
+        return Queue(waiting, overdue or 0.0, sealed_secrets=sealed)
+
+    async def workers(self) -> Sequence[WorkerView]:
+        """The worker processes, newest first."""
+        return await retried(lambda: store.workers(self._line, _WORKERS_MAX))
+
+
+def _resolution(minutes: int) -> tuple[int, int]:
+    """The step of roll-ups to read, and how many seconds each point stands for."""
+    span = minutes * 60
+    for step, stretches in _STRETCHES.items():
+        for stretch in stretches:
+            # The first one may begin up to its length before the span does.
+            is_kept = span + stretch <= ROLL_UPS_KEPT_SECONDS[step]
+            if is_kept and span <= POINTS_MAX * stretch:
+                return step, stretch
+    raise AssertionError("the longest span has its stretch")
+
+
+def _floor(moment: datetime, seconds: int) -> datetime:
+    return moment - (moment - _ORIGIN) % timedelta(seconds=seconds)
+
+
+def _without_gaps(
+    found: Sequence[Stretch], first: datetime, now: datetime, seconds: int
+) -> list[Stretch]:
+    known = {each.since: each for each in found}
+    series = []
+    at = first
+    while at <= now:
+        series.append(known.get(at) or Stretch(at, 0, 0, 0, 0, 0, 0, 0, (), ()))
+        at += timedelta(seconds=seconds)
+    return series[-POINTS_MAX:]
+
+
+def _lane(
+    lane: Lane,
+    queued: Sequence[store.QueuedFlow],
+    held: Sequence[store.HeldFlow],
+    postponed: dict[tuple[str, str], int],
+) -> LaneBacklog:
+    waiting = [each for each in queued if each.lane == lane]
+    return LaneBacklog(
+        lane=lane,
+        staged=postponed.get((lane, State.STAGED), 0),
+        queued=sum(each.jobs for each in waiting),
+        retrying=postponed.get((lane, State.RETRYING), 0),
+        held=sum(each.jobs for each in held if each.lane == lane),
+        oldest_queued_seconds=max((each.oldest_seconds for each in waiting), default=None),
+        is_exact=len(queued) < store.FLOWS_MAX and not any(each.is_more for each in waiting),
+    )
+
+
+def _flows(queued: Sequence[store.QueuedFlow], held: Sequence[store.HeldFlow]) -> list[FlowBacklog]:
+    at_work = {(each.org, each.flow, each.endpoint, each.lane): each.jobs for each in held}
+    flows = [
+        FlowBacklog(
+            each.org,
+            each.flow,
+            each.endpoint,
+            each.lane,
+            each.jobs,
+            at_work.get((each.org, each.flow, each.endpoint, each.lane), 0),
+            not each.is_more,
+        )
+        for each in queued
+    ]
+    flows.sort(key=lambda each: each.queued, reverse=True)
+    return flows[:_FLOWS_SHOWN_MAX]

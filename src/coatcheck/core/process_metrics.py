@@ -1,0 +1,182 @@
+"""The metrics of a whole deployment, gathered in its database.
+
+Every process puts its samples into a row of its own, every few seconds and when it ends. Whoever
+wants to see them all pushes its own first, and then adds the rows up: so two servers that are asked
+one after the other show one and the same count, and a count never goes back. Prometheus would take
+that for a restart, and see everything counted once more.
+
+A process that has ended is folded: what it counted goes to the row of those that are gone, in one
+transaction. So does one that has been silent for an hour. Should it only have slept, its next push
+finds no row; it then asks which of its pushes was the last to be counted, and begins anew, under
+another name, with what came after that. What a killed process had not pushed is lost: some seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+from uuid import UUID, uuid4
+
+from coatcheck.core.queries import process_metrics as store
+from coatcheck.db.connection import Line
+from coatcheck.domain.errors import CoatcheckError, DatabaseUnavailable
+from coatcheck.telemetry import snapshots
+from coatcheck.telemetry.snapshots import Snapshot
+
+_log = logging.getLogger(__name__)
+
+PUSH_SECONDS: Final = 5.0
+SILENT_SECONDS: Final = 30.0
+"""What a process says of the present is believed for so long."""
+GONE_SECONDS: Final = 3_600.0
+"""A process that has been silent for so long is folded."""
+REMEMBERED_SECONDS: Final = 7 * 86_400.0
+"""For how long it is known which push of a folded process was counted."""
+FOLDED_ROWS_MAX: Final = 100
+_LABEL_ROWS_MAX: Final = 1_000
+"""Sets of labels that a metric keeps of those that are gone."""
+_LAST_PUSH_SECONDS_MAX: Final = 5.0
+
+Take = Callable[[], Snapshot]
+"""Takes a snapshot of all that the process has counted since it began."""
+
+
+class ProcessMetrics:
+    """What one process puts into the database, and the sum of all. A process has one.
+
+    >>> async with ProcessMetrics(settings.database_url, "worker", take): ...
+    """
+
+    def __init__(self, database_url: str, kind: str, take: Take) -> None:
+        self._kind = kind
+        self._take = take
+        self._line = Line(database_url, name="metrics")
+        self._turn = asyncio.Lock()
+        self._process = uuid4()
+        self._pushes = 0
+        self._is_known = False
+        self._baseline: Snapshot = {}
+        self._sent: dict[int, Snapshot] = {}
+        self._loop: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> ProcessMetrics:
+        self._loop = asyncio.create_task(self._run(), name="metrics")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        try:
+            async with asyncio.timeout(_LAST_PUSH_SECONDS_MAX):
+                await self.push(ended=True)
+        except (CoatcheckError, TimeoutError) as error:
+            _log.info("the last metrics could not be stored: %s", error)
+        await self._line.close()
+
+    async def push(self, *, ended: bool = False) -> None:
+        """Put what this process has counted into the database."""
+        async with self._turn:
+            await self._push(ended=ended)
+
+    async def of_all(self) -> Snapshot:
+        """The sum over all processes, this one as it is now."""
+        await self.push()
+        said = await store.read(self._line, SILENT_SECONDS)
+        # With many processes it takes long enough to be noticed by whoever else is answered.
+        return await asyncio.to_thread(_sum, said)
+
+    async def _push(self, *, ended: bool) -> None:
+        taken = self._take()
+        if await self._put(taken, ended=ended):
+            return
+        counted = await store.folded_push(self._line, self._process)
+        # Should nobody know any more: as far as we do, what was answered was counted.
+        answered = min(self._sent, default=None)
+        last = counted if counted is not None and counted in self._sent else answered
+        if last is not None:
+            self._baseline = self._sent[last]
+        _log.info("this process was taken to be gone; it counts as a new one from here on")
+        self._process = uuid4()
+        self._is_known = False
+        self._sent.clear()
+        await self._put(taken, ended=ended)
+
+    async def _put(self, taken: Snapshot, *, ended: bool) -> bool:
+        """Whether it is there now; if not, this process was folded."""
+        samples = snapshots.encoded(snapshots.less(taken, self._baseline))
+        if not self._is_known:
+            with self._sending(taken) as push:
+                await store.begin(self._line, self._process, self._kind, push, samples)
+            self._is_known = True
+            self._forget_before(push)
+            if not ended:
+                return True
+        with self._sending(taken) as push:
+            is_there = await store.push(self._line, self._process, push, samples, ended=ended)
+        if not is_there:
+            del self._sent[push]
+            return False
+        self._forget_before(push)
+        return True
+
+    @contextmanager
+    def _sending(self, taken: Snapshot) -> Iterator[int]:
+        """The number of a push, by which it is known what it says: it may be the one that counts.
+        One that never reached the database is not, and while that is away, they would pile up."""
+        self._pushes += 1
+        push = self._pushes
+        self._sent[push] = taken
+        try:
+            yield push
+        except DatabaseUnavailable:
+            del self._sent[push]
+            raise
+
+    def _forget_before(self, push: int) -> None:
+        """Whichever push is counted in the end, it is this one or a later one."""
+        self._sent = {number: sent for number, sent in self._sent.items() if number >= push}
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.push()
+            except CoatcheckError as error:
+                _log.info("metrics wait for the database: %s", error)
+            except Exception:  # noqa: BLE001 - metrics must not end what they are about
+                _log.exception("metrics could not be stored")
+            await asyncio.sleep(PUSH_SECONDS)
+
+
+def _sum(said: Iterable[store.Said]) -> Snapshot:
+    return snapshots.merged(
+        whole if each.alive else snapshots.counts(whole)
+        for each in said
+        for whole in (snapshots.decoded(each.samples),)
+    )
+
+
+async def fold(
+    line: Line, *, gone_seconds: float = GONE_SECONDS, rows_max: int = FOLDED_ROWS_MAX
+) -> int:
+    """Count processes that have ended among those that are gone. How many there were."""
+
+    def add(gone: bytes, ended: Mapping[UUID, bytes]) -> bytes:
+        whole = snapshots.merged(
+            [
+                snapshots.decoded(gone),
+                *(snapshots.counts(snapshots.decoded(each)) for each in ended.values()),
+            ]
+        )
+        return snapshots.encoded(snapshots.bounded(whole, _LABEL_ROWS_MAX))
+
+    return await store.fold(
+        line,
+        add,
+        silent_seconds=gone_seconds,
+        remember_seconds=REMEMBERED_SECONDS,
+        rows_max=rows_max,
+    )

@@ -1,0 +1,1 @@
+"""The SQL statements of the core as functions, one module per aggregate."""

@@ -1,0 +1,53 @@
+"""The plans of organisations, as Stripe's events tell of them. One method a file of
+``sql/billing``; an event is taken in by one transaction, whole or not at all."""
+
+from __future__ import annotations
+
+from coatcheck.core.sql import sql
+from coatcheck.db.channels import KEYS
+from coatcheck.db.connection import Connection, Line
+from coatcheck.domain.subscriptions import ACTIVE, PlanEvent, TakenIn
+
+
+async def take_in(line: Line, event: PlanEvent) -> TakenIn:
+    """Apply an event, unless it was before. Safe to call again with the same one."""
+
+    async def apply(connection: Connection) -> TakenIn:
+        async with connection.transaction():
+            org = await _org_of(connection, event)
+            if org is None:
+                return TakenIn.UNKNOWN
+            if not await connection.fetch(sql("billing/note_event"), org, event.event_id):
+                return TakenIn.REPEATED
+            await _link(connection, org, event)
+            await _put_subscription(connection, org, event)
+            await connection.execute(sql("billing/settle"), org, [*ACTIVE], KEYS)
+            return TakenIn.APPLIED
+
+    return await line.run(apply)
+
+
+async def _org_of(connection: Connection, event: PlanEvent) -> str | None:
+    if event.org is not None:
+        await connection.execute(sql("billing/add_org"), event.org)
+    found: str | None = await connection.fetchval(
+        sql("billing/find_org"), event.org, event.customer, event.subscription
+    )
+    return found
+
+
+async def _link(connection: Connection, org: str, event: PlanEvent) -> None:
+    if event.org is not None and event.customer is not None:
+        await connection.execute(sql("billing/link_customer"), org, event.customer, event.relinks)
+
+
+async def _put_subscription(connection: Connection, org: str, event: PlanEvent) -> None:
+    if event.subscription is not None and event.status is not None:
+        await connection.execute(
+            sql("billing/put_subscription"),
+            org,
+            event.subscription,
+            event.status,
+            event.at,
+            event.rank,
+        )

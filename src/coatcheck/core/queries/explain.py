@@ -1,0 +1,91 @@
+"""What a single job stands under, behind what, and how long others like it took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, Literal, NamedTuple
+from uuid import UUID
+
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import Line
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
+from coatcheck.domain.explanation import Holder
+
+AHEAD_MAX: Final = 10_000
+_FLOWS_MAX: Final = 50
+_RUNS_LOOKED_AT: Final = 100
+_HOLDERS_LOOKED_AT: Final = 50
+
+
+class Circumstance(NamedTuple):
+    """One thing that a job stands under; ``jobs/explain.sql`` says what its fields are."""
+
+    kind: Literal["limit", "rate", "server", "threads", "share", "holder", "remote"]
+    scope: str | None
+    name: str | None
+    number: float | None
+    of: float | None
+    since: datetime | None
+    until: datetime | None
+    is_shared: bool
+    is_fit: bool
+
+
+class Ahead(NamedTuple):
+    """How many stand before a job in its line, and how many lines take turns."""
+
+    jobs: int
+    flows: int
+
+
+async def circumstances(line: Line, org: str, job: UUID) -> list[Circumstance]:
+    """All that the job stands under now; nothing of one that has ended."""
+    return [Circumstance(*row) for row in await line.fetch(sql("jobs/explain"), org, job)]
+
+
+async def ahead(line: Line, org: str, job: UUID) -> Ahead | None:
+    """What is before a job in the queue; None if it is not in it."""
+    rows = await line.fetch(sql("jobs/ahead"), org, job, AHEAD_MAX, _FLOWS_MAX)
+    return Ahead(*rows[0]) if rows else None
+
+
+async def holders(line: Line, org: str, scope: str, name: str) -> list[Holder]:
+    """Jobs of the organisation that use a limit up, longest held first."""
+    rows = await line.fetch(sql("jobs/holders"), org, scope, name, _HOLDERS_LOOKED_AT)
+    return [Holder(*row) for row in rows]
+
+
+async def held_of(line: Line, endpoints: Sequence[str]) -> int:
+    """How many jobs of these endpoints are at work, of all organisations."""
+    rows = await line.fetch(sql("jobs/held_of"), list(endpoints))
+    held: int = rows[0]["jobs"]
+    return held
+
+
+async def recent_runs(line: Line, org: str, owner: str, endpoint: str, flow: str) -> list[float]:
+    """How long the last jobs of a kind ran that completed, in seconds."""
+    of_upstream = endpoint == UPSTREAM_ENDPOINT
+    service = (flow if of_upstream else endpoint).partition(".")[0]
+    rows = await line.fetch(
+        sql("jobs/recent_runs"),
+        org,
+        service,
+        owner,
+        endpoint,
+        flow if of_upstream else None,
+        _RUNS_LOOKED_AT,
+    )
+    return [row["seconds"] for row in rows]
+
+
+async def recent_task_runs(line: Line, org: str, run: UUID) -> list[float]:
+    """How long some tasks of a run ran that completed, in seconds."""
+    rows = await line.fetch(sql("jobs/recent_task_runs"), org, run, _RUNS_LOOKED_AT)
+    return [row["seconds"] for row in rows]
+
+
+async def next_of_run(line: Line, org: str, run: UUID) -> UUID | None:
+    """A task that stands for those of a run that have not ended; None if all have."""
+    rows = await line.fetch(sql("jobs/next_of_run"), org, run)
+    return rows[0]["id"] if rows else None

@@ -1,0 +1,166 @@
+"""Jobs' inputs and all copies of them. One method a file of ``sql/inputs``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from coatcheck.core.queries import jobs as job_store
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import Line
+from coatcheck.db.crashing import fetch_or_die
+from coatcheck.domain.inputs import (
+    Copy,
+    DueCopy,
+    HeldCopy,
+    InputRecord,
+    Layer,
+    Mechanism,
+    StoredInput,
+)
+from coatcheck.domain.job import ClaimedJob, NewJob
+from coatcheck.domain.limits import INPUT_RECORD_SECONDS
+from coatcheck.domain.states import State
+
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NOBODY: Final = UUID(int=0)
+
+
+async def submit(
+    line: Line, job: NewJob, stored: StoredInput, life_seconds: float
+) -> dict[UUID, State]:
+    """Create a job together with the record of its input, or neither if its key is taken.
+
+    The state of the job, if it was created. The blob may live ``life_seconds`` from when it was
+    stored.
+    """
+    rows = await fetch_or_die(
+        line,
+        "input.inserted_not_committed",
+        sql("inputs/submit"),
+        *job_store.columns([job]),
+        stored.sha256,
+        stored.size,
+        stored.pieces,
+        stored.blob_key,
+        stored.age_seconds,
+        life_seconds,
+        float(INPUT_RECORD_SECONDS),
+    )
+    return job_store.created(rows)
+
+
+async def note_disk_copy(line: Line, job: ClaimedJob, place: str) -> float | None:
+    """Say that the input is about to be put on a disk, at ``place``: a host, a slash and a folder.
+
+    For how many seconds it may be there, by the database's clock. None if the job is no longer
+    this holder's: then it must not be put there.
+    """
+    rows = await line.fetch(sql("inputs/note_disk_copy"), job.org, job.uuid, job.lease, place)
+    return rows[0]["seconds"] if rows else None
+
+
+async def disk_copies_deleted(line: Line, copies: Sequence[HeldCopy], mechanism: Mechanism) -> None:
+    """Say that copies on a disk are gone."""
+    await line.fetch(sql("inputs/disk_copies_deleted"), *_arrays(copies), mechanism.value)
+
+
+async def open_disk_copies(line: Line, host: str) -> list[HeldCopy]:
+    """The copies on a machine's disks that nobody has said to be gone."""
+    rows = await line.fetch(sql("inputs/open_disk_copies"), f"{host}/")
+    return [HeldCopy(*row) for row in rows]
+
+
+async def open_blobs(line: Line, jobs: Sequence[tuple[str, UUID]]) -> list[HeldCopy]:
+    """The blobs of the inputs of these (org, id) that are not deleted yet."""
+    rows = await line.fetch(
+        sql("inputs/open_blobs"), [org for org, _ in jobs], [job_id for _, job_id in jobs]
+    )
+    return [HeldCopy(*row) for row in rows]
+
+
+async def due(line: Line, rows_max: int, after: DueCopy | None = None) -> list[DueCopy]:
+    """Blobs that are to be deleted now, a page of them, those after ``after``."""
+    place = (
+        (_LONG_AGO, "", _NOBODY)
+        if after is None
+        else (after.expires_at, after.copy.org, after.copy.job)
+    )
+    rows = await line.fetch(sql("inputs/due"), *place, rows_max)
+    return [
+        DueCopy(
+            HeldCopy(row["org_id"], row["job_id"], row["place"]),
+            Mechanism(row["mechanism"]),
+            row["expires_at"],
+        )
+        for row in rows
+    ]
+
+
+async def mark_deleted(line: Line, copies: Sequence[tuple[HeldCopy, Mechanism]]) -> int:
+    """Say that blobs are gone, and by what. How many were not known to be gone before."""
+    rows = await line.fetch(
+        sql("inputs/mark_deleted"),
+        *_arrays([copy for copy, _ in copies]),
+        [mechanism.value for _, mechanism in copies],
+    )
+    return len(rows)
+
+
+async def close_pointers(line: Line, rows_max: int) -> int:
+    """Close the rows of pointers that went with their job's end. How many."""
+    return len(await line.fetch(sql("inputs/close_pointers"), rows_max))
+
+
+async def known_inputs(line: Line, inputs: Sequence[tuple[UUID, str]]) -> set[str]:
+    """Which of these (job id, blob key) somebody still answers for."""
+    rows = await line.fetch(
+        sql("inputs/known"), [job_id for job_id, _ in inputs], [key for _, key in inputs]
+    )
+    return {row["place"] for row in rows}
+
+
+async def forget(line: Line, rows_max: int) -> int:
+    """Forget inputs whose record was kept long enough. How many."""
+    rows = await line.fetch(sql("inputs/forget"), rows_max)
+    inputs: int = rows[0]["inputs"]
+    return inputs
+
+
+async def record(line: Line, org: str, job_id: UUID) -> InputRecord | None:
+    """What is known of a job's input and of every copy of it."""
+    rows = await line.fetch(sql("inputs/record"), org, job_id)
+    if not rows:
+        return None
+    first = rows[0]
+    return InputRecord(
+        first["org_id"],
+        first["job_id"],
+        first["owner"],
+        first["endpoint"],
+        first["sha256"],
+        first["bytes"],
+        first["received_at"],
+        first["read_at"],
+        tuple(
+            Copy(
+                Layer(row["layer"]),
+                row["place"],
+                row["stored_at"],
+                row["expires_at"],
+                row["deleted_at"],
+                None if row["mechanism"] is None else Mechanism(row["mechanism"]),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _arrays(copies: Sequence[HeldCopy]) -> list[list[object]]:
+    return [
+        [copy.org for copy in copies],
+        [copy.job for copy in copies],
+        [copy.place for copy in copies],
+    ]

@@ -1,0 +1,161 @@
+"""What the upkeep loops do to many rows. One method a file of ``sql/upkeep``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from uuid import UUID
+
+import asyncpg
+
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import Line
+from coatcheck.db.crashing import fetch_or_die
+from coatcheck.db.statements import read_sql
+from coatcheck.domain.artifacts import DoomedBlob
+from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
+from coatcheck.domain.retry import CRASH_BACKOFF, Backoff
+from coatcheck.domain.states import State
+from coatcheck.installed import product_folders
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """A job that was taken from its worker, or whose time was up, and what it went to."""
+
+    uuid: UUID
+    endpoint: str
+    state: State
+    org: str
+    lane: str
+    error_code: str | None
+    request_id: str | None
+    """Of the request that made it."""
+    attempts: int
+
+    @classmethod
+    def of(cls, row: asyncpg.Record) -> Rescued:
+        return cls(
+            row["id"],
+            row["endpoint"],
+            State(row["state"]),
+            row["org_id"],
+            row["lane"],
+            row["error_code"],
+            row["request_id"],
+            row["attempts"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    uuid: UUID
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    jobs: int
+    blobs: list[DoomedBlob]
+
+
+async def stage(line: Line, rows_max: int) -> list[Staged]:
+    """Put due jobs into the queue."""
+    rows = await fetch_or_die(
+        line, "stage.updated_not_committed", sql("maintenance/stage"), rows_max
+    )
+    return [Staged(row["id"], row["endpoint"]) for row in rows]
+
+
+async def next_due_seconds(line: Line) -> float | None:
+    """Seconds until the next job is due."""
+    rows = await line.fetch(sql("maintenance/next_due"))
+    seconds: float | None = rows[0][0]
+    return seconds
+
+
+async def rescue(
+    line: Line,
+    *,
+    crashes_max: int,
+    keep_failed_seconds: int,
+    rows_max: int,
+    crashes_together_max: int = CRASHES_TOGETHER_MAX,
+    backoff: Backoff = CRASH_BACKOFF,
+) -> list[Rescued]:
+    """Take jobs from workers that are dead or fell silent."""
+    rows = await fetch_or_die(
+        line,
+        "rescue.updated_not_committed",
+        sql("maintenance/rescue"),
+        crashes_max,
+        keep_failed_seconds,
+        rows_max,
+        crashes_together_max,
+        [backoff.delay(before, 0.0) for before in range(crashes_together_max)],
+        backoff.jitter,
+    )
+    return [*map(Rescued.of, rows)]
+
+
+async def forget_workers(line: Line) -> None:
+    """Remove the rows of workers that are long gone."""
+    await line.fetch(sql("maintenance/forget_workers"))
+
+
+async def expire_waiting(line: Line, *, keep_failed_seconds: int, rows_max: int) -> list[Rescued]:
+    """Fail jobs that did not start before their deadline."""
+    rows = await fetch_or_die(
+        line,
+        "expire.updated_not_committed",
+        sql("maintenance/expire_waiting"),
+        keep_failed_seconds,
+        rows_max,
+    )
+    return [*map(Rescued.of, rows)]
+
+
+async def fail_overrun(
+    line: Line, *, slack_seconds: float, keep_failed_seconds: int, rows_max: int
+) -> list[Rescued]:
+    """End attempts that their worker holds long past their run deadline."""
+    rows = await line.fetch(
+        sql("maintenance/fail_overrun"), slack_seconds, keep_failed_seconds, rows_max
+    )
+    return [*map(Rescued.of, rows)]
+
+
+async def clock(line: Line) -> datetime:
+    """What time it is, by the one clock that decides."""
+    rows = await line.fetch(sql("maintenance/clock"))
+    now: datetime = rows[0][0]
+    return now
+
+
+async def prune(line: Line, rows_max: int, removals: tuple[str, ...] | None = None) -> Pruned:
+    """Delete a chunk of jobs whose retention has ended, and what products have of them.
+
+    ``removals`` are the products' statements, each of which deletes what a table of its own has of
+    the jobs in ``old``; those of the installed products, unless they are given. They are parts of
+    one statement, so that nothing outlives its job.
+    """
+    statement = _pruning(installed_removals() if removals is None else removals)
+    rows = await fetch_or_die(line, "prune.updated_not_committed", statement, rows_max)
+    return Pruned(rows[0]["jobs"], [DoomedBlob(*blob) for _, *blob in rows if None not in blob])
+
+
+@cache
+def installed_removals() -> tuple[str, ...]:
+    """What every installed product deletes with a job, served or not."""
+    return tuple(
+        read_sql(file, "coatcheck.core.sql")
+        for folder in product_folders().values()
+        if (file := folder / "sql" / "removed_with_jobs.sql").is_file()
+    )
+
+
+@cache
+def _pruning(removals: tuple[str, ...]) -> str:
+    parts = [f"removed_{number} AS (\n{each}\n),\n" for number, each in enumerate(removals)]
+    return sql("maintenance/prune").replace("/* removed with jobs */\n", "".join(parts))

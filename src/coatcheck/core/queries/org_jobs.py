@@ -1,0 +1,179 @@
+"""Jobs for those who look after them. One method a file of ``sql/console``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from coatcheck.core.queries import jobs as job_store
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import Line
+from coatcheck.domain.changes import ChangeCursor, Changes
+from coatcheck.domain.job import JobView, NewJob
+from coatcheck.domain.org_jobs import (
+    RESULT_SHOWN_BYTES_MAX,
+    Attempt,
+    ConsoleJob,
+    LogEntry,
+    Task,
+    Wanted,
+)
+from coatcheck.domain.states import State
+
+Way = Literal["walk", "walk_unsuccessful", "walk_live"]
+"""By which index jobs are looked for."""
+
+_VIEW_COLUMNS: Final = len(dataclasses.fields(JobView))
+_decode_attempt: Final = msgspec.json.Decoder(Attempt).decode
+
+
+class Walked(NamedTuple):
+    """What a walk found; how many jobs it walked over, and the last of them."""
+
+    items: list[ConsoleJob]
+    rows: int
+    last: UUID | None
+
+
+class Retried(NamedTuple):
+    """How the job that is to be retried stands, and whether the new one was created."""
+
+    state: State
+    input_kept: bool
+    created: bool
+
+
+async def get(line: Line, org: str, job_id: UUID) -> ConsoleJob | None:
+    """A job, with its result unless that is long."""
+    rows = await line.fetch(sql("org_jobs/get"), org, job_id, RESULT_SHOWN_BYTES_MAX)
+    if not rows:
+        return None
+    *common, result, group, service, endpoint = rows[0]
+    job = _job(common)
+    view = dataclasses.replace(job.view, result=result)
+    task = job.task
+    if task is not None:
+        task = dataclasses.replace(task, group=group, service=service, endpoint=endpoint)
+    return dataclasses.replace(job, view=view, task=task)
+
+
+async def find(line: Line, org: str, keys: Sequence[str]) -> list[ConsoleJob]:
+    """The jobs that hold any of these idempotency keys."""
+    return [_job(row) for row in await line.fetch(sql("org_jobs/find"), org, keys)]
+
+
+async def walk(
+    line: Line, way: Way, wanted: Wanted, *, below: UUID, above: UUID, rows_max: int, limit: int
+) -> Walked:
+    """Jobs with ids below ``below``, newest first, walking over so many at most. Raises
+    TookTooLong."""
+    rows = await job_store.fetch_in_time(
+        line,
+        f"org_jobs/{way}",
+        wanted.org,
+        below,
+        above,
+        None if wanted.states is None else [state.value for state in wanted.states],
+        None if wanted.lane is None else wanted.lane.value,
+        wanted.services,
+        wanted.other_services_than,
+        wanted.endpoint,
+        wanted.reader,
+        wanted.owner,
+        wanted.error_code,
+        wanted.created_after,
+        wanted.created_before,
+        wanted.request_id,
+        wanted.retryable,
+        rows_max,
+        limit,
+    )
+    found = [_job(tuple(row)[2:]) for row in rows if row["id"] is not None]
+    return Walked(found, rows[0]["walked_rows"], rows[0]["walked_to"])
+
+
+async def changes(
+    line: Line, org: str, reader: str | None, cursor: ChangeCursor, *, rows_max: int, limit: int
+) -> Changes[ConsoleJob]:
+    """What changed behind the cursor among the newest ``rows_max`` jobs. Raises TookTooLong."""
+    rows = await job_store.fetch_in_time(
+        line,
+        "org_jobs/changes",
+        org,
+        reader,
+        rows_max,
+        cursor.since,
+        cursor.until,
+        cursor.after,
+        limit,
+    )
+    found = [_job(tuple(row)[1:]) for row in rows if row["id"] is not None]
+    return Changes(rows[0]["seen"], [(job.uuid, job) for job in found])
+
+
+async def attempts(line: Line, org: str, job_id: UUID) -> tuple[Sequence[Attempt], datetime | None]:
+    """A job's attempts that did not complete, and when a remote last began to work for it."""
+    rows = await line.fetch(sql("org_jobs/attempts"), org, job_id)
+    spawned = next((row["spawned_at"] for row in rows if row["spawned_at"] is not None), None)
+    return [_decode_attempt(row["data"]) for row in rows if row["data"] is not None], spawned
+
+
+async def log(
+    line: Line, org: str, job_id: UUID, *, after: int, rows_max: int, limit: int
+) -> tuple[Sequence[LogEntry], int | None]:
+    """What a job said to people, and where to go on; None if that was all."""
+    rows = await line.fetch(sql("org_jobs/log"), org, job_id, after, rows_max, limit)
+    entries = [
+        LogEntry(row["seq"], row["kind"], msgspec.json.decode(row["data"]), row["at"])
+        for row in rows
+        if row["seq"] is not None
+    ]
+    if len(entries) == limit:
+        return entries, entries[-1].seq
+    return entries, rows[0]["walked_to"] if rows[0]["walked_rows"] == rows_max else None
+
+
+async def input_of(line: Line, org: str, job_id: UUID) -> bytes | None:
+    """What a job was handed in with; None if there is no such job, or it is not kept."""
+    rows = await line.fetch(sql("org_jobs/input"), org, job_id)
+    return rows[0]["payload"] if rows else None
+
+
+async def retry(line: Line, old: UUID, new: NewJob) -> Retried | None:
+    """Create ``new``, of what ``old`` was handed in with. None if there is no such job."""
+    return retry_answer(await line.fetch(sql("org_jobs/retry"), *retry_arguments(old, new)))
+
+
+def retry_arguments(old: UUID, new: NewJob) -> list[Any]:
+    """The parameters $1 to $8 of ``retry_created.sql``. An empty payload is the old one's."""
+    return [
+        new.org,
+        old,
+        new.uuid,
+        new.idempotency_key,
+        new.fingerprint,
+        new.request_id,
+        new.payload or None,
+        new.options,
+    ]
+
+
+def retry_answer(rows: Sequence[asyncpg.Record]) -> Retried | None:
+    """What a statement that retries a job answered."""
+    if not rows:
+        return None
+    row = rows[0]
+    return Retried(State(row["state"]), row["input_kept"], row["created"])
+
+
+def _job(row: asyncpg.Record | Sequence[Any]) -> ConsoleJob:
+    values = tuple(row)
+    run, index, *rest = values[_VIEW_COLUMNS:]
+    task = None if run is None else Task(run, index)
+    return ConsoleJob(job_store.read_view(values[:_VIEW_COLUMNS]), task, *rest)

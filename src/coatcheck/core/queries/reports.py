@@ -1,0 +1,141 @@
+"""What a running job reports: progress, log lines, chunks, artifacts. Fenced by its lease."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import Connection, Line
+from coatcheck.domain.artifacts import DoomedBlob
+from coatcheck.domain.job import Artifact, ClaimedJob, JobEvent
+
+
+async def set_progress(line: Line, updates: Sequence[tuple[ClaimedJob, float, str | None]]) -> None:
+    # In the order in which others lock them: see events/add.sql.
+    updates = sorted(updates, key=lambda update: (update[0].org, update[0].uuid.int))
+    await line.fetch(
+        sql("jobs/set_progress"),
+        [job.org for job, _, _ in updates],
+        [job.uuid for job, _, _ in updates],
+        [job.lease for job, _, _ in updates],
+        [fraction for _, fraction, _ in updates],
+        [note for _, _, note in updates],
+    )
+
+
+async def add_events(
+    line: Line, events: Sequence[tuple[ClaimedJob, str, bytes]], write_id: int
+) -> None:
+    """Store log lines and chunks, in order. ``write_id`` is fresh: see ``events_added``."""
+    await line.fetch(
+        sql("job_events/add"),
+        [job.org for job, _, _ in events],
+        [job.uuid for job, _, _ in events],
+        [job.lease for job, _, _ in events],
+        [kind for _, kind, _ in events],
+        [data for _, _, data in events],
+        write_id,
+    )
+
+
+async def events_added(line: Line, job: ClaimedJob, write_id: int) -> bool:
+    """Whether an ``add_events`` whose answer was lost stored this job's part of it."""
+
+    async def look(connection: Connection) -> bool:
+        async with connection.transaction():
+            await connection.fetch(sql("job_events/lock_job"), job.org, job.uuid)
+            added = await connection.fetchval(
+                sql("job_events/was_added"), job.org, job.uuid, write_id
+            )
+            return bool(added)
+
+    return await line.run(look)
+
+
+async def read_events(
+    line: Line, org: str, job_id: UUID, after: int, limit: int, bytes_max: int = 2**62
+) -> list[JobEvent]:
+    rows = await line.fetch(sql("job_events/read"), org, job_id, after, limit, bytes_max)
+    return [JobEvent(*row) for row in rows]
+
+
+class TailRow(NamedTuple):
+    """How a job stands, and what it said after the event numbered ``after``."""
+
+    org: str
+    job: UUID
+    after: int
+    state: str
+    failures: int
+    crashes: int
+    error_code: str | None
+    error_message: str | None
+    events: list[JobEvent]
+
+
+async def tails(
+    line: Line, places: Collection[tuple[str, UUID, int]], events_max: int, bytes_max: int
+) -> list[TailRow]:
+    """A page of what each of these (org, id) said after that event; absent jobs are left out."""
+    orgs, jobs, after = zip(*places, strict=True)
+    rows = await line.fetch(sql("job_events/tail"), orgs, jobs, after, events_max, bytes_max)
+    return [
+        TailRow._make([*standing, [*map(JobEvent, seqs, kinds, data, times)] if seqs else []])
+        for *standing, seqs, kinds, data, times in rows
+    ]
+
+
+async def last_mark(line: Line, org: str, job_id: UUID, mark: bytes) -> int | None:
+    """The number of the job's last JSON chunk that begins with ``mark``."""
+    rows = await line.fetch(sql("job_events/last_mark"), org, job_id, mark)
+    seq: int | None = rows[0]["seq"]
+    return seq
+
+
+async def add_artifact(
+    line: Line,
+    job: ClaimedJob,
+    *,
+    name: str,
+    blob_key: str,
+    media_type: str,
+    size: int,
+    sha256: bytes,
+) -> tuple[bool, DoomedBlob | None]:
+    """Whether the artifact now belongs to its job, and the blob it replaced."""
+    rows = await line.fetch(
+        sql("job_events/add_artifact"),
+        job.org,
+        job.uuid,
+        job.lease,
+        name,
+        blob_key,
+        media_type,
+        size,
+        sha256,
+    )
+    if not rows:
+        return False, None
+    return True, None if rows[0]["blob_key"] is None else DoomedBlob(*rows[0])
+
+
+async def list_artifacts(line: Line, org: str, job_id: UUID) -> list[Artifact]:
+    rows = await line.fetch(sql("job_events/list_artifacts"), org, job_id)
+    return [Artifact(*row) for row in rows]
+
+
+async def deployment(line: Line) -> UUID:
+    """Which database this is."""
+    rows = await line.fetch(sql("job_events/deployment"))
+    identity: UUID = rows[0]["id"]
+    return identity
+
+
+async def known_blobs(line: Line, blobs: Sequence[tuple[UUID, str]]) -> set[str]:
+    """Which of these (job id, blob key) belong to an artifact."""
+    rows = await line.fetch(
+        sql("job_events/known_blobs"), [job_id for job_id, _ in blobs], [key for _, key in blobs]
+    )
+    return {row["blob_key"] for row in rows}

@@ -1,0 +1,315 @@
+"""The catalogue's table. One function a file of ``sql/services``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from coatcheck.core.queries.service_secrets import Sealed
+from coatcheck.core.sql import sql
+from coatcheck.db.channels import SERVICES
+from coatcheck.db.connection import Connection, Line
+from coatcheck.domain.catalogue import EndpointSpec, ServiceSpec, ServiceSummary, VersionSpec
+from coatcheck.domain.endpoint_names import engine_name
+from coatcheck.domain.limits import UNSERVED_ENDPOINT_SECONDS
+from coatcheck.domain.publications import Forgotten, PublishedDefinition
+
+CODE_ORG: Final = ""
+"""Whose the services are that code declares: everybody's."""
+CODE_WORKSPACE: Final = "default"
+
+_WRITE_LOCK: Final = 0x436F_5365  # "CoSe"
+"""The class of the advisory locks under which a service is registered or removed."""
+_PUBLISHED_LOCK: Final = 0x436F_6174_5075  # "CoatPu"
+
+
+class SecretsChanged(Exception):
+    """The secrets that a registration keeps were replaced since they were read."""
+
+
+ServiceKey = tuple[str, str]
+"""An organisation and the name of a service."""
+
+
+class _StoredVersion(msgspec.Struct):
+    endpoints: tuple[EndpointSpec, ...]
+
+
+class _Stored(msgspec.Struct):
+    versions: dict[int, _StoredVersion]
+
+
+_decode: Final = msgspec.json.Decoder(_Stored).decode
+_decode_endpoint: Final = msgspec.json.Decoder(EndpointSpec).decode
+_decode_numbers: Final = msgspec.json.Decoder(list[str]).decode
+_decode_counts: Final = msgspec.json.Decoder(list[int]).decode
+_encode: Final = msgspec.json.encode
+
+
+async def find(line: Line, keys: Sequence[ServiceKey]) -> dict[ServiceKey, ServiceSpec]:
+    """The service that each name means to each organisation; what is not there is left out."""
+    rows = await line.fetch(
+        sql("services/find"), [org for org, _ in keys], [service for _, service in keys]
+    )
+    specs: dict[ServiceKey, ServiceSpec] = {}
+    found: dict[ServiceKey, ServiceSpec] = {}
+    for row in rows:
+        own = (row["org_id"], row["service_id"])
+        if own not in specs:  # code's is everybody's: read it once
+            specs[own] = _spec(row)
+            await asyncio.sleep(0)  # one may take milliseconds: others have a turn in between
+        found[row["asked_by"], row["service_id"]] = specs[own]
+    return found
+
+
+async def list_services(
+    line: Line, org: str, workspace: str | None, *, after: str, limit: int
+) -> list[ServiceSummary]:
+    """The services that an organisation can call, by name, those after ``after``."""
+    rows = await line.fetch(sql("services/list"), org, workspace, after, limit)
+    return [_summary(row) for row in rows]
+
+
+async def count(line: Line, org: str) -> int:
+    """How many services an organisation has registered."""
+    services: int = (await line.fetch(sql("services/count"), org))[0][0]
+    return services
+
+
+async def list_code(line: Line) -> list[ServiceSpec]:
+    """The services that workers' code declares."""
+    return [_spec(row) for row in await line.fetch(sql("services/list_code"))]
+
+
+async def publish(
+    connection: Connection, boot: int, versions: Mapping[str, Sequence[VersionSpec]]
+) -> None:
+    """Publish what the code of a worker declares, by service, in the transaction that registers it.
+
+    The caller holds the lock (``lock_published``).
+    """
+    given = [
+        (_encode(endpoint).decode(), position)
+        for specs in versions.values()
+        for each in specs
+        for position, endpoint in enumerate(each.endpoints)
+    ]
+    definitions, positions = [text for text, _ in given], [position for _, position in given]
+    await connection.execute(sql("services/publish"), boot, definitions, positions)
+    await resolve(connection)
+
+
+async def lock_published(connection: Connection) -> None:
+    """Be the only one to change what code publishes, until the transaction ends."""
+    await connection.execute(sql("services/lock_published"), _PUBLISHED_LOCK)
+
+
+async def resolve(connection: Connection, also: Collection[str] = ()) -> list[str]:
+    """Put into force what live workers publish, in the caller's transaction and under its lock. The
+    names of the services that this changed. Of those of ``also`` something was changed already."""
+    rows = await connection.fetch(sql("services/mark_served"), float(UNSERVED_ENDPOINT_SECONDS))
+    marked = sorted({row["service_id"] for row in rows}.union(also))
+    if not marked:
+        return []
+    changed = await connection.fetch(sql("services/resolve"), marked, CODE_WORKSPACE, SERVICES)
+    await connection.execute(sql("services/declare_limits"), marked)
+    return [row["service_id"] for row in changed]
+
+
+async def resolve_published(line: Line) -> list[str]:
+    """The same in a transaction of its own: workers may have come or gone.
+
+    Waits for nobody: while another changes what is published, nothing is done. That one puts it
+    into force itself; should it be frozen, whoever calls this has other work to do meanwhile.
+    """
+
+    async def write(connection: Connection) -> list[str]:
+        async with connection.transaction():
+            if not await connection.fetchval(sql("services/try_lock_published"), _PUBLISHED_LOCK):
+                return []
+            return await resolve(connection)
+
+    return await line.run(write)
+
+
+async def list_published(line: Line) -> list[PublishedDefinition]:
+    """Every definition that workers publish or did until lately; of each endpoint the one in force
+    first."""
+    rows = await line.fetch(sql("services/published"))
+    return [
+        PublishedDefinition(
+            _decode_endpoint(row["definition"]),
+            row["published_at"],
+            row["unserved_since"],
+            tuple(row["names"]),
+            tuple(row["boots"]),
+        )
+        for row in rows
+    ]
+
+
+async def forget(
+    line: Line, service: str, version: int | None = None, key: str | None = None
+) -> Forgotten:
+    """Take endpoints of code that no live worker publishes out of the catalogue: of a service, of
+    a version of it, or one. What a worker publishes that has fallen silent stays for as long as it
+    may hold jobs; after that it is forgotten, and published again if the worker comes back."""
+    named = (service, version, key)
+
+    async def write(connection: Connection) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
+        async with connection.transaction():
+            await lock_published(connection)
+            await connection.execute(sql("services/end_silent"), *named)
+            forgotten = await connection.fetch(sql("services/forget"), *named)
+            if forgotten:
+                await resolve(connection, [service])
+            return forgotten, await connection.fetch(sql("services/named"), *named)
+
+    forgotten, left = await line.run(write)
+    return Forgotten(_names(service, forgotten), _names(service, left))
+
+
+def _names(service: str, rows: Sequence[asyncpg.Record]) -> tuple[str, ...]:
+    endpoints = sorted({(row["version"], row["key"]) for row in rows})
+    return tuple(engine_name(service, version, key) for version, key in endpoints)
+
+
+async def put(
+    line: Line,
+    org: str,
+    workspace: str,
+    service: str,
+    versions: Iterable[VersionSpec],
+    services_max: int,
+    sealed: Sequence[Sealed] = (),
+    kept: Mapping[UUID, str] = MappingProxyType({}),
+) -> ServiceSpec | None:
+    """Register an organisation's service with its ``sealed`` secrets. None if the name is taken, or
+    it is one too many.
+
+    ``kept`` are the stored texts of the secrets whose values it keeps. Raises SecretsChanged if
+    they are others by now: what was read would undo what somebody has registered meanwhile.
+    """
+
+    async def write(connection: Connection) -> list[asyncpg.Record]:
+        async with connection.transaction():
+            await connection.execute(sql("services/lock"), _WRITE_LOCK, org, service)
+            if kept:
+                found = await connection.fetch(
+                    sql("service_secrets/find"), [org] * len(kept), [*kept]
+                )
+                if {row["id"]: row["sealed"] for row in found} != kept:
+                    raise SecretsChanged
+            return await connection.fetch(
+                sql("services/put"),
+                org,
+                workspace,
+                service,
+                _encoded(versions),
+                SERVICES,
+                _said(org, service),
+                *_columns(sealed),
+                services_max,
+            )
+
+    rows = await line.run(write)
+    return _spec(rows[0]) if rows else None
+
+
+async def delete(line: Line, org: str, service: str, workspace: str | None) -> bool:
+    """Take an organisation's service away. Whether there was one."""
+
+    async def write(connection: Connection) -> list[asyncpg.Record]:
+        async with connection.transaction():
+            await connection.execute(sql("services/lock"), _WRITE_LOCK, org, service)
+            return await connection.fetch(
+                sql("services/delete"), org, service, workspace, SERVICES, _said(org, service)
+            )
+
+    return bool(await line.run(write))
+
+
+async def unsealed(line: Line, rows_max: int) -> list[tuple[ServiceSpec, str]]:
+    """Services whose definitions hold secrets as they are, each with its definition as stored."""
+    rows = await line.fetch(sql("services/unsealed"), rows_max)
+    return [(_spec(row), row["definition"]) for row in rows]
+
+
+async def seal(
+    line: Line,
+    spec: ServiceSpec,
+    before: str,
+    versions: Iterable[VersionSpec],
+    sealed: Sequence[Sealed],
+) -> bool:
+    """Put ``versions``, which hold no secret, in place of the definition ``before``. Whether it was
+    still there."""
+
+    async def write(connection: Connection) -> list[asyncpg.Record]:
+        async with connection.transaction():
+            await connection.execute(sql("services/lock"), _WRITE_LOCK, spec.org, spec.service)
+            return await connection.fetch(
+                sql("services/seal"),
+                spec.org,
+                spec.service,
+                before,
+                _encoded(versions),
+                SERVICES,
+                _said(spec.org, spec.service),
+                *_columns(sealed),
+            )
+
+    return bool(await line.run(write))
+
+
+def _encoded(versions: Iterable[VersionSpec]) -> str:
+    stored = _Stored({each.version: _StoredVersion(each.endpoints) for each in versions})
+    return _encode(stored).decode()
+
+
+def _columns(sealed: Sequence[Sealed]) -> tuple[list[UUID], list[str], list[str]]:
+    return (
+        [each.id for each in sealed],
+        [each.endpoint_id for each in sealed],
+        [each.text for each in sealed],
+    )
+
+
+def _said(org: str, service: str) -> str:
+    return f"{org}/{service}"
+
+
+def _summary(row: asyncpg.Record) -> ServiceSummary:
+    numbers = _decode_numbers(row["version_numbers"])
+    counts = _decode_counts(row["endpoint_counts"])
+    return ServiceSummary(
+        org=row["org_id"],
+        workspace=row["workspace_id"],
+        service=row["service_id"],
+        source=row["source"],
+        versions=dict(sorted(zip(map(int, numbers), counts, strict=True))),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
+
+
+def _spec(row: asyncpg.Record) -> ServiceSpec:
+    stored = _decode(row["definition"])
+    return ServiceSpec(
+        org=row["org_id"],
+        workspace=row["workspace_id"],
+        service=row["service_id"],
+        source=row["source"],
+        versions={
+            number: VersionSpec(number, version.endpoints)
+            for number, version in stored.versions.items()
+        },
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )

@@ -1,0 +1,24 @@
+"""Why single jobs do not get on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import Line
+from coatcheck.domain.lanes import Lane, LanePolicy
+
+
+async def stall_reasons(
+    line: Line, keys: Sequence[tuple[str, UUID]], lanes: Mapping[Lane, LanePolicy]
+) -> dict[tuple[str, UUID], str]:
+    """Why each of these (org, id) is stalled; those that are not, and absent ones, are left out."""
+    rows = await line.fetch(
+        sql("jobs/stall"),
+        [org for org, _ in keys],
+        [job_id for _, job_id in keys],
+        [lane.value for lane in lanes],
+        [policy.ack_seconds for policy in lanes.values()],
+    )
+    return {(row["org_id"], row["id"]): row["reason"] for row in rows if row["reason"] is not None}

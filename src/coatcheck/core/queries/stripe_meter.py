@@ -1,0 +1,123 @@
+"""Meter events for Stripe: made of hours of usage, taken to be sent, marked. One method a file of
+``sql/stripe_meter``; schema step ``core/0010_usage.sql`` says what a row is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import Connection, Line
+
+
+@dataclass(frozen=True, slots=True)
+class MeterEvent:
+    """An event to be sent: ``value`` of a measure that an organisation used in an hour.
+
+    ``doubtful_since`` is when it was sent before, if it is not known what became of that;
+    ``acknowledged`` what Stripe has said it has of the same measure and hour.
+    """
+
+    org: str
+    hour: datetime
+    measure: str
+    part: int
+    identifier: str
+    event_name: str
+    customer: str
+    value: int
+    attempts: int
+    attempted_at: datetime
+    doubtful_since: datetime | None
+    doubtful_seconds: float | None
+    acknowledged: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """What became of an event. ``doubtful_since``: it is not known whether Stripe has it."""
+
+    event: MeterEvent
+    acknowledged: bool
+    doubtful_since: datetime | None = None
+    retry_seconds: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredEvent:
+    """An event that is older than Stripe takes."""
+
+    org: str
+    hour: datetime
+    measure: str
+    value: int
+
+
+async def collect(
+    line: Line,
+    event_names: Mapping[str, str],
+    *,
+    hours_max: int,
+    after_seconds: int,
+    days_back: int,
+) -> int:
+    """Make events of hours that have ended, for each measure under its event name. How many hours
+    of organisations were looked at."""
+
+    async def make(connection: Connection) -> int:
+        async with connection.transaction():
+            await connection.execute(sql("stripe_meter/begin"))
+            rows = await connection.fetch(
+                sql("stripe_meter/lock_hours"), hours_max, after_seconds, days_back
+            )
+            if rows:
+                # Another statement, and so another snapshot: it sees what was committed before the
+                # rows were locked.
+                await connection.fetch(
+                    sql("stripe_meter/collect"),
+                    *([row[n] for row in rows] for n in range(4)),
+                    list(event_names),
+                    list(event_names.values()),
+                )
+            return len({(row["org_id"], row["hour"]) for row in rows})
+
+    return await line.run(make)
+
+
+async def expire(line: Line, days_max: int) -> list[ExpiredEvent]:
+    """Give up what is older than Stripe takes."""
+    return [ExpiredEvent(*row) for row in await line.fetch(sql("stripe_meter/expire"), days_max)]
+
+
+async def take(
+    line: Line, rows_max: int, *, lease_seconds: float, doubt_seconds: float
+) -> list[MeterEvent]:
+    """Events that are due, noted as being sent now. Those that were doubtful for ``doubt_seconds``
+    before stay so."""
+    rows = await line.fetch(sql("stripe_meter/take"), rows_max, lease_seconds, doubt_seconds)
+    return [MeterEvent(*row) for row in rows]
+
+
+async def mark(line: Line, marked: Sequence[Marked]) -> None:
+    """Note what became of events."""
+    events = [each.event for each in marked]
+    await line.fetch(
+        sql("stripe_meter/mark"),
+        [event.org for event in events],
+        [event.hour for event in events],
+        [event.measure for event in events],
+        [event.part for event in events],
+        [each.acknowledged for each in marked],
+        [each.doubtful_since for each in marked],
+        [each.retry_seconds for each in marked],
+        [each.error for each in marked],
+    )
+
+
+async def prune(line: Line, kept_days: int, rows_max: int) -> int:
+    """Delete what is older than it is kept; how many it was."""
+    rows = await line.fetch(sql("stripe_meter/prune"), kept_days, rows_max)
+    deleted: int = rows[0]["rows"]
+    return deleted

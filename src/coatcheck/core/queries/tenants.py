@@ -1,0 +1,170 @@
+"""Organisations, users and API keys. One method a file of ``sql/tenants``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import asyncpg
+
+from coatcheck.core.sql import sql
+from coatcheck.db.channels import KEYS
+from coatcheck.db.connection import Line
+from coatcheck.domain.identity import RateLimit, Scope
+from coatcheck.domain.tenants import DEFAULT_WORKSPACE, ApiKey, Org, OrgLimits
+
+
+@dataclass(frozen=True, slots=True)
+class UsableKey:
+    """A key that is neither revoked nor expired, with what it and its organisation may use."""
+
+    key_id: str
+    digest: bytes
+    org: str
+    user: str
+    scopes: frozenset[Scope]
+    rate: RateLimit | None
+    org_limits: OrgLimits
+    seconds_left: float | None
+    """Until it expires, by the database's clock; None: never."""
+
+
+async def find_keys(line: Line, key_ids: Iterable[str]) -> list[UsableKey]:
+    """The usable ones of these keys, whosever they are."""
+    rows = await line.fetch(sql("tenants/find_keys"), [*key_ids])
+    return [
+        UsableKey(
+            row["key_id"],
+            row["digest"],
+            row["org_id"],
+            row["user_id"],
+            _scopes(row["scopes"]),
+            _rate(row["key_requests"], row["key_seconds"]),
+            OrgLimits(
+                _rate(row["org_requests"], row["org_seconds"]),
+                row["backlog_max"],
+                row["timeout_max"],
+            ),
+            row["seconds_left"],
+        )
+        for row in rows
+    ]
+
+
+async def find_orgs(line: Line, org_ids: Iterable[str]) -> dict[str, Org]:
+    """The organisations of these ids; those that are not there are left out."""
+    rows = await line.fetch(sql("tenants/find_orgs"), [*org_ids])
+    return {row["org_id"]: _org(row) for row in rows}
+
+
+async def create_org(line: Line, org: str, name: str, limits: OrgLimits) -> Org | None:
+    """A new organisation with the workspace ``default``; None if there is one of that id."""
+    rows = await line.fetch(
+        sql("tenants/create_org"),
+        org,
+        name,
+        DEFAULT_WORKSPACE,
+        *_rate_and_backlog(limits),
+        limits.timeout_max,
+    )
+    return _org(rows[0]) if rows else None
+
+
+async def limit_org(line: Line, org: str, limits: OrgLimits) -> Org | None:
+    """Set what an organisation may use, from now on and on every replica. None: no such one."""
+    rows = await line.fetch(
+        sql("tenants/limit_org"), org, *_rate_and_backlog(limits), KEYS, limits.timeout_max
+    )
+    return _org(rows[0]) if rows else None
+
+
+async def list_orgs(line: Line) -> list[Org]:
+    return [_org(row) for row in await line.fetch(sql("tenants/list_orgs"))]
+
+
+async def create_key(
+    line: Line,
+    org: str,
+    key_id: str,
+    *,
+    user: str,
+    name: str,
+    digest: bytes,
+    scopes: Iterable[Scope],
+    rate: RateLimit | None = None,
+    seconds_to_live: float | None = None,
+) -> ApiKey | None:
+    """Store a key that was just minted; None if there is no such organisation."""
+    rows = await line.fetch(
+        sql("tenants/create_key"),
+        org,
+        key_id,
+        user,
+        name,
+        digest,
+        sorted(scope.value for scope in scopes),
+        None if rate is None else rate.requests,
+        None if rate is None else rate.seconds,
+        seconds_to_live,
+    )
+    return _key(rows[0]) if rows else None
+
+
+async def reset_key(line: Line, org: str, key_id: str, digest: bytes) -> bool:
+    """Give a key another secret, and make it valid again. False: no such key."""
+    return bool(await line.fetch(sql("tenants/reset_key"), org, key_id, digest, KEYS))
+
+
+async def list_keys(line: Line, org: str, *, after: str | None, limit: int) -> list[ApiKey]:
+    """An organisation's keys, newest first, older than ``after``."""
+    rows = await line.fetch(sql("tenants/list_keys"), org, after, limit)
+    return [_key(row) for row in rows]
+
+
+async def get_key(line: Line, org: str, key_id: str) -> ApiKey | None:
+    rows = await line.fetch(sql("tenants/get_key"), org, key_id)
+    return _key(rows[0]) if rows else None
+
+
+async def revoke(line: Line, org: str, key_id: str) -> bool:
+    """Revoke a key for good, on every replica. False: no such key."""
+    return bool(await line.fetch(sql("tenants/revoke_key"), org, key_id, KEYS))
+
+
+def _org(row: asyncpg.Record) -> Org:
+    rate = _rate(row["rate_requests"], row["rate_seconds"])
+    return Org(
+        row["org_id"],
+        row["name"],
+        row["subscription"],
+        OrgLimits(rate, row["backlog_max"], row["timeout_max"]),
+        row["created_at"],
+    )
+
+
+def _key(row: asyncpg.Record) -> ApiKey:
+    return ApiKey(
+        row["org_id"],
+        row["key_id"],
+        row["user_id"],
+        row["name"],
+        _scopes(row["scopes"]),
+        _rate(row["rate_requests"], row["rate_seconds"]),
+        row["created_at"],
+        row["expires_at"],
+        row["revoked_at"],
+    )
+
+
+def _rate_and_backlog(limits: OrgLimits) -> tuple[int | None, int | None, int | None]:
+    if limits.rate is None:
+        return None, None, limits.backlog_max
+    return limits.rate.requests, limits.rate.seconds, limits.backlog_max
+
+
+def _rate(requests: int | None, seconds: int | None) -> RateLimit | None:
+    return None if requests is None or seconds is None else RateLimit(requests, seconds)
+
+
+def _scopes(names: list[str]) -> frozenset[Scope]:
+    return frozenset(Scope(name) for name in names)

@@ -1,0 +1,50 @@
+"""Reports of usage: made once for each period, listed, found. One method a file of
+``sql/usage_reports``."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import Line
+from coatcheck.domain.usage import UsageReport, UsageReportItem, UsageTotals
+
+
+async def make(
+    line: Line, period: str, *, rows_max: int, after_seconds: int, days_back: int
+) -> int:
+    """Make reports that are missing, and note their webhooks; how many it was."""
+    made = await line.fetch(sql("usage_reports/make"), period, rows_max, after_seconds, days_back)
+    return len(made)
+
+
+async def list_all(line: Line, org: str) -> list[UsageReport]:
+    """An organisation's reports, the newest first, without their items."""
+    return [_report(row) for row in await line.fetch(sql("usage_reports/list"), org)]
+
+
+async def find(line: Line, org: str, report: UUID) -> UsageReport | None:
+    rows = await line.fetch(sql("usage_reports/find"), org, report)
+    return _report(rows[0], rows[0]["items"]) if rows else None
+
+
+async def prune(line: Line, kept_days: int, rows_max: int) -> int:
+    """Delete what is older than it is kept; how many it was."""
+    rows = await line.fetch(sql("usage_reports/prune"), kept_days, rows_max)
+    deleted: int = rows[0]["rows"]
+    return deleted
+
+
+def _report(row: asyncpg.Record, items: str = "[]") -> UsageReport:
+    return UsageReport(
+        id=row["id"],
+        period=row["period"],
+        first_day=row["first_day"],
+        last_day=row["last_day"],
+        created_at=row["created_at"],
+        totals=msgspec.json.decode(row["totals"], type=UsageTotals),
+        items=msgspec.json.decode(items, type=list[UsageReportItem]),
+    )

@@ -1,0 +1,338 @@
+"""Webhooks: the outbox and the log. One method a file of ``sql/webhooks``; those of endpoints are
+in ``core/queries/webhook_endpoints.py``.
+
+The rows of the outbox are written by the statements that move jobs (``sql/webhooks/tell.sql``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import Connection, Line
+from coatcheck.domain.webhooks import (
+    LOG_SECONDS,
+    PREVIOUS_SECRET_SECONDS,
+    UNUSED_TARGET_SECONDS,
+    DeliveryView,
+    Notice,
+    Status,
+    Tells,
+)
+
+CLAIM_LOCK: Final = 0x436F_6174_5768  # "CoatWh"
+
+Cursor = tuple[str, UUID]
+"""Where a look for targets ended: an organisation and a target."""
+
+FIRST: Final[Cursor] = ("", UUID(int=0))
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many deliveries may be taken: in all, for targets that fail, of one organisation, and of
+    one target. The last two count what is under way anywhere."""
+
+    places: int
+    places_of_failing: int
+    per_org: int
+    per_target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Which secret of an organisation or endpoint signs, and until when the one before does."""
+
+    generation: int
+    previous_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A delivery to be posted, under a lease."""
+
+    notice: Notice
+    url: str
+    tries: int
+    generations: tuple[int, ...]
+    """The secrets that sign it, the present one first."""
+    failing: bool
+    """Whether the last try at its target failed."""
+    to_endpoint: bool
+    """Whether those secrets are its target's own, which is an endpoint; or the organisation's."""
+    lease: UUID
+    waited_seconds: float | None = None
+    """How long ago it was noted, if this is its first try of all."""
+    traceparent: str | None = None
+    """The trace of the job that it tells of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What became of a post. ``asked_seconds``: for how long the receiver wants peace."""
+
+    org: str
+    delivery: UUID
+    lease: UUID
+    status: Status
+    status_code: int | None
+    error: str | None
+    delay_seconds: float | None
+    asked_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    deliveries: int
+    targets: int
+
+
+async def enlist(line: Line | Connection, targets: Sequence[tuple[str, UUID, str]]) -> None:
+    """Make sure that targets, as (org, id, url), are there, and stay for days: for whoever names
+    them in a row of its own within a minute."""
+    await line.fetch(
+        sql("webhooks/enlist_targets"),
+        [org for org, _, _ in targets],
+        [target for _, target, _ in targets],
+        [url for _, _, url in targets],
+    )
+
+
+async def claim(
+    line: Line,
+    room: Room,
+    lease: UUID,
+    *,
+    lease_seconds: float,
+    after: Cursor,
+    targets_max: int,
+) -> tuple[list[Claimed], Cursor]:
+    """Take deliveries that are due. And where the look ended: the next one goes on from there."""
+
+    async def choose(connection: Connection) -> list[asyncpg.Record]:
+        async with connection.transaction():
+            await connection.execute(sql("webhooks/lock_claims"), CLAIM_LOCK)
+            return await connection.fetch(
+                sql("webhooks/claim"),
+                room.places,
+                room.places_of_failing,
+                room.per_org,
+                room.per_target,
+                lease_seconds,
+                *after,
+                targets_max,
+                lease,
+            )
+
+    rows = await line.run(choose)
+    ends = [(row["org_id"], row["target_id"]) for row in rows if row["id"] is None]
+    claimed = [as_claimed(row, lease) for row in rows if row["id"] is not None]
+    return claimed, ends[0] if ends else FIRST
+
+
+async def overdue_seconds(line: Line) -> float | None:
+    """For how long the delivery that is due longest, and is to be posted, has been."""
+    rows = await line.fetch(sql("webhooks/overdue"))
+    seconds: float | None = rows[0][0]
+    return seconds
+
+
+async def next_due_seconds(line: Line) -> float | None:
+    """Seconds until a delivery is due, not above 0 if one is; None if none is to come."""
+    seconds: float | None = (await line.fetch(sql("webhooks/next_due")))[0][0]
+    return seconds
+
+
+async def mark(line: Line, marks: Sequence[Mark]) -> set[UUID]:
+    """Say what became of posts. The deliveries whose lease was still held.
+
+    In the order of their keys, as ``renew``: the two wait for each other, and do not deadlock.
+    """
+    marks = sorted(marks, key=lambda each: (each.org, each.delivery))
+    rows = await line.fetch(
+        sql("webhooks/mark"),
+        [each.org for each in marks],
+        [each.delivery for each in marks],
+        [each.lease for each in marks],
+        [each.status.value for each in marks],
+        [each.status_code for each in marks],
+        [each.error for each in marks],
+        [each.delay_seconds for each in marks],
+        [each.asked_seconds for each in marks],
+    )
+    return {row["id"] for row in rows}
+
+
+async def renew(line: Line, posting: Sequence[Claimed], lease_seconds: float) -> set[UUID]:
+    """Hold what is still being posted for longer. The deliveries whose lease was still held."""
+    posting = sorted(posting, key=lambda each: (each.notice.org, each.notice.id))
+    rows = await line.fetch(
+        sql("webhooks/renew"),
+        [each.notice.org for each in posting],
+        [each.notice.id for each in posting],
+        [each.lease for each in posting],
+        lease_seconds,
+    )
+    return {row["id"] for row in rows}
+
+
+async def end_disabled(line: Line, rows_max: int) -> int:
+    """End deliveries to receivers that answered 410, and to deleted endpoints. How many."""
+    return len(await line.fetch(sql("webhooks/end_disabled"), rows_max))
+
+
+async def list_page(
+    line: Line,
+    org: str,
+    *,
+    after: UUID | None,
+    subject: UUID | None = None,
+    status: Status | None = None,
+    target: UUID | None = None,
+    since: UUID | None = None,
+    limit: int,
+) -> list[DeliveryView]:
+    """An organisation's deliveries, newest first, older than ``after``, none before ``since``."""
+    rows = await line.fetch(
+        sql("webhooks/list"),
+        org,
+        after,
+        subject,
+        None if status is None else status.value,
+        target,
+        since,
+        limit,
+    )
+    return [_view(row) for row in rows]
+
+
+async def get(line: Line, org: str, delivery: UUID) -> DeliveryView | None:
+    rows = await line.fetch(sql("webhooks/get"), org, delivery)
+    return _view(rows[0]) if rows else None
+
+
+async def replay(line: Line, org: str, delivery: UUID) -> DeliveryView | None:
+    """Have one sent again, at once and under the same id. As it is then; None if there is none."""
+    await line.fetch(sql("webhooks/replay"), org, delivery)
+    return await get(line, org, delivery)
+
+
+async def replay_range(
+    line: Line,
+    org: str,
+    *,
+    target: UUID | None,
+    since: UUID,
+    until: UUID | None,
+    statuses: Sequence[Status],
+    limit: int,
+) -> list[UUID]:
+    """Have those sent again that were noted within a time and have one of these statuses. Which,
+    oldest first."""
+    rows = await line.fetch(
+        sql("webhooks/replay_range"),
+        org,
+        target,
+        since,
+        until,
+        [status.value for status in statuses],
+        limit,
+    )
+    return [row["id"] for row in rows]
+
+
+async def told_before(line: Line, notice: Notice) -> Mapping[str, Any] | None:
+    """The facts of the notice before this one, to the same target about the same subject."""
+    rows = await line.fetch(
+        sql("webhooks/told_before"), notice.org, notice.subject, notice.target, notice.id
+    )
+    facts: Mapping[str, Any] | None = msgspec.json.decode(rows[0]["facts"]) if rows else None
+    return facts
+
+
+async def secret(line: Line, org: str) -> Secret:
+    """Which secret of an organisation signs now."""
+    rows = await line.fetch(sql("webhooks/secret"), org, float(PREVIOUS_SECRET_SECONDS))
+    return as_secret(rows[0]) if rows else Secret(1, None)
+
+
+async def rotate(line: Line, org: str, generation: int) -> Secret:
+    """Give an organisation the secret after this one; this one signs along for a day."""
+    await line.fetch(sql("webhooks/rotate"), org, generation)
+    return await secret(line, org)
+
+
+async def prune(line: Line, rows_max: int) -> Pruned:
+    """Delete what the log was kept for long enough, and targets of no use. How many were looked
+    at."""
+    (row,) = await line.fetch(
+        sql("webhooks/prune"), float(LOG_SECONDS), float(UNUSED_TARGET_SECONDS), rows_max
+    )
+    return Pruned(row["deliveries"], row["targets"])
+
+
+def as_secret(row: asyncpg.Record) -> Secret:
+    """What ``secret.sql`` and ``endpoint_secret.sql`` answer."""
+    return Secret(row["generation"], row["previous_until"] if row["previous_signs"] else None)
+
+
+def as_claimed(row: asyncpg.Record, lease: UUID) -> Claimed:
+    """What ``claim.sql`` and ``take.sql`` answer."""
+    generation: int = row["generation"]
+    rotated_at: datetime | None = row["rotated_at"]
+    generations: tuple[int, ...] = (generation,)
+    if rotated_at is not None:
+        age = (row["claimed_at"] - rotated_at).total_seconds()
+        if age < PREVIOUS_SECRET_SECONDS:
+            generations = (generation, generation - 1)
+    notice = Notice(
+        row["org_id"],
+        row["id"],
+        row["target_id"],
+        Tells(row["subject_kind"]),
+        row["subject_id"],
+        row["run_id"],
+        row["event"],
+        msgspec.json.decode(row["facts"]),
+        row["created_at"],
+    )
+    return Claimed(
+        notice,
+        row["url"],
+        row["tries"],
+        generations,
+        row["failing"],
+        row["to_endpoint"],
+        lease,
+        (row["claimed_at"] - row["created_at"]).total_seconds() if row["is_first_try"] else None,
+        row["traceparent"],
+    )
+
+
+def _view(row: asyncpg.Record) -> DeliveryView:
+    return DeliveryView(
+        row["org_id"],
+        row["id"],
+        Tells(row["subject_kind"]),
+        row["subject_id"],
+        row["run_id"],
+        row["event"],
+        row["url"],
+        row["endpoint"],
+        row["paused"] or False,
+        Status(row["status"]),
+        row["tries"],
+        row["last_status_code"],
+        row["last_error"],
+        row["last_try_at"],
+        row["due_at"],
+        row["created_at"],
+        row["ended_at"],
+    )

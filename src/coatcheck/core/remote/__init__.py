@@ -1,0 +1,1 @@
+"""Jobs that a remote service runs: spawned once, polled, finalized once."""

@@ -1,0 +1,181 @@
+"""The worker's part: has work done elsewhere, once, and lets go of its job."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from coatcheck.core.queries import jobs as job_store
+from coatcheck.core.queries import remote_calls as store
+from coatcheck.core.remote.context import RemoteOffice
+from coatcheck.core.remote.tokens import Spawned
+from coatcheck.crash import crash_point
+from coatcheck.db.errors import retried
+from coatcheck.domain.errors import (
+    DatabaseUnavailable,
+    FailJob,
+    OutcomeUnknown,
+    RetryLater,
+    SealingKeyMissing,
+    SecretsLost,
+    TargetUnreachable,
+)
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.domain.remote_poll_times import FIRST_LOOK_SECONDS
+from coatcheck.domain.remote_work import RemoteWork, encode_destination
+from coatcheck.domain.retry import DATABASE_BACKOFF
+from coatcheck.domain.states import State
+from coatcheck.remotes import Remote, SpawnRequest
+from coatcheck.remotes.errors import (
+    RemoteError,
+    RemoteFaulty,
+    RemoteMisdefined,
+    RemoteRefused,
+    RemoteUnreachable,
+)
+from coatcheck.remotes.protocol import Reattach
+
+_log = logging.getLogger(__name__)
+_OPERATORS_MISTAKES: Final = frozenset(
+    {RemoteRefused.code, "remote_http_401", "remote_http_403", "remote_http_404"}
+)
+"""Codes of refusals which are hardly about the work, but about a credential or an address."""
+
+Answer = TypeVar("Answer")
+
+SPAWN_FAULTS_MAX: Final = 6
+"""So often a spawn may be answered without sense before it costs attempts: a few minutes."""
+
+
+class Spawner:
+    """Spawns work and parks jobs."""
+
+    def __init__(self, office: RemoteOffice) -> None:
+        self._office = office
+
+    async def spawn(self, claimed: ClaimedJob, work: RemoteWork) -> bool:
+        """Have it done, and park the job. Whether it is parked: if not, it is somebody else's.
+
+        Raises what is to become of the attempt if it could not be spawned.
+        """
+        # Before the spawn is begun: without an adapter it is certain that nobody takes the work.
+        remote = await self._opened(claimed, work)
+        pace_key = self._office.destinations.pace_key(work.to)
+        destination = encode_destination(work.to)
+        begun = await _insisting(
+            lambda: store.begin(self._office.line, claimed, pace_key, destination)
+        )
+        if begun is None:
+            return False  # whoever has the job will find this spawn, if it was ever made
+        crash_point("remote.begun")
+        remote_id = await self._spawned(remote, claimed, work, begun)
+        crash_point("remote.spawned")
+        parked = await _insisting(
+            lambda: store.park(
+                self._office.line, claimed, remote_id, FIRST_LOOK_SECONDS, work.to.run_seconds
+            )
+        )
+        crash_point("remote.parked")
+        if parked:
+            self._office.tell([claimed.uuid])
+        else:
+            await self._stop_unless_wanted(remote, claimed, remote_id)
+        return parked
+
+    async def _opened(self, claimed: ClaimedJob, work: RemoteWork) -> Remote:
+        try:
+            return await self._office.destinations.open(claimed.org, work.to)
+        except RemoteMisdefined as error:
+            self._office.note_mistake(work.to, error.code, str(error))
+            raise FailJob(str(error), code=error.code) from error
+        except SecretsLost as error:
+            raise FailJob(str(error), code=error.code) from error
+        except SealingKeyMissing as error:
+            _log.error("a remote job waits, which costs no attempt: %s", error)
+            raise TargetUnreachable(str(error)) from error
+        except (DatabaseUnavailable, OutcomeUnknown) as error:
+            raise TargetUnreachable("The secrets of the service cannot be read now.") from error
+
+    async def _stop_unless_wanted(
+        self, remote: Remote, claimed: ClaimedJob, remote_id: str
+    ) -> None:
+        """The job was taken away meanwhile. If it has ended, nobody else will stop the work."""
+        found = await retried(
+            lambda: job_store.get(self._office.line, [(claimed.org, claimed.uuid)])
+        )
+        view = found.get((claimed.org, claimed.uuid))
+        if view is None or (view.terminal and view.state is not State.COMPLETED):
+            await self._office.cancel_there(remote, remote_id, claimed.uuid)
+
+    async def _spawned(
+        self, remote: Remote, claimed: ClaimedJob, work: RemoteWork, begun: store.Begun
+    ) -> str:
+        if begun.told_id is not None:
+            return begun.told_id
+        tokens = await self._office.tokens()
+        spawned = Spawned(claimed.org, claimed.uuid, begun.spawn)
+        request = SpawnRequest(
+            tokens.token(spawned),
+            bytes(work.body),
+            tokens.callback_url(self._office.settings.public_url, spawned),
+        )
+        try:
+            if begun.tries > 1:
+                if remote.reattach is Reattach.NONE:
+                    raise id_missing()
+                if remote.reattach is Reattach.FIND:
+                    found = await remote.find(request.token)
+                    if found is not None:
+                        return found
+            remote_id = await remote.spawn(request)
+            self._office.note_spawned(work.to)
+            return remote_id
+        except RemoteError as error:
+            if isinstance(error, RemoteUnreachable):
+                self._office.note_away(work.to)
+            if error.code in _OPERATORS_MISTAKES:
+                self._office.note_mistake(work.to, error.code, str(error))
+            if error.perhaps_done and remote.reattach is Reattach.NONE:
+                raise id_missing() from error
+            if not error.perhaps_done:
+                await _insisting(lambda: store.not_spawned(self._office.line, claimed))
+            raise _not_spawned(error, claimed) from error
+
+
+def id_missing() -> FailJob:
+    """What becomes of a job whose remote's id nobody knows."""
+    return FailJob(
+        "The remote may have taken the work, but its id was lost, and cannot be asked for.",
+        code="remote_id_missing",
+    )
+
+
+async def _insisting(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask until the database answers: with the work spawned, there is no way back. It ends with the
+    worker's lease, at the latest."""
+    failures = 0
+    while True:
+        try:
+            return await ask()
+        except (DatabaseUnavailable, OutcomeUnknown) as error:
+            _log.info("a spawn waits for the database: %s", error)
+            await asyncio.sleep(DATABASE_BACKOFF.delay(failures, random.random()))
+            failures += 1
+
+
+def _not_spawned(error: RemoteError, claimed: ClaimedJob) -> Exception:
+    match error:
+        case RemoteUnreachable():
+            return TargetUnreachable(str(error))
+        case RemoteFaulty() if claimed.unreachables < SPAWN_FAULTS_MAX:
+            # A proxy before a remote that is being deployed says so, too.
+            return TargetUnreachable(str(error), after=error.retry_after)
+        case RemoteRefused():
+            return FailJob(str(error), code=error.code)
+        case RemoteFaulty():
+            return RetryLater(str(error), after=error.retry_after, code=error.code)
+        case _:
+            return RetryLater(str(error), code=error.code)

@@ -1,0 +1,248 @@
+"""The secrets of registered targets: sealed with a service's registration, opened for each call.
+
+What is stored is sealed with a key of the deployment (``COATCHECK_SECRET_KEYS``) and bound to its
+organisation and its id. Definitions and payloads hold the id alone, so a copy of the database
+reveals no secret (docs/adr/0038). Whoever makes a call opens the secrets at that moment: if they
+were replaced after the job was accepted, the new values are sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from coatcheck.core.queries import service_secrets as store
+from coatcheck.core.queries import services as service_store
+from coatcheck.core.queries.service_secrets import Resealed, Sealed, SecretsKey
+from coatcheck.db.batcher import Coalescer
+from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.errors import retried
+from coatcheck.domain.catalogue import ServiceSpec
+from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost
+from coatcheck.domain.registration import Concealed, conceal, wanted_secrets
+from coatcheck.domain.target_secrets import TargetSecrets, decode_secrets, encode_secrets
+from coatcheck.sealing import SealBroken, Sealer, UnknownKey
+from coatcheck.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+_LABEL: Final = "coatcheck/target-secrets/aes-256-gcm/v1"
+_KNOWN_SECONDS: Final = 1.0
+"""For so long a text that was read is used again. Secrets that are replaced are sent after that."""
+_ENTRIES_MAX: Final = 10_000
+_READ_ROWS_MAX: Final = 500
+RESEALED_ROWS_MAX: Final = 100
+"""In one statement."""
+_SETTING: Final = "COATCHECK_SECRET_KEYS"
+_BEFORE_ALL: Final[SecretsKey] = ("", UUID(int=0))
+
+
+class SecretsSealer:
+    """Seals and opens the secrets of targets with the keys of the settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._sealer = Sealer(settings.secret_keys, _LABEL)
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of the keys that are set; the first one's seals."""
+        return self._sealer.key_ids
+
+    def sealed(self, org: str, concealed: Concealed) -> list[Sealed]:
+        """The secrets that were taken out of a document. Raises SealingKeyMissing."""
+        if concealed.secrets and not self.key_ids:
+            raise SealingKeyMissing(
+                "The service has secrets, and this deployment has no key to seal them with: its "
+                f"operator has to set {_SETTING}."
+            )
+        return [
+            Sealed(id_, endpoint_id, self._sealer.seal(_place(org, id_), encode_secrets(secrets)))
+            for id_, (endpoint_id, secrets) in concealed.secrets.items()
+        ]
+
+    def opened(self, org: str, id_: UUID, text: str) -> TargetSecrets:
+        """What was sealed for this row. Raises SealingKeyMissing or SecretsLost."""
+        try:
+            return decode_secrets(self._sealer.open(_place(org, id_), text))
+        except UnknownKey as error:
+            raise SealingKeyMissing(
+                f"The secrets of the service were sealed with the key {error.key_id}, which is not "
+                f"in {_SETTING} of this process."
+            ) from None
+        except (SealBroken, msgspec.DecodeError):
+            raise SecretsLost(
+                "The secrets of the service cannot be opened: what is stored is not what was "
+                "sealed for it. Register the service again, with its secrets."
+            ) from None
+
+    def resealed(self, org: str, id_: UUID, text: str) -> Resealed:
+        """The same secrets, sealed with the first key. Raises SealingKeyMissing or SecretsLost."""
+        plain = encode_secrets(self.opened(org, id_, text))
+        return Resealed(org, id_, text, self._sealer.seal(_place(org, id_), plain))
+
+
+@dataclass(slots=True, frozen=True)
+class _Entry:
+    secrets: TargetSecrets
+    until: float
+
+
+class ServiceSecrets:
+    """Opens secrets for those who call targets, each at the moment of its call.
+
+    A text is read with others that are asked for at the same time, and known for a second.
+    """
+
+    def __init__(self, settings: Settings, line: Line | None = None) -> None:
+        self._sealer = SecretsSealer(settings)
+        self._own_line = None if line is not None else _line(settings)
+        self._line = line or self._own_line
+        self._entries: dict[SecretsKey, _Entry] = {}
+        self._reader: Coalescer[SecretsKey, str | None] = Coalescer(
+            self._read, rows_max=_READ_ROWS_MAX
+        )
+
+    async def close(self) -> None:
+        await self._reader.drain()
+        if self._own_line is not None:
+            await self._own_line.close()
+
+    async def find(self, org: str, secrets_id: str) -> TargetSecrets:
+        """The secrets of that id. Raises SealingKeyMissing, for which one has to wait, and
+        SecretsLost, for which one need not."""
+        try:
+            key = (org, UUID(secrets_id))
+        except ValueError:
+            raise SecretsLost("The job names its secrets in a way that nothing is named.") from None
+        known = self._entries.get(key)
+        if known is not None and known.until > time.monotonic():
+            return known.secrets
+        text = await self._reader.ask(key)
+        if text is None:
+            raise SecretsLost(
+                "The secrets of the service are no longer stored: it was removed, or registered "
+                "with another address, after the job was accepted."
+            )
+        secrets = self._sealer.opened(*key, text)
+        self._remember(key, secrets)
+        return secrets
+
+    def _remember(self, key: SecretsKey, secrets: TargetSecrets) -> None:
+        self._entries.pop(key, None)
+        self._entries[key] = _Entry(secrets, time.monotonic() + _KNOWN_SECONDS)
+        while len(self._entries) > _ENTRIES_MAX:
+            del self._entries[next(iter(self._entries))]
+
+    async def _read(self, keys: Sequence[SecretsKey]) -> Sequence[str | None]:
+        assert self._line is not None
+        line = self._line
+        found = await retried(lambda: store.find(line, [*set(keys)]))
+        return [found.get(key) for key in keys]
+
+
+@dataclass(frozen=True, slots=True)
+class SealingState:
+    """How many secrets are sealed with the first key, how many with another that is set, how many
+    with one that is not; and how many definitions hold theirs as they are."""
+
+    current: int
+    old: int
+    locked: Mapping[str, int]
+    plain: int
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the first key opens everything."""
+        return not (self.old or self.locked or self.plain)
+
+
+async def sealing_state(line: Line, key_ids: Sequence[str]) -> SealingState:
+    """How things stand with these keys, of which the first seals."""
+    counts = await retried(lambda: store.count(line))
+    plain = counts.pop("", 0)
+    return SealingState(
+        current=sum(counts.get(each, 0) for each in key_ids[:1]),
+        old=sum(counts.get(each, 0) for each in key_ids[1:]),
+        locked={key: number for key, number in counts.items() if key not in key_ids},
+        plain=plain,
+    )
+
+
+class Resealer:
+    """Seals with the first key what another key has sealed, and what is not sealed yet.
+
+    In small steps: rows that a process reads or registers meanwhile are not in the way.
+    """
+
+    def __init__(self, settings: Settings, line: Line) -> None:
+        self.sealer = SecretsSealer(settings)
+        self._line = line
+        self._unreadable: set[SecretsKey] = set()
+
+    async def state(self) -> SealingState:
+        return await sealing_state(self._line, self.sealer.key_ids)
+
+    async def seal_plain(self) -> int:
+        """One step of definitions that hold their secrets as they are. How many it sealed."""
+        if not self.sealer.key_ids:
+            return 0
+        sealed = 0
+        for spec, before in await service_store.unsealed(self._line, RESEALED_ROWS_MAX):
+            try:
+                concealed = conceal(spec.org, spec.versions, await self._stored(spec))
+            except InvalidInput:
+                _log.error(
+                    "the secrets of a service cannot be sealed: it has to be registered again",
+                    extra={"org": spec.org, "service": spec.service},
+                )
+                continue
+            sealed += await service_store.seal(
+                self._line,
+                spec,
+                before,
+                concealed.versions.values(),
+                self.sealer.sealed(spec.org, concealed),
+            )
+        return sealed
+
+    async def _stored(self, spec: ServiceSpec) -> dict[UUID, TargetSecrets]:
+        """Those that its definition shows as hidden: an older server may have written it anew."""
+        wanted = [(spec.org, each) for each in wanted_secrets(spec.org, spec.versions)]
+        found = await store.find(self._line, wanted) if wanted else {}
+        return {id_: self.sealer.opened(org, id_, text) for (org, id_), text in found.items()}
+
+    async def reseal(self) -> int:
+        """All that other keys have sealed, page by page. How many were sealed anew."""
+        resealed = 0
+        for key_id in self.sealer.key_ids[1:]:
+            after = _BEFORE_ALL
+            while page := await store.sealed_with(self._line, key_id, after, RESEALED_ROWS_MAX):
+                after = page[-1][0]
+                resealed += await store.reseal(self._line, [*self._anew(page)])
+        return resealed
+
+    def _anew(self, page: Iterable[tuple[SecretsKey, str]]) -> Iterable[Resealed]:
+        for (org, id_), text in page:
+            try:
+                yield self.sealer.resealed(org, id_, text)
+            except SecretsLost:
+                if (org, id_) not in self._unreadable:
+                    self._unreadable.add((org, id_))
+                    _log.error(
+                        "a sealed secret cannot be opened: its service has to be registered again",
+                        extra={"org": org, "secrets_id": str(id_)},
+                    )
+
+
+def _place(org: str, id_: UUID) -> tuple[str, str]:
+    return org, str(id_)
+
+
+def _line(settings: Settings) -> Line:
+    return Line(settings.database_url, name="secrets", server_settings=PINNED_PLANS)

@@ -1,0 +1,180 @@
+"""Creates jobs, one by one through group commit or many at once, answered after the commit."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Tally
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from uuid import UUID
+
+from coatcheck.core.queries import inputs as input_store
+from coatcheck.core.queries import jobs as job_store
+from coatcheck.core.submission import NewTickets, Ticket
+from coatcheck.crash import crash_point
+from coatcheck.db.batcher import Coalescer
+from coatcheck.db.channels import READY
+from coatcheck.db.connection import Line
+from coatcheck.db.errors import retried
+from coatcheck.db.notify import Notifier
+from coatcheck.domain.errors import DatabaseUnavailable
+from coatcheck.domain.inputs import StoredInput
+from coatcheck.domain.job import Existing, JobKind, NewJob, PlainJob
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.limits import SUBMIT_ROWS_MAX
+from coatcheck.domain.states import State
+from coatcheck.telemetry import metrics
+from coatcheck.telemetry.job_stats import tally_of
+
+_ROUNDS_MAX = 3
+_FEW_JOBS = 8
+_QUIET_SECONDS = 0.02
+
+
+class Submitter:
+    """The only door by which jobs come into being."""
+
+    def __init__(self, lines: Sequence[Line], bulk_line: Line, notifier: Notifier) -> None:
+        self._idle_lines = list(lines)
+        self._bulk_line = bulk_line
+        self._notifier = notifier
+        self._tally = tally_of(bulk_line.database_url)
+        self._told_at = 0.0
+        self._coalescer: Coalescer[NewJob, Ticket] = Coalescer(
+            self._flush, rows_max=SUBMIT_ROWS_MAX, flights=len(lines)
+        )
+
+    async def submit(self, job: NewJob) -> Ticket:
+        """Create one job, or find the one its key names. Durable when this returns."""
+        return await self._coalescer.ask(job)
+
+    async def submit_many(self, jobs: Sequence[NewJob]) -> list[Ticket]:
+        """Create all of these jobs in one transaction, or find those their keys name."""
+        created = await retried(
+            lambda: job_store.submit_atomically(self._bulk_line, jobs, SUBMIT_ROWS_MAX)
+        )
+        self._count(Tally((job.org, job.lane) for job in jobs if job.uuid in created))
+        self._notifier.say(READY, {job.endpoint for job in jobs})
+        return await self._tickets(self._bulk_line, jobs, created)
+
+    async def submit_with_input(
+        self, line: Line, job: NewJob, stored: StoredInput, life_seconds: float
+    ) -> Ticket:
+        """Create one job and the record of its input, or find the one its key names."""
+
+        async def insert(jobs: Sequence[NewJob]) -> dict[UUID, State]:
+            (one,) = jobs
+            return await input_store.submit(line, one, stored, life_seconds)
+
+        return await self.submit_apart(line, job, insert)
+
+    async def submit_apart(
+        self,
+        line: Line,
+        job: NewJob,
+        insert: Callable[[Sequence[NewJob]], Awaitable[Mapping[UUID, State]]],
+    ) -> Ticket:
+        """Create one job by a statement that writes what belongs to it as well, or find the one
+        its key names."""
+        created = await retried(lambda: insert([job]))
+        crash_point("submit.committed_not_answered")
+        if created:
+            self._count({(job.org, job.lane): 1})
+            self._notifier.say(READY, [job.endpoint])
+        (ticket,) = await self._tickets(line, [job], created, insert)
+        return ticket
+
+    async def copy(
+        self, jobs: Callable[[], Iterable[PlainJob]], ids: Sequence[bytes]
+    ) -> Sequence[Ticket]:
+        """Create plain jobs, all or none. ``jobs`` gives the same ones each time it is called."""
+        created: Tally[JobKind] = Tally()
+        await retried(lambda: job_store.copy(self._bulk_line, jobs, ids, created))
+        kinds: Tally[tuple[str, str]] = Tally()
+        for kind, rows in created.items():
+            kinds[kind.org, kind.lane] += rows
+        self._count(kinds)
+        self._notifier.say(READY, {kind.endpoint for kind in created})
+        return NewTickets(ids)
+
+    async def drain(self) -> None:
+        await self._coalescer.drain()
+
+    async def _flush(self, jobs: list[NewJob]) -> Sequence[Ticket | Exception]:
+        line = self._idle_lines.pop()  # there is one for each flight
+        try:
+            crash_point("submit.before_insert")
+            tell = self._told_at_once(jobs)
+            created = await retried(lambda: job_store.submit(line, jobs, tell))
+            crash_point("submit.committed_not_answered")
+            self._count(Tally((job.org, job.lane) for job in jobs if job.uuid in created))
+            if tell is None:
+                self._notifier.say(READY, {job.endpoint for job in jobs})
+            return await self._tickets(line, jobs, created)
+        finally:
+            self._idle_lines.append(line)
+
+    def _told_at_once(self, jobs: Sequence[NewJob]) -> tuple[str, str] | None:
+        """What to say within the transaction, if these are a few jobs at a quiet time.
+
+        NOTIFY holds a cluster-wide lock until its commit is on disk, so a busy engine keeps it out
+        of its transactions. An idle one saves a round trip (docs/adr/0011).
+        """
+        now = time.monotonic()
+        if len(jobs) > _FEW_JOBS or now - self._told_at < _QUIET_SECONDS:
+            return None
+        if any(job.is_told_of for job in jobs):
+            return None
+        self._told_at = now
+        endpoints = ",".join({job.endpoint for job in jobs})
+        return READY, endpoints if endpoints.isascii() else ""
+
+    def _count(self, created: Mapping[tuple[str, str], int]) -> None:
+        """One statement created so many jobs, by organisation and lane."""
+        self._tally.submitted(created)
+        lanes: Tally[Lane] = Tally()
+        for (_, lane), rows in created.items():
+            lanes[Lane(lane)] += rows
+        metrics.record_submit_flush(lanes)
+
+    async def _tickets(
+        self,
+        line: Line,
+        jobs: Sequence[NewJob],
+        created: Mapping[UUID, State],
+        insert: Callable[[Sequence[NewJob]], Awaitable[Mapping[UUID, State]]] | None = None,
+    ) -> list[Ticket]:
+        insert = insert or partial(job_store.submit, line)
+        tickets = [
+            Ticket(job.uuid, created[job.uuid], created=True) if job.uuid in created else None
+            for job in jobs
+        ]
+        for _ in range(_ROUNDS_MAX):
+            open_positions = [at for at, ticket in enumerate(tickets) if ticket is None]
+            if not open_positions:
+                break
+            taken = [jobs[at] for at in open_positions]
+            existing = await retried(partial(job_store.find_existing, line, taken))
+            for at, position in enumerate(open_positions):
+                if at in existing:
+                    tickets[position] = _known(jobs[position], existing[at])
+            # A job that held the key and was pruned since: the key is free again.
+            gone = [jobs[position] for position in open_positions if tickets[position] is None]
+            if gone:
+                again = await retried(partial(insert, gone))
+                for position in open_positions:
+                    state = again.get(jobs[position].uuid)
+                    if state is not None:
+                        tickets[position] = Ticket(jobs[position].uuid, state, created=True)
+        settled = [ticket for ticket in tickets if ticket is not None]
+        if len(settled) < len(tickets):
+            raise DatabaseUnavailable("an idempotency key kept changing hands; try again")
+        return settled
+
+
+def _known(job: NewJob, existing: Existing) -> Ticket:
+    if existing.uuid == job.uuid:
+        # Our own statement, sent again after its answer was lost.
+        return Ticket(job.uuid, existing.state, created=True)
+    mismatch = existing.fingerprint != job.fingerprint
+    return Ticket(existing.uuid, existing.state, created=False, mismatch=mismatch)

@@ -1,0 +1,134 @@
+"""One connection that heals itself, for statements that follow each other.
+
+A pool's checkout and reset cost more than our hot statements do; a line is held by one actor (the
+submit coalescer, a worker's exchange, the heartbeat) for its life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import asyncpg
+
+from coatcheck.db.errors import translate
+
+Result = TypeVar("Result")
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection
+
+PINNED_PLANS: Mapping[str, str] = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+}
+"""For hot statements: each has one right plan, through its index, whatever the statistics say.
+Unpinned, batches of 1,000 flip to a sequential scan of the history (docs/adr/0004)."""
+
+_SET = (
+    "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS s (name, value)"
+)
+
+_CONNECT_SECONDS_MAX = 10.0
+_STATEMENT_SECONDS_MAX = 30.0
+_IDLE_IN_TRANSACTION_SECONDS_MAX = 30.0
+"""Between two statements of a transaction there is never more than a moment's thought. A process
+that was frozen there (a laptop that sleeps) would keep its locks, and everybody else waiting."""
+_STATEMENT_CHARACTERS_CACHED_MAX = 64 * 1024
+"""A longer statement would be planned anew each time: for a claim that is ten times its cost."""
+
+
+class Line:
+    """A connection made when first used and made anew after it broke."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        name: str,
+        server_settings: Mapping[str, str] | None = None,
+        statement_seconds_max: float = _STATEMENT_SECONDS_MAX,
+    ) -> None:
+        self.database_url = dsn
+        self._name = name
+        self._settings = {
+            "idle_in_transaction_session_timeout": f"{_IDLE_IN_TRANSACTION_SECONDS_MAX * 1e3:.0f}",
+            **(server_settings or {}),
+        }
+        self._statement_seconds_max = statement_seconds_max
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+
+    async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
+        """Run one statement in a transaction of its own."""
+
+        async def statement(connection: Connection) -> list[asyncpg.Record]:
+            return await connection.fetch(query, *arguments)
+
+        return await self.run(statement)
+
+    async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """Give the connection to ``work``. Its errors of availability become Coatcheck's."""
+        async with self._turn:
+            connection = await self._connected()
+            try:
+                return await work(connection)
+            except Exception as error:
+                known = translate(error, in_flight=True)
+                if known is None:
+                    raise
+                self._drop()
+                raise known from error
+            except BaseException:
+                # Cancelled half-way: the protocol may be in the middle of a message.
+                self._drop()
+                raise
+
+    async def close(self) -> None:
+        async with self._turn:
+            connection, self._connection = self._connection, None
+            if connection is not None and not connection.is_closed():
+                try:
+                    await connection.close(timeout=2)
+                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    connection.terminate()
+
+    async def _connected(self) -> Connection:
+        if self._connection is not None and not self._connection.is_closed():
+            return self._connection
+        try:
+            self._connection = await self._connect()
+        except Exception as error:
+            known = translate(error, in_flight=False)
+            if known is None:
+                raise
+            raise known from error
+        return self._connection
+
+    async def _connect(self) -> Connection:
+        connection: Connection = await asyncpg.connect(
+            self.database_url,
+            timeout=_CONNECT_SECONDS_MAX,
+            command_timeout=self._statement_seconds_max,
+            server_settings={"application_name": f"coatcheck {self._name}"},
+            max_cacheable_statement_size=_STATEMENT_CHARACTERS_CACHED_MAX,
+        )
+        try:
+            # Not with the login: PgBouncer refuses settings there that it does not know, or, told
+            # to ignore them, has the session go without.
+            await connection.fetch(_SET, [*self._settings], [*self._settings.values()])
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None

@@ -1,0 +1,35 @@
+"""Crash points inside a transaction.
+
+Our statements commit by themselves, so between the update and the commit there is no place of ours
+to die. While a test has such a point armed, the statement runs in an explicit transaction and the
+process dies before its COMMIT; otherwise this adds nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+
+from coatcheck.crash import crash_point, is_armed
+from coatcheck.db.connection import Connection, Line
+
+
+async def fetch_or_die(
+    line: Line, point: str, query: str, *arguments: Any, answers_rows: bool = True
+) -> list[asyncpg.Record]:
+    """Run one statement; die before its commit if ``point`` is armed.
+
+    A statement that answers rows dies only when it did something, which the rows show.
+    """
+    if not is_armed(point):
+        return await line.fetch(query, *arguments)
+
+    async def in_transaction(connection: Connection) -> list[asyncpg.Record]:
+        async with connection.transaction():
+            rows = await connection.fetch(query, *arguments)
+            if rows or not answers_rows:
+                crash_point(point)
+            return rows
+
+    return await line.run(in_transaction)

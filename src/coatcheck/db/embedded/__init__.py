@@ -1,0 +1,19 @@
+"""PostgreSQL 18 without an installation: a real server, run from the binaries in a wheel.
+
+`EmbeddedPostgres` owns one data folder and the server on it; `pick_data_dir` decides where that
+folder lies. Everything about who runs the server and what may be touched is in
+docs/adr/0003-embedded-postgresql.md.
+"""
+
+from coatcheck.db.embedded.errors import EmbeddedPostgresError
+from coatcheck.db.embedded.placement import pick_data_dir
+from coatcheck.db.embedded.server import EmbeddedPostgres, OnProgress, Phase, StopMode
+
+__all__ = [
+    "EmbeddedPostgres",
+    "EmbeddedPostgresError",
+    "OnProgress",
+    "Phase",
+    "StopMode",
+    "pick_data_dir",
+]

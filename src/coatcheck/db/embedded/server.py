@@ -1,0 +1,321 @@
+"""The life of an embedded server: start or adopt, wait until it serves, stop.
+
+Whoever starts it owns the data folder until it stops. An owner that is killed loses the folder but
+not the server, which goes on in its own session; the next owner finds it there and adopts it. A
+server that was itself killed recovers when it is started again, for as long as that takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import signal
+import subprocess
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import psutil
+
+from coatcheck.db.embedded import postmaster
+from coatcheck.db.embedded.account import Account, server_account
+from coatcheck.db.embedded.binaries import runnable_bin
+from coatcheck.db.embedded.cluster import check_version, create_cluster
+from coatcheck.db.embedded.configuration import Setting, settings_file
+from coatcheck.db.embedded.errors import EmbeddedPostgresError
+from coatcheck.db.embedded.layout import PORT, Layout
+from coatcheck.db.embedded.ownership import Ownership
+from coatcheck.db.embedded.placement import SYSTEM_DATA, check_usable
+from coatcheck.db.embedded.programs import Programs
+
+SUPERUSER = "coatcheck"
+DATABASE = "coatcheck"
+_CREATE_DATABASE_IF_MISSING = """\
+SELECT 'CREATE DATABASE coatcheck'
+ WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'coatcheck') \\gexec
+"""
+
+READY_POLL_SECONDS = 0.02
+PROGRESS_SECONDS = 1.0
+# A fast stop writes a checkpoint. One that takes longer than this is cut short: whatever was
+# committed is in the write-ahead log, and the next start recovers it.
+STOP_SECONDS_MAX = 60.0
+LOG_BYTES_MAX = 16 * 1024 * 1024
+LOG_TAIL_BYTES = 4096
+
+StopMode = Literal["smart", "fast", "immediate"]
+_STOP_SIGNALS: Mapping[StopMode, signal.Signals] = {
+    "smart": signal.SIGTERM,
+    "fast": signal.SIGINT,
+    "immediate": signal.SIGQUIT,
+}
+
+
+class Phase(enum.StrEnum):
+    """What a start is busy with; the text is fit to print."""
+
+    PREPARING = "preparing PostgreSQL"
+    CREATING = "creating the database files"
+    STARTING = "starting PostgreSQL"
+    RECOVERING = "PostgreSQL is recovering after an unclean stop"
+
+
+OnProgress = Callable[[Phase, float], None]
+"""Told the phase when it changes and every second, with the seconds since `start` was called."""
+
+
+class EmbeddedPostgres:
+    """A PostgreSQL 18 server on one data folder, reached over a private Unix socket.
+
+    `settings` are PostgreSQL settings that override ours. Use it as a context manager, or call
+    `start` and `stop`. One process at a time may own a data folder; a second one gets an
+    EmbeddedPostgresError from `start`.
+    """
+
+    def __init__(self, data_dir: Path, *, settings: Mapping[str, Setting] | None = None) -> None:
+        self._layout = Layout.of(data_dir)
+        self._settings = dict(settings or {})
+        self._ownership = Ownership(self._layout.lock)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._process: psutil.Process | None = None
+        self._socket_dir: Path | None = None
+
+    @property
+    def data_dir(self) -> Path:
+        return self._layout.data
+
+    @property
+    def log_path(self) -> Path:
+        return self._layout.log
+
+    @property
+    def dsn(self) -> str:
+        """The URL of the `coatcheck` database, for asyncpg and everything built on libpq."""
+        return self.dsn_of(DATABASE)
+
+    def dsn_of(self, database: str) -> str:
+        """The URL of another database on this server."""
+        query = urllib.parse.urlencode({"host": str(self._where_it_listens()), "port": PORT})
+        return f"postgresql://{SUPERUSER}@/{urllib.parse.quote(database)}?{query}"
+
+    def _where_it_listens(self) -> Path:
+        """Our own server's socket folder, else the one a server says it uses, else the usual one.
+
+        Another process's environment may have led it to another short folder than ours would.
+        """
+        if self._socket_dir is not None:
+            return self._socket_dir
+        with contextlib.suppress(PermissionError):
+            said = postmaster.PidFile.read(self._layout.cluster)
+            if said is not None and said.socket_dir:
+                return Path(said.socket_dir)
+        return self._layout.socket_dir
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id, or None if it is not running."""
+        return self._process.pid if self._process is not None and self.is_running() else None
+
+    def is_running(self) -> bool:
+        if self._child is not None:
+            self._child.poll()  # else a dead child would linger as a zombie
+        return self._process is not None and postmaster.is_live(self._process)
+
+    def start(self, on_progress: OnProgress | None = None) -> None:
+        """Return once the server takes connections and the `coatcheck` database exists.
+
+        Makes the cluster on the first boot, adopts a server that an earlier owner left behind, and
+        waits for crash recovery without a time limit while the server is alive. Raises
+        EmbeddedPostgresError when the folder is in use or unusable, or when PostgreSQL gives up,
+        with what it said.
+        """
+        if self.is_running():
+            return
+        report = _Reporter(on_progress)
+        report(Phase.PREPARING)
+        account = server_account(self._layout.cluster)
+        check_usable(self._layout, account, suggestion=SYSTEM_DATA / self._layout.data.name)
+        self._layout.create_folders()
+        self._ownership.take()
+        try:
+            programs = Programs(runnable_bin(account), account)
+            if not self._adopt(account, report):
+                self._launch(programs, report)
+            self._ensure_database(programs)
+        except BaseException:
+            self.stop("immediate")
+            raise
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """Stop the server and give the data folder up; does nothing if it is not running.
+
+        `fast` disconnects everybody, `smart` waits for them to leave, `immediate` skips the final
+        checkpoint. None of them loses what was committed.
+        """
+        if self.is_running():
+            self._signal(_STOP_SIGNALS[mode])
+            if not self._ended_within(STOP_SECONDS_MAX):
+                self._signal(signal.SIGQUIT)
+                if not self._ended_within(STOP_SECONDS_MAX):
+                    self.kill()
+        self._forget_process()
+        self._layout.remove_foreign_socket_dir(self._where_it_listens())
+        self._socket_dir = None
+        self._ownership.give_up()
+
+    def kill(self) -> None:
+        """End the server and all its processes by SIGKILL, as a power cut would.
+
+        The data folder stays ours: `start` recovers, `stop` gives it up.
+        """
+        if self._process is not None:
+            postmaster.kill_with_children(self._process)
+        self._forget_process()
+
+    def restart(self, on_progress: OnProgress | None = None) -> None:
+        """Stop in good order and start again on the same data."""
+        self.stop()
+        self.start(on_progress)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _adopt(self, account: Account, report: _Reporter) -> bool:
+        """Take over the server that a killed owner left behind; False if there is none."""
+        cluster = self._layout.cluster
+        process = postmaster.find_server(cluster, account)
+        if process is None:
+            return False
+        self._process = process
+        report(Phase.STARTING)
+        while True:
+            said = postmaster.PidFile.read(cluster)
+            if not self.is_running():
+                self._forget_process()
+                return False
+            if said is not None and said.status == "ready":
+                self._socket_dir = Path(said.socket_dir)
+                return True
+            report.again()
+            time.sleep(READY_POLL_SECONDS)
+
+    def _launch(self, programs: Programs, report: _Reporter) -> None:
+        """Start a server on the cluster, made now if there is none, and wait for it."""
+        layout = self._layout
+        if layout.cluster.exists():
+            check_version(layout)
+        else:
+            report(Phase.CREATING)
+            create_cluster(layout, programs, superuser=SUPERUSER)
+
+        was_killed = postmaster.PidFile.read(layout.cluster) is not None
+        report(Phase.RECOVERING if was_killed else Phase.STARTING)
+        environment: dict[str, str] = {}
+        if was_killed:
+            postmaster.kill_orphans(layout.cluster, programs.account)
+            # PostgreSQL refuses to start while the id in its pid file is alive, unless it is told
+            # that this id belongs to whoever started it. Removing the file would do, too, but
+            # with it would go the check that nobody is attached to the old shared memory.
+            stranger = postmaster.stranger_pid(layout.cluster)
+            if stranger is not None:
+                environment["PG_GRANDPARENT_PID"] = str(stranger)
+
+        self._socket_dir = layout.create_socket_dir(programs.account)
+        layout.conf.write_text(settings_file(self._location_settings() | self._settings))
+        layout.conf.chmod(0o644)  # the server's account reads it
+        log_start = self._rotate_log()
+        self._child = programs.serve(layout.cluster, layout.log, environment)
+        self._process = psutil.Process(self._child.pid)
+        self._wait_until_ready(self._child, log_start, report)
+
+    def _location_settings(self) -> dict[str, Setting]:
+        quoted = str(self._where_it_listens()).replace('"', '""')
+        return {
+            "cluster_name": postmaster.cluster_name(self._layout.cluster),
+            "port": PORT,
+            "unix_socket_directories": f'"{quoted}"',
+            "unix_socket_permissions": "0700",
+        }
+
+    def _wait_until_ready(
+        self, child: subprocess.Popen[bytes], log_start: int, report: _Reporter
+    ) -> None:
+        while True:
+            said = postmaster.PidFile.read(self._layout.cluster)
+            if said is not None and said.pid == child.pid and said.status == "ready":
+                return
+            if child.poll() is not None:
+                self._forget_process()
+                raise EmbeddedPostgresError(
+                    f"PostgreSQL ended while starting:\n{self._log_since(log_start)}",
+                    f"Its log is {self._layout.log}",
+                )
+            report.again()
+            time.sleep(READY_POLL_SECONDS)
+
+    def _ensure_database(self, programs: Programs) -> None:
+        programs.psql(self._where_it_listens(), PORT, SUPERUSER, _CREATE_DATABASE_IF_MISSING)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if self._process is not None:
+                self._process.send_signal(number)
+
+    def _ended_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.is_running():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(READY_POLL_SECONDS)
+        return True
+
+    def _forget_process(self) -> None:
+        if self._child is not None:
+            self._child.poll()
+        self._child = None
+        self._process = None
+
+    def _rotate_log(self) -> int:
+        """Set a large log aside, keeping one; returns where this start's messages begin."""
+        log = self._layout.log
+        size = log.stat().st_size if log.exists() else 0
+        if size <= LOG_BYTES_MAX:
+            return size
+        log.rename(log.with_suffix(".log.1"))
+        return 0
+
+    def _log_since(self, start: int) -> str:
+        with self._layout.log.open("rb") as log:
+            log.seek(start)
+            return log.read()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
+
+
+class _Reporter:
+    """Passes phases on to the caller's callback, and repeats a long one every second."""
+
+    def __init__(self, on_progress: OnProgress | None) -> None:
+        self._on_progress = on_progress
+        self._began = self._last = time.monotonic()
+        self._phase = Phase.PREPARING
+
+    def __call__(self, phase: Phase) -> None:
+        self._phase = phase
+        self._last = time.monotonic()
+        if self._on_progress is not None:
+            self._on_progress(phase, self._last - self._began)
+
+    def again(self) -> None:
+        if time.monotonic() - self._last >= PROGRESS_SECONDS:
+            self(self._phase)

@@ -1,0 +1,441 @@
+"""The application that the server runs: finds the operation, runs it, sends its answer.
+
+Everything that holds for every request is here and nowhere else: its id, who may call, what its
+errors become, how it is counted. Raw ASGI, for a router whose last route costs as little as its
+first, and for answers in one write (docs/adr/0013).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import re
+import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+from coatcheck.domain import ids
+from coatcheck.domain.errors import ClientGone, CoatcheckError, NotServedAsCode, Unauthenticated
+from coatcheck.http.asgi import Message, Receive, Scope, Send
+from coatcheck.http.auth.credential_watch import CredentialWatch
+from coatcheck.http.cors import CrossOrigin
+from coatcheck.http.memory_budget import BodyBudget, ByteBudget
+from coatcheck.http.one_write_responses import write_whole
+from coatcheck.http.open_responses import HeldAnswers, asks_to_be_held
+from coatcheck.http.problem_formats import ProblemFormat, UnroutedFormats
+from coatcheck.http.problems import internal_error, method_not_allowed, problem, problem_of, stopped
+from coatcheck.http.queries import ignored_note, refuse_unknown
+from coatcheck.http.request import ARRIVING, PLACE, Call
+from coatcheck.http.response import SLICE_BYTES_MAX, RawHeaders, Reply, StreamReply
+from coatcheck.http.response_compression import (
+    BYTES_MIN,
+    compressed,
+    compressed_stream,
+    is_compressible,
+)
+from coatcheck.http.router import Match, Router
+from coatcheck.http.routing import Access, Held, Operation
+from coatcheck.telemetry import context, metrics, traceparents, tracing
+from coatcheck.telemetry.event_log import EVENTS
+
+_log = logging.getLogger(__name__)
+
+REQUEST_ID_HEADER: Final = b"x-request-id"
+_TRACEPARENT_HEADER: Final = traceparents.HEADER.encode()
+_DESTINATION_HEADER: Final = b"sec-fetch-dest"
+CODE_DESTINATIONS: Final = frozenset(
+    {
+        *(b"script", b"style", b"worker", b"sharedworker", b"serviceworker"),
+        *(b"audioworklet", b"paintworklet", b"xslt", b"object", b"embed", b"manifest"),
+    }
+)
+"""What a browser says of a request whose answer would run, or have its say, in a page."""
+
+# Printable, no spaces: what can neither break a log line nor a header.
+_FIT: Final = re.compile(rb"[!-~]{1,128}")
+_NO_ROUTE: Final = "none"
+_SHOWN_SECONDS: Final = 0.2
+"""After which a request shows in the metrics, at the latest."""
+_COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+
+Admit = Callable[[Call, Operation], Awaitable[RawHeaders]]
+"""Lets a call in, or raises. Gives the headers that its answer shall carry."""
+Watch = Callable[[Call, Callable[[], None]], contextlib.AbstractContextManager[CredentialWatch]]
+"""Has something called once what a call was let in with stops counting."""
+_WHERE: Final = frozenset({b"location", b"link", b"x-job-id", b"idempotent-replayed"})
+"""The headers that say where a job is found, also if there is no room for the answer itself."""
+_NAMES_JOB: Final = re.compile(r"/(?:jobs|tasks)/\{id\}")
+_JOB_ID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_JOB_IN_HEADER: Final = re.compile(rb"(?:^|/)([0-7][0-9A-HJKMNP-TV-Z]{25})(?:$|[>/])")
+_LAST_WORDS_SECONDS_MAX: Final = 1.0
+"""How long a reader is waited for who may hear no more than the end."""
+
+
+def _unwatched(
+    _: Call, wake: Callable[[], None]
+) -> contextlib.AbstractContextManager[CredentialWatch]:
+    return contextlib.nullcontext(CredentialWatch(None, wake))
+
+
+def _never() -> bool:
+    return False
+
+
+class Dispatcher:
+    """An ASGI application of operations."""
+
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        admit: Admit,
+        watch: Watch = _unwatched,
+        drains: Callable[[], bool] = _never,
+        held: HeldAnswers | None = None,
+        *,
+        bodies: BodyBudget | None = None,
+        large_answers: ByteBudget | None = None,
+        cross_origin: CrossOrigin | None = None,
+        unrouted_formats: Mapping[str, ProblemFormat] | None = None,
+    ) -> None:
+        """``bodies`` and ``large_answers`` bound what all requests hold; None: nothing does.
+        ``unrouted_formats``: how errors are written where no route is found, by path prefix."""
+        self.operations = tuple(operations)
+        self._router = Router(operations)
+        self.unrouted_formats = UnroutedFormats(operations, unrouted_formats or {})
+        self._admit = admit
+        self._watch = watch
+        self._drains = drains
+        self._held = held or HeldAnswers()
+        self._bodies = bodies
+        self._large_answers = large_answers
+        self._cross_origin = cross_origin or CrossOrigin()
+        self._ids = _request_ids()
+        self._to_be_shown = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            raise NotImplementedError(f"{scope['type']} is not spoken here")
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        request_id, traceparent, destination = self._named(scope)
+        call = Call(scope, receive, request_id, self._bodies)
+        token = context.request_id.set(request_id)
+        method = call.method
+        route = _NO_ROUTE
+        status = 0
+        reply: Reply | StreamReply | None = None
+        try:
+            origin = call.headers.get(b"origin") if self._cross_origin.is_on else None
+            if origin is not None:
+                call.cross_origin_headers = self._cross_origin.headers(origin, call.path)
+            found = self._router.find(method, call.raw_path)
+            if origin is not None and _is_preflight(call):
+                asked = call.headers.get(b"access-control-request-headers")
+                reply = self._cross_origin.preflight(asked, call.cross_origin_headers)
+            elif isinstance(found, Match):
+                route = found.operation.path
+                call.problem_format = found.operation.problem_format
+                if destination in CODE_DESTINATIONS and not found.operation.serves_code:
+                    reply = _not_code(call, destination)
+                elif traceparent is None and not tracing.is_on():
+                    reply = await self._run(call, found)
+                else:
+                    reply = await self._run_traced(call, found, traceparent)
+            else:
+                call.problem_format = self.unrouted_formats.of(call.raw_path)
+                reply = _not_served(call, found)
+            if isinstance(reply, Reply) and len(reply.body) > SLICE_BYTES_MAX:
+                reply = self._bounded(reply, call)
+            if isinstance(reply, StreamReply):
+                # The head of one says how long it is, which is not known of what is compressed.
+                if reply.is_compressible and method != "HEAD" and is_compressible(reply.headers):
+                    reply = compressed_stream(reply, call.headers.get(b"accept-encoding"))
+            elif len(reply.body) >= BYTES_MIN and ARRIVING in scope and _may_shrink(reply):
+                reply = await compressed(reply, call.headers.get(b"accept-encoding"))
+            status = reply.status
+            await self._send(reply, call, send)
+        except ClientGone:
+            _log.debug("the caller left", extra={"path": route})
+        except Exception:
+            # The answer had begun: to break the connection is the only honest end that is left.
+            _log.exception("unexpected error in the answer to %s %s", method, route)
+            raise
+        finally:
+            if call.place is not None and PLACE not in scope:
+                call.place.leave()
+            call.forget_body()
+            if reply is not None and reply.reservation is not None:
+                reply.reservation.end()
+            counted = method if method in _COUNTED_METHODS else "other"
+            metrics.record_request(counted, route, status, time.perf_counter() - began)
+            if not self._to_be_shown:
+                self._to_be_shown = True
+                asyncio.get_running_loop().call_later(_SHOWN_SECONDS, self._show_requests)
+            if EVENTS.is_on:
+                EVENTS.request(
+                    request_id,
+                    counted,
+                    route,
+                    status,
+                    time.perf_counter() - began,
+                    org=_org_of(call),
+                    job_id=_job_of(call, route, reply),
+                )
+            context.request_id.reset(token)
+
+    async def _run(self, call: Call, match: Match) -> Reply | StreamReply:
+        operation = match.operation
+        call.params = match.params
+        try:
+            held = operation.held
+            if held is not Held.NEVER and call.place is None and asks_to_be_held(call, held):
+                call.place = self._held.enter(call)
+            if operation.access is not Access.OPEN:
+                if operation.access is not Access.HANDLER:
+                    call.reply_headers = await self._admit(call, operation)
+                if call.scope["query_string"] and not operation.any_query:
+                    if operation.ignores_query:
+                        note = ignored_note(call.query, operation.query_names)
+                        call.reply_headers = [*call.reply_headers, *note]
+                    else:
+                        refuse_unknown(call.query, operation.query_names)
+            return await operation.handler(call)
+        except ClientGone:
+            raise
+        except CoatcheckError as error:
+            return problem_of(call, error)
+        except asyncio.CancelledError:
+            if not self._drains():
+                raise
+            # The grace is over, and the server cancels what is left. Not answered here, it would
+            # be told that there was an error, in a form that no client of ours reads.
+            return stopped(call)
+        except Exception:  # noqa: BLE001 - logged whole; the caller gets a 500 that says nothing
+            _log.exception("unexpected error in %s %s", call.method, operation.path)
+            return internal_error(call)
+
+    async def _run_traced(
+        self, call: Call, match: Match, traceparent: str | None
+    ) -> Reply | StreamReply:
+        """Run it as a part of the trace that it came with."""
+        operation = match.operation
+        if operation.access is Access.OPEN or not tracing.is_on():
+            with contextlib.nullcontext() if traceparent is None else tracing.passing(traceparent):
+                return await self._run(call, match)
+        with tracing.span(
+            f"{call.method} {operation.path}",
+            "server",
+            # A page of ours that asks the API does so as a part of its own trace.
+            traceparent or tracing.current(),
+            {
+                "http.request.method": call.method,
+                "http.route": operation.path,
+                "coatcheck.request_id": call.request_id,
+            },
+        ) as part:
+            reply = await self._run(call, match)
+            part.note({"http.response.status_code": int(reply.status)})
+            if reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                part.failed(str(int(reply.status)))
+            return reply
+
+    def _bounded(self, reply: Reply, call: Call) -> Reply:
+        """A large answer, if there is room for it while it is read; else the refusal.
+
+        One that all callers are sent alike is held once, however many read it.
+        """
+        if self._large_answers is None or reply.is_shared:
+            return reply
+        owner = call.address if call.caller is None else call.caller.org
+        try:
+            reply.reservation = self._large_answers.reserve_now(owner, len(reply.body))
+        except CoatcheckError as error:
+            refusal = problem_of(call, error)
+            # What was asked for may be done: where it is found is still told.
+            found = [each for each in reply.headers if each[0] in _WHERE]
+            refusal.headers = [*refusal.headers, *found]
+            return refusal
+        return reply
+
+    async def _send(self, reply: Reply | StreamReply, call: Call, send: Send) -> None:
+        extra = [
+            (REQUEST_ID_HEADER, call.request_id.encode("latin-1")),
+            *call.reply_headers,
+            *call.cross_origin_headers,
+        ]
+        if isinstance(reply, Reply) and reply.is_our_own and len(reply.body) <= SLICE_BYTES_MAX:
+            cycle = call.scope.get(ARRIVING)
+            if cycle is not None and write_whole(cycle, reply, extra):
+                return
+        if isinstance(reply, StreamReply):
+            await self._stream(reply, call, send, extra)
+        else:
+            await reply.send(send, extra, head=call.method == "HEAD")
+
+    async def _stream(self, reply: StreamReply, call: Call, send: Send, extra: RawHeaders) -> None:
+        """Send a stream until it ends, its reader has gone, or may hear no more of it."""
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        has_begun = False
+
+        async def sent(message: Message) -> None:
+            nonlocal has_begun
+            await send(message)
+            has_begun = True
+
+        with self._watch(call, partial(_settle, lost)) as credential:
+            reply.pieces = _while_it_counts(reply.pieces, credential)
+            sending = reply.send(sent, extra, head=call.method == "HEAD")
+            if await _sent_whole(call, sending, lost) or not credential.lost:
+                return
+        _log.info("an answer ends before its time: its credential does not count any more")
+        try:
+            async with asyncio.timeout(_LAST_WORDS_SECONDS_MAX):
+                if not has_begun:
+                    await problem_of(call, Unauthenticated()).send(send, extra, head=False)
+                elif not reply.is_measured:
+                    await send(
+                        {
+                            "type": "http.response.body",
+                            "body": reply.last_words,
+                            "more_body": False,
+                        }
+                    )
+                else:
+                    _hang_up(call)
+        except TimeoutError:
+            _hang_up(call)
+
+    @staticmethod
+    async def _live(receive: Receive, send: Send) -> None:
+        """What the application needs is opened before the server and closed after it."""
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _show_requests(self) -> None:
+        self._to_be_shown = False
+        metrics.show_requests()
+
+    def _named(self, scope: Scope) -> tuple[str, str | None, bytes | None]:
+        """What the caller calls the request, or what we do, the trace that it is a part of, and
+        what a browser wants its answer for."""
+        request_id = traceparent = destination = None
+        for name, value in scope["headers"]:
+            if name == REQUEST_ID_HEADER:
+                if request_id is None and _FIT.fullmatch(value):
+                    request_id = str(value, "latin-1")
+            elif name == _TRACEPARENT_HEADER:
+                traceparent = str(value, "latin-1")
+            elif name == _DESTINATION_HEADER:
+                destination = value
+        return next(self._ids) if request_id is None else request_id, traceparent, destination
+
+
+async def _while_it_counts(
+    pieces: AsyncIterator[bytes], credential: CredentialWatch
+) -> AsyncIterator[bytes]:
+    """The pieces for as long as their reader's credential counts; then it waits to be ended."""
+    try:
+        async for piece in pieces:
+            if not await credential.counts():
+                await asyncio.get_running_loop().create_future()
+            yield piece
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+
+
+async def _sent_whole(
+    call: Call, sending: Coroutine[Any, Any, None], lost: asyncio.Future[None]
+) -> bool:
+    """Send a stream; whether it was sent to its end. Stops when its reader has gone, which the
+    server would not say, and when ``lost`` is there."""
+    task, gone = asyncio.create_task(sending), asyncio.create_task(call.disconnected())
+    try:
+        await asyncio.wait({task, gone, lost}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return True
+        return False
+    finally:
+        for each in (task, gone):
+            each.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _hang_up(call: Call) -> None:
+    """Break the connection: the only honest end of a body that cannot be what its head said."""
+    cycle = call.scope.get(ARRIVING)
+    if cycle is not None:
+        cycle.disconnected = True
+        cycle.transport.abort()
+
+
+def _is_preflight(call: Call) -> bool:
+    return call.method == "OPTIONS" and b"access-control-request-method" in call.headers
+
+
+def _may_shrink(reply: Reply) -> bool:
+    return not reply.is_shared and is_compressible(reply.headers)
+
+
+def _org_of(call: Call) -> str | None:
+    """The organisation that a call is of, as far as it is known. What a path says is believed of
+    callers alone that were let in: a stranger's words are not logged."""
+    return None if call.caller is None else call.params.get("org", call.caller.org)
+
+
+def _job_of(call: Call, route: str, reply: Reply | StreamReply | None) -> str | None:
+    """The job that a call was about: named by its path, or made by it."""
+    if _NAMES_JOB.search(route) and _JOB_ID.fullmatch(named := call.params.get("id", "")):
+        return named
+    if reply is not None and call.method != "GET":
+        for name, value in reply.headers:
+            if name in _WHERE and (found := _JOB_IN_HEADER.search(value)):
+                return found[1].decode("ascii")
+    return None
+
+
+def _request_ids() -> Iterator[str]:
+    """Fresh ids: the process's own ULID and a number, because a ULID each costs ten times that."""
+    boot = ids.to_text(ids.new_id())
+    return (f"{boot}-{number}" for number in itertools.count(1))
+
+
+def _not_code(call: Call, destination: bytes | None) -> Reply:
+    metrics.record_bound_met("code")
+    asked = str(destination or b"", "latin-1")
+    return problem_of(
+        call, NotServedAsCode(f"Nothing at this path is to be loaded as a {asked} of a page.")
+    )
+
+
+def _not_served(call: Call, allowed: frozenset[str]) -> Reply:
+    if not allowed:
+        detail = "Nothing is served at this path. /docs shows what is."
+        return problem(call, HTTPStatus.NOT_FOUND, "not_found", detail)
+    return method_not_allowed(call, allowed)

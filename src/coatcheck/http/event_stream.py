@@ -1,0 +1,148 @@
+"""A job's story as Server-Sent Events: states, progress, log lines and output, as they come.
+
+Only what is kept has an ``id``: log lines, output and alerts. A reader that lost its connection
+names the last id it saw and misses nothing and gets nothing twice. States and progress are shown as
+they are now; the stream ends after the event that shows the end.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.core import Engine
+from coatcheck.domain.errors import DatabaseUnavailable, JobNotFound, OutcomeUnknown
+from coatcheck.domain.job import JobEvent, JobView
+from coatcheck.domain.limits import EVENT_RESULT_BYTES_MAX, EVENTS_PAGE_BYTES_MAX
+from coatcheck.http.draining import Draining
+
+KEEP_ALIVE_SECONDS: Final = 15.0
+RECONNECT_MILLISECONDS: Final = 1_000
+_PAGE_EVENTS: Final = 50
+KEEP_ALIVE: Final = b": still here\n\n"
+RECONNECT: Final = b"event: reconnect\ndata: {}\n\n"
+_encode: Final = msgspec.json.Encoder().encode
+
+Show = Callable[[JobView], Awaitable[Any]]
+
+
+class EventStream:
+    """Makes streams of jobs' events."""
+
+    def __init__(self, engine: Engine, draining: Draining) -> None:
+        self._engine = engine
+        self._draining = draining
+
+    async def follow(self, view: JobView, show: Show, *, after: int) -> AsyncIterator[bytes]:
+        """The events after the one numbered ``after``, until the job has ended."""
+        yield b"retry: %d\n\n" % RECONNECT_MILLISECONDS
+        try:
+            async with aclosing(self._story(view, show, after)) as story:
+                async for piece in story:
+                    yield piece
+        except JobNotFound:
+            return  # pruned while it was followed
+        except (DatabaseUnavailable, OutcomeUnknown):  # to who reads, they are the same
+            yield RECONNECT
+
+    async def _story(self, view: JobView, show: Show, after: int) -> AsyncGenerator[bytes, None]:
+        shown: JobView | None = None
+        said_at = time.monotonic()
+        with self._engine.watch(view.id) as watch:
+            while True:
+                # The job first: what it said before its end is then there to be read.
+                view = await self._engine.look(view.id, org=view.org)
+                pieces = []
+                if _moved(shown, view) and not view.terminal:
+                    pieces.append(event("state", await show(view)))
+                # A page at a time: a job may have said more than memory should hold.
+                while page := await self._page(view, after):
+                    after = page[-1].seq
+                    yield b"".join([*pieces, *map(_event_of, page)])
+                    said_at = time.monotonic()
+                    pieces.clear()
+                    if len(page) < _PAGE_EVENTS and _size(page) < EVENTS_PAGE_BYTES_MAX:
+                        break
+                if _advanced(shown, view):
+                    data = {"fraction": _shown(view.progress), "note": view.progress_note}
+                    pieces.append(event("progress", data))
+                shown = view
+                drained = self._draining.begun
+                if view.terminal:
+                    pieces.append(event("end", await show(await self._with_result(view))))
+                elif drained:
+                    pieces.append(RECONNECT)
+                elif not pieces and time.monotonic() - said_at >= KEEP_ALIVE_SECONDS:
+                    pieces.append(KEEP_ALIVE)
+                if pieces:
+                    yield b"".join(pieces)
+                    said_at = time.monotonic()
+                if view.terminal or drained:
+                    return
+                async with self._draining.cut_short():
+                    await watch.changed(KEEP_ALIVE_SECONDS)
+
+    async def _with_result(self, view: JobView) -> JobView:
+        """The job with its result, unless that is too long for an event: it is then found by URL,
+        where all who read it share it."""
+        if (view.result_bytes or 0) > EVENT_RESULT_BYTES_MAX:
+            return view
+        return await self._engine.with_result(view)
+
+    async def _page(self, view: JobView, after: int) -> Sequence[JobEvent]:
+        return await self._engine.events(
+            view.id,
+            org=view.org,
+            after=after,
+            limit=_PAGE_EVENTS,
+            bytes_max=EVENTS_PAGE_BYTES_MAX,
+        )
+
+
+def _size(page: Sequence[JobEvent]) -> int:
+    return sum(len(each.data) for each in page)
+
+
+def _shown(progress: float | None) -> float | None:
+    """Without the digits that the column's single precision makes up."""
+    return None if progress is None else round(progress, 6)
+
+
+def _moved(shown: JobView | None, view: JobView) -> bool:
+    return shown is None or (shown.state, shown.attempts) != (view.state, view.attempts)
+
+
+def _advanced(shown: JobView | None, view: JobView) -> bool:
+    if view.progress is None:
+        return False
+    before = (None, None) if shown is None else (shown.progress, shown.progress_note)
+    return before != (view.progress, view.progress_note)
+
+
+def event(name: str, data: Any) -> bytes:
+    """One event of a stream."""
+    # Within JSON a line break is only ever white space between its parts.
+    line = _encode(data).replace(b"\n", b" ").replace(b"\r", b" ")
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), line)
+
+
+def _event_of(told: JobEvent) -> bytes:
+    name = "chunk"
+    data: dict[str, Any]
+    match told.kind:
+        case "log" | "alert":
+            name, data = told.kind, {"at": told.at} | msgspec.json.decode(told.data)
+        case "text":
+            data = {"kind": "text", "data": told.data.decode()}
+        case "json":
+            data = {"kind": "json", "data": msgspec.Raw(told.data)}
+        case "binary":
+            data = {"kind": "binary", "data": base64.b64encode(told.data).decode()}
+        case other:
+            raise AssertionError(f"an event of kind {other!r}")
+    return b"id: %d\n" % told.seq + event(name, data)

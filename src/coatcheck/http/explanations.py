@@ -1,0 +1,126 @@
+"""How an explanation is answered, the same on every surface: ``GET {job}/explain``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from coatcheck.domain.explanation import Blocker, BlockerKind, Explanation, Holder
+from coatcheck.domain.identity import Scope
+from coatcheck.domain.ids import to_text
+from coatcheck.http.routing import Access, Answer, Handler, Operation, Parameter
+
+HOLDERS_SHOWN_MAX: Final = 10
+_DIGITS: Final = 3
+
+
+class ExplainedBlocker(msgspec.Struct, frozen=True):
+    """One thing that a job waits for, or what it does.
+
+    ``key`` names a limit, ``limit`` is what it allows and ``held`` how many have it; ``holders``
+    are some of them, those that the caller may see. ``limit`` and ``held`` are null where they
+    would tell of other organisations.
+    """
+
+    kind: BlockerKind
+    message: str
+    key: str | None
+    limit: float | None
+    held: int | None
+    holders: list[str]
+    since: datetime | None
+    until: datetime | None
+
+
+class ExplainedEta(msgspec.Struct, frozen=True):
+    """Seconds from now: half of such jobs, and nine of ten, have started or ended by then."""
+
+    start_p50: float
+    start_p90: float
+    end_p50: float
+    end_p90: float
+
+
+class ExplainedJob(msgspec.Struct, frozen=True):
+    """Why a job waits, or what it does. ``summary`` is for people; ``position`` counts from 1, in
+    the job's own line and lane; the blockers are in order, the one that decides first."""
+
+    job_id: str
+    state: str
+    terminal: bool
+    summary: str
+    blockers: list[ExplainedBlocker]
+    position: int | None
+    eta: ExplainedEta | None
+    retry_after: int
+
+
+def shown(
+    explanation: Explanation, may_see: Callable[[Holder], bool], *, for_operator: bool
+) -> ExplainedJob:
+    """An explanation as its reader may see it."""
+    eta = explanation.eta
+    return ExplainedJob(
+        explanation.job_id,
+        explanation.state,
+        explanation.terminal,
+        explanation.summary,
+        [_blocker(each, may_see, for_operator=for_operator) for each in explanation.blockers],
+        explanation.position,
+        None
+        if eta is None
+        else ExplainedEta(
+            round(eta.start_p50, _DIGITS),
+            round(eta.start_p90, _DIGITS),
+            round(eta.end_p50, _DIGITS),
+            round(eta.end_p90, _DIGITS),
+        ),
+        explanation.retry_after,
+    )
+
+
+def _blocker(
+    blocker: Blocker, may_see: Callable[[Holder], bool], *, for_operator: bool
+) -> ExplainedBlocker:
+    hidden = blocker.is_shared and not for_operator
+    visible = [to_text(each.uuid) for each in blocker.holders if may_see(each)]
+    return ExplainedBlocker(
+        blocker.kind,
+        blocker.message,
+        blocker.key,
+        None if hidden else blocker.limit,
+        None if hidden else blocker.held,
+        visible[:HOLDERS_SHOWN_MAX],
+        blocker.since,
+        blocker.until,
+    )
+
+
+def explain_operation(
+    path: str,
+    name: str,
+    handler: Handler,
+    *,
+    tag: str,
+    access: Access | Scope = Scope.READ,
+    parameters: Sequence[Parameter] = (),
+    answers: Sequence[Answer] = (),
+    operable: bool = False,
+) -> Operation:
+    """``GET {job}/explain`` of a surface whose job is at ``path``."""
+    return Operation(
+        methods=("GET",),
+        path=f"{path}/explain",
+        name=name,
+        summary="Why it waits or what it does, behind how many others, and how long that may take.",
+        handler=handler,
+        access=access,
+        tag=tag,
+        parameters=parameters,
+        answers=(Answer(HTTPStatus.OK, "The explanation.", ExplainedJob), *answers),
+        operable=operable,
+    )

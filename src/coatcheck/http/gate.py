@@ -1,0 +1,172 @@
+"""Who may come in: the credential, the scope, the organisation in the path, the rate."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from coatcheck.domain.errors import (
+    MissingScope,
+    NotFound,
+    QueueFull,
+    SubscriptionInactive,
+    Unauthenticated,
+)
+from coatcheck.domain.identity import Principal, Scope
+from coatcheck.domain.tenants import is_org_id
+from coatcheck.http.auth import Authenticator
+from coatcheck.http.auth.credential_watch import CredentialWatch
+from coatcheck.http.backlog import Backlog
+from coatcheck.http.billing import Subscriptions
+from coatcheck.http.rate_limits import RateLimiter
+from coatcheck.http.request import CONNECTION, Call
+from coatcheck.http.response import RawHeaders
+from coatcheck.http.routing import Access, Operation
+
+
+class Gate:
+    """Lets calls in. Whatever it refuses has cost no more than a look into a cache."""
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        limiter: RateLimiter,
+        subscriptions: Subscriptions,
+        backlog: Backlog,
+        *,
+        timeout_seconds_max: float,
+        operator_org: str = "",
+    ) -> None:
+        """The admins of ``operator_org`` operate the deployment; if it is empty nobody does.
+        ``timeout_seconds_max`` is for organisations that have no bound of their own."""
+        self._authenticator = authenticator
+        self._limiter = limiter
+        self._subscriptions = subscriptions
+        self._backlog = backlog
+        self._timeout_seconds_max = timeout_seconds_max
+        self._operator_org = operator_org
+
+    async def admit(self, call: Call, operation: Operation) -> RawHeaders:
+        """Let in a call to an operation that names its scope; for the dispatcher."""
+        if not isinstance(operation.access, Scope):
+            assert operation.access is Access.HANDLER
+            return ()
+        principal = await self.caller(call)
+        if principal is None:
+            raise Unauthenticated
+        check_scope(principal, operation.access)
+        call.principal = self._acting(principal, call, operation)
+        return await self.count(principal)
+
+    def _acting(self, principal: Principal, call: Call, operation: Operation) -> Principal:
+        """The caller as one of the organisation that the path names. Raises NotFound; and
+        MissingScope where only operators may come in."""
+        org = call.params.get("org", principal.org)
+        if operation.operable or operation.operators_only:
+            if self.operates(principal):
+                if not is_org_id(org):
+                    raise NotFound
+                own = org == principal.org
+                most = principal.org_backlog_max if own else None
+                longest = principal.org_timeout_max if own else None
+                return replace(
+                    principal,
+                    org=org,
+                    org_backlog_max=most,
+                    org_timeout_max=longest,
+                    is_operator=True,
+                )
+            if operation.operators_only:
+                raise MissingScope(
+                    "Only the deployment's operators may call this: the admins of the organisation "
+                    "that COATCHECK_OPERATOR_ORG names."
+                )
+        if principal.org != org:
+            raise NotFound
+        return principal
+
+    def operates(self, principal: Principal) -> bool:
+        """Whether the caller operates the deployment."""
+        return principal.org == self._operator_org and Scope.ADMIN in principal.scopes
+
+    async def caller(self, call: Call) -> Principal | None:
+        """Who calls; None if no credential was given. Raises Unauthenticated for a bad one, and
+        TooManyHeldAnswers if the answer is to be held and too many of the caller's are."""
+        credential = _credential(call)
+        principal = None
+        if credential is not None:
+            principal = self._authenticator.known(credential)
+            if principal is None:
+                principal = await self._authenticator.check(credential)
+            call.credential = credential
+            connection = call.scope.get(CONNECTION)
+            if connection is not None:
+                connection.is_known()
+        if call.place is not None:
+            operates = principal is not None and self.operates(principal)
+            call.place.belongs_to(principal, call.params.get("org", ""), operates=operates)
+        return principal
+
+    def watch(
+        self, call: Call, wake: Callable[[], None]
+    ) -> AbstractContextManager[CredentialWatch]:
+        """Have ``wake`` called once what the call was let in with stops counting: for streams, and
+        for answers that are held."""
+        return self._authenticator.watch(call.credential, wake)
+
+    async def anonymous(self, org: str) -> Principal:
+        """A caller without a credential, for what is open to anyone."""
+        return await self._authenticator.anonymous(org)
+
+    async def count(self, principal: Principal) -> RawHeaders:
+        """Count a request against its limits. Raises RateLimited."""
+        headers = self._limiter.admit_now(principal)
+        return headers if headers is not None else await self._limiter.admit(principal)
+
+    def timeout_seconds_max(self, principal: Principal) -> float:
+        """How long a call of a service that the caller's organisation registered may take."""
+        own = principal.org_timeout_max
+        return self._timeout_seconds_max if own is None else own
+
+    async def check_plan(self, principal: Principal) -> None:
+        """Raises SubscriptionInactive."""
+        if not self._subscriptions.check_now(principal.org):
+            await self._subscriptions.check(principal.org)
+
+    async def check_new_work(self, principal: Principal, jobs: int = 1) -> None:
+        """Raises SubscriptionInactive or QueueFull. ``jobs`` may be 0, if what is handed in is
+        counted by ``check_room`` once it was read."""
+        await self.check_plan(principal)
+        await self.check_room(principal, jobs)
+
+    async def check_room(self, principal: Principal, jobs: int) -> None:
+        """Count so many new jobs against the organisation's backlog limit. Raises QueueFull."""
+        if principal.org_backlog_max is not None:
+            await self._backlog.check(principal, jobs)
+
+    async def check_unless_known(
+        self, principal: Principal, key: str | None, knows: Callable[[str], Awaitable[bool]]
+    ) -> None:
+        """Raises SubscriptionInactive or QueueFull; not for a known idempotency key, which is no
+        new work."""
+        try:
+            await self.check_new_work(principal)
+        except (SubscriptionInactive, QueueFull):
+            if key is None or not await knows(key):
+                raise
+
+
+def check_scope(principal: Principal, scope: Scope) -> None:
+    if scope not in principal.scopes:
+        raise MissingScope(f"The credential lacks the scope {scope.value!r}.")
+
+
+def _credential(call: Call) -> bytes | None:
+    authorization = call.headers.get(b"authorization")
+    if authorization is None:
+        return call.headers.get(b"x-api-key")
+    kind, _, credential = authorization.partition(b" ")
+    if kind.lower() != b"bearer":
+        raise Unauthenticated
+    return credential.strip()

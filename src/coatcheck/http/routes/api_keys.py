@@ -1,0 +1,280 @@
+"""An organisation's API keys: made, looked at, revoked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from coatcheck.core.queries import tenants
+from coatcheck.db.connection import Line
+from coatcheck.db.errors import retried
+from coatcheck.domain import api_keys, ids
+from coatcheck.domain.errors import (
+    FieldIssue,
+    InvalidInput,
+    InvalidParameter,
+    MissingScope,
+    NotFound,
+)
+from coatcheck.domain.identity import USER_SCOPES, Principal, RateLimit, Scope
+from coatcheck.domain.limits import (
+    API_KEY_NAME_CHARACTERS_MAX,
+    KEY_LIFE_SECONDS_MAX,
+    RATE_REQUESTS_MAX,
+    RATE_SECONDS_MAX,
+)
+from coatcheck.domain.patterns import whole
+from coatcheck.domain.tenants import USER_ID_ALLOWED, ApiKey, is_user_id
+from coatcheck.http.problems import MEDIA_TYPE, Problem
+from coatcheck.http.queries import read_whole_number, refuse_unknown
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, json_reply, raw_header
+from coatcheck.http.routing import ULID, Answer, Operation, Parameter, RequestBody
+from coatcheck.http.struct_bodies import read_body
+from coatcheck.settings import Settings
+
+PATH: Final = "/api/v1/orgs/{org}/api-keys"
+
+_BODY_BYTES_MAX: Final = 16 * 1024
+_PAGE_ROWS: Final = 50
+_PAGE_ROWS_MAX: Final = 200
+
+_TAG: Final = "organisations"
+_LIMIT: Final = {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": _PAGE_ROWS_MAX,
+    "default": _PAGE_ROWS,
+}
+
+
+class RateLimitView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """So many requests in each window of so many seconds."""
+
+    requests: Annotated[int, Meta(ge=1, le=RATE_REQUESTS_MAX)]
+    seconds: Annotated[int, Meta(ge=1, le=RATE_SECONDS_MAX)]
+
+
+class NewApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a new key shall be like. Without ``scopes``: submit and read."""
+
+    name: Annotated[str, Meta(max_length=API_KEY_NAME_CHARACTERS_MAX)]
+    user: Annotated[str, Meta(pattern=whole("[!-~]{1,255}"))] | None = None
+    scopes: Annotated[list[Scope], Meta(min_length=1)] | None = None
+    expires_in_seconds: Annotated[int, Meta(ge=1, le=KEY_LIFE_SECONDS_MAX)] | None = None
+    rate_limit: RateLimitView | None = None
+
+
+class ApiKeyView(msgspec.Struct, frozen=True):
+    """A key, without its secret."""
+
+    id: str
+    org_id: str
+    user: str
+    name: str
+    scopes: list[Scope]
+    rate_limit: RateLimitView | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class CreatedApiKey(ApiKeyView, frozen=True):
+    """A key that was just made. ``key`` is shown here and never again."""
+
+    key: str
+
+
+class ApiKeyPage(msgspec.Struct, frozen=True):
+    """Keys, newest first. ``next`` is the cursor of the page after this one, if there is one."""
+
+    items: list[ApiKeyView]
+    next: str | None
+
+
+class _ApiKeys:
+    """The handlers, on the database."""
+
+    def __init__(self, settings: Settings, line: Line) -> None:
+        self._pepper = settings.require("key_pepper").encode()
+        self._line = line
+
+    async def create(self, call: Call) -> Reply:
+        wanted = await read_body(call, NewApiKey, _BODY_BYTES_MAX)
+        scopes = _granted(call.principal, wanted.scopes)
+        user = _user(call.principal, wanted.user)
+        limit = wanted.rate_limit
+        key = api_keys.mint()
+        created = await retried(
+            partial(
+                tenants.create_key,
+                self._line,
+                call.principal.org,
+                key.key_id,
+                user=user,
+                name=wanted.name,
+                digest=key.digest(self._pepper),
+                scopes=scopes,
+                rate=None if limit is None else RateLimit(limit.requests, limit.seconds),
+                seconds_to_live=wanted.expires_in_seconds,
+            )
+        )
+        if created is None:
+            raise NotFound("the organisation has no row: only tokens know it")
+        shown = CreatedApiKey(**msgspec.structs.asdict(_shown(created)), key=key.text)
+        location = f"{PATH.format(org=created.org)}/{created.key_id}"
+        headers = [raw_header("Location", location), raw_header("Cache-Control", "no-store")]
+        return json_reply(shown, HTTPStatus.CREATED, headers)
+
+    async def list_page(self, call: Call) -> Reply:
+        query = call.query
+        refuse_unknown(query, ("cursor", "limit"))
+        limit = read_whole_number(query, "limit", 1, _PAGE_ROWS_MAX, default=_PAGE_ROWS)
+        after = _cursor(query.get("cursor"))
+        read = partial(tenants.list_keys, self._line, call.principal.org)
+        keys = await retried(lambda: read(after=after, limit=limit + 1))
+        page = keys[:limit]
+        following = page[-1].key_id if len(keys) > limit else None
+        return json_reply(ApiKeyPage([_shown(key) for key in page], following))
+
+    async def show(self, call: Call) -> Reply:
+        org, key_id = call.principal.org, call.params["id"]
+        found = await retried(lambda: tenants.get_key(self._line, org, _known_form(key_id)))
+        if found is None:
+            raise NotFound
+        return json_reply(_shown(found))
+
+    async def revoke(self, call: Call) -> Reply:
+        org, key_id = call.principal.org, call.params["id"]
+        if not await retried(lambda: tenants.revoke(self._line, org, _known_form(key_id))):
+            raise NotFound
+        return Reply(HTTPStatus.NO_CONTENT)
+
+
+def operations(settings: Settings, line: Line) -> list[Operation]:
+    """``/api/v1/orgs/{org}/api-keys``, for callers with the scope ``admin``."""
+    keys = _ApiKeys(settings, line)
+    return [
+        Operation(
+            methods=["POST"],
+            path=PATH,
+            name="create_api_key",
+            summary="Make an API key.",
+            description="The answer shows the key; it is stored nowhere, so keep it. A key can "
+            "grant no scope that its maker lacks. It hands in jobs of `user`, by default the "
+            "caller's own.",
+            handler=keys.create,
+            access=Scope.ADMIN,
+            operable=True,
+            body=RequestBody("What the key shall be like.", NewApiKey),
+            answers=[
+                Answer(
+                    HTTPStatus.CREATED,
+                    "The key.",
+                    CreatedApiKey,
+                    headers={"Location": "The key's URL."},
+                ),
+                Answer(
+                    HTTPStatus.UNPROCESSABLE_ENTITY,
+                    "The body does not describe a key; `details` says how.",
+                    Problem,
+                    MEDIA_TYPE,
+                ),
+            ],
+            tag=_TAG,
+        ),
+        Operation(
+            methods=["GET"],
+            path=PATH,
+            name="list_api_keys",
+            summary="List the organisation's API keys.",
+            description="Newest first, those that were revoked included. No secret is shown.",
+            handler=keys.list_page,
+            access=Scope.ADMIN,
+            operable=True,
+            parameters=[
+                Parameter("cursor", "query", "`next` of the page before.", ULID),
+                Parameter("limit", "query", "How many at most.", _LIMIT),
+            ],
+            answers=[Answer(HTTPStatus.OK, "A page of keys.", ApiKeyPage)],
+            tag=_TAG,
+        ),
+        Operation(
+            methods=["GET"],
+            path=f"{PATH}/{{id}}",
+            name="get_api_key",
+            summary="Look at an API key.",
+            handler=keys.show,
+            access=Scope.ADMIN,
+            operable=True,
+            answers=[Answer(HTTPStatus.OK, "The key, without its secret.", ApiKeyView)],
+            tag=_TAG,
+        ),
+        Operation(
+            methods=["DELETE"],
+            path=f"{PATH}/{{id}}",
+            name="revoke_api_key",
+            summary="Revoke an API key, for good.",
+            description="Every server refuses it within a second. Revoking it again is no error.",
+            handler=keys.revoke,
+            access=Scope.ADMIN,
+            operable=True,
+            answers=[Answer(HTTPStatus.NO_CONTENT, "It is revoked.", empty=True)],
+            tag=_TAG,
+        ),
+    ]
+
+
+def _granted(creator: Principal, wanted: Sequence[Scope] | None) -> frozenset[Scope]:
+    scopes = USER_SCOPES if wanted is None else frozenset(wanted)
+    lacking = sorted(scopes - creator.scopes)
+    if lacking:
+        raise MissingScope(f"A key cannot grant what its maker lacks: {', '.join(lacking)}.")
+    return scopes
+
+
+def _user(creator: Principal, wanted: str | None) -> str:
+    user = creator.user if wanted is None else wanted
+    if user is None:
+        raise InvalidInput([FieldIssue("user", "is needed: the caller is not a user")])
+    if not is_user_id(user):
+        raise InvalidInput([FieldIssue("user", f"must be {USER_ID_ALLOWED}")])
+    return user
+
+
+def _known_form(key_id: str) -> str:
+    """A key's id as it is stored; whatever else is in the path names no key."""
+    try:
+        return ids.to_text(ids.from_text(key_id))
+    except ids.InvalidId:
+        raise NotFound from None
+
+
+def _cursor(given: str | None) -> str | None:
+    if given is None:
+        return None
+    try:
+        return ids.to_text(ids.from_text(given))
+    except ids.InvalidId:
+        raise InvalidParameter("cursor", "must be `next` of the page before") from None
+
+
+def _shown(key: ApiKey) -> ApiKeyView:
+    rate = key.rate
+    return ApiKeyView(
+        id=key.key_id,
+        org_id=key.org,
+        user=key.user,
+        name=key.name,
+        scopes=sorted(key.scopes),
+        rate_limit=None if rate is None else RateLimitView(rate.requests, rate.seconds),
+        created_at=key.created_at,
+        expires_at=key.expires_at,
+        revoked_at=key.revoked_at,
+    )

@@ -1,0 +1,116 @@
+"""``/docs``: the API, to read and to try, from this server alone: no other host is asked.
+
+The page is Swagger UI, out of the package swagger-ui-py; we serve its files and none of its code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from functools import cache
+from http import HTTPStatus
+from importlib import resources
+from typing import Final
+
+from coatcheck.domain.errors import NotFound
+from coatcheck.http.problems import MEDIA_TYPE, Problem
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, shared_reply
+from coatcheck.http.routing import Answer, Operation, Parameter
+
+_FILES: Final = {
+    "swagger-ui.css": b"text/css; charset=utf-8",
+    "swagger-ui-bundle.js": b"text/javascript; charset=utf-8",
+    "start.js": b"text/javascript; charset=utf-8",
+}
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Coatcheck API</title>
+<link rel="stylesheet" href="docs/swagger-ui.css">
+</head>
+<body>
+<div id="api"></div>
+<script nonce="{nonce}" src="docs/swagger-ui-bundle.js"></script>
+<script nonce="{nonce}" src="docs/start.js"></script>
+</body>
+</html>
+"""
+_START: Final = b"""SwaggerUIBundle({
+  url: "openapi.json",
+  dom_id: "#api",
+  deepLinking: true,
+  persistAuthorization: true,
+  tryItOutEnabled: true,
+  validatorUrl: null,
+});
+"""
+_NONCE_BYTES: Final = 16
+_POLICY: Final = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""By a nonce, and not by origin: tenants' content is served under this origin, too."""
+
+
+def operations() -> list[Operation]:
+    """The page, and the files that it needs."""
+
+    async def page(_: Call) -> Reply:
+        nonce = secrets.token_urlsafe(_NONCE_BYTES)
+        headers = [
+            (b"content-type", b"text/html; charset=utf-8"),
+            (b"content-security-policy", _POLICY.format(nonce=nonce).encode()),
+            (b"cache-control", b"no-store"),
+        ]
+        return Reply(HTTPStatus.OK, _PAGE.format(nonce=nonce).encode(), headers)
+
+    async def file(call: Call) -> Reply:
+        name = call.params["file"]
+        media_type = _FILES.get(name)
+        if media_type is None:
+            raise NotFound
+        body, tag = _file(name)
+        headers = [(b"etag", tag), (b"cache-control", b"no-cache")]
+        if call.headers.get(b"if-none-match") == tag:
+            return Reply(HTTPStatus.NOT_MODIFIED, b"", headers)
+        return shared_reply(body, [(b"content-type", media_type), *headers])
+
+    return [
+        Operation(
+            methods=["GET"],
+            path="/docs",
+            name="docs",
+            summary="This document, to read and to try in a browser.",
+            handler=page,
+            answers=[Answer(HTTPStatus.OK, "A page.", media_type="text/html")],
+            tag="operations",
+        ),
+        Operation(
+            methods=["GET"],
+            path="/docs/{file}",
+            name="docs_file",
+            summary="A file that the page needs.",
+            handler=file,
+            parameters=[Parameter("file", "path", "The file's name.", {"enum": list(_FILES)})],
+            answers=[
+                Answer(HTTPStatus.OK, "The file.", media_type="*/*"),
+                Answer(HTTPStatus.NOT_MODIFIED, "As it was.", empty=True),
+                Answer(HTTPStatus.NOT_FOUND, "There is no such file.", Problem, MEDIA_TYPE),
+            ],
+            tag="operations",
+            serves_code=True,
+        ),
+    ]
+
+
+@cache
+def _file(name: str) -> tuple[bytes, bytes]:
+    body = _START if name == "start.js" else _packaged(name)
+    return body, b'"' + hashlib.sha256(body).hexdigest()[:32].encode() + b'"'
+
+
+def _packaged(name: str) -> bytes:
+    return resources.files("swagger_ui").joinpath("static", name).read_bytes()

@@ -1,0 +1,127 @@
+"""Whether the process lives, and whether it can do its work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Final, Literal
+
+import msgspec
+
+from coatcheck.domain.errors import CoatcheckError
+from coatcheck.http.problems import MEDIA_TYPE, RETRY_AFTER_SECONDS, Detail, Problem, problem
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, json_reply
+from coatcheck.http.routing import Answer, Operation
+
+_log = logging.getLogger(__name__)
+
+CHECK_SECONDS_MAX: Final = 2.0
+
+Check = Callable[[], Awaitable[str]]
+"""Returns what it found, in words; raises if the process cannot work without it."""
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The process answers."""
+
+    status: Literal["alive"] = "alive"
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The process can do its work; ``checks`` says what each check found."""
+
+    checks: dict[str, str]
+    status: Literal["ready"] = "ready"
+
+
+def operations(checks: Mapping[str, Check]) -> list[Operation]:
+    """``/healthz`` and ``/readyz``, the latter over these checks."""
+
+    async def healthz(_: Call) -> Reply:
+        return json_reply(Alive())
+
+    async def readyz(call: Call) -> Reply:
+        found = await asyncio.gather(*(_run(name, check) for name, check in checks.items()))
+        failed = [result for result in found if isinstance(result, Detail)]
+        if failed:
+            names = " and ".join(detail.field for detail in failed)
+            return problem(
+                call,
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "not_ready",
+                f"Not ready: {names}.",
+                details=failed,
+                headers=[(b"retry-after", b"%d" % RETRY_AFTER_SECONDS)],
+            )
+        notes = [result for result in found if isinstance(result, str)]
+        ready = Ready(checks=dict(zip(checks, notes, strict=True)))
+        return json_reply(ready)
+
+    return [
+        Operation(
+            methods=["GET"],
+            path="/healthz",
+            name="healthz",
+            summary="Is the process alive?",
+            description="Always 200 while the process answers at all. For liveness probes.",
+            handler=healthz,
+            answers=[Answer(HTTPStatus.OK, "It is.", Alive)],
+            tag="operations",
+        ),
+        Operation(
+            methods=["GET"],
+            path="/readyz",
+            name="readyz",
+            summary="Can the process do its work?",
+            description="Asks the database and the blob store. For readiness probes.",
+            handler=readyz,
+            answers=[
+                Answer(HTTPStatus.OK, "It can.", Ready),
+                Answer(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    "It cannot; `details` names each check that failed, and why.",
+                    Problem,
+                    MEDIA_TYPE,
+                    headers={"Retry-After": "Seconds to wait before asking again."},
+                ),
+            ],
+            tag="operations",
+        ),
+    ]
+
+
+def remembered(check: Check, seconds: float) -> Check:
+    """``check``, asked again only when its last success is ``seconds`` old.
+
+    For one that costs money or a write: probes come every few seconds, from every balancer.
+    """
+    last: tuple[float, str] | None = None
+
+    async def asked_seldom() -> str:
+        nonlocal last
+        if last is None or time.monotonic() - last[0] > seconds:
+            last = None
+            found = await check()
+            last = (time.monotonic(), found)
+        return last[1]
+
+    return asked_seldom
+
+
+async def _run(name: str, check: Check) -> str | Detail:
+    try:
+        async with asyncio.timeout(CHECK_SECONDS_MAX):
+            return await check()
+    except TimeoutError:
+        issue = f"no answer within {CHECK_SECONDS_MAX:g} s"
+    except CoatcheckError as error:
+        issue = str(error)
+    except Exception as error:  # noqa: BLE001 - a check may fail in any way; each one is an answer
+        # Its text may name paths or hosts: that is for the log, not for whoever asks.
+        _log.warning("the check of the %s failed", name, exc_info=error)
+        issue = type(error).__name__
+    return Detail(field=name, issue=issue, location="check")

@@ -1,0 +1,59 @@
+"""``/api/v1/me``: whose credential it is, and what it allows; for programs that were given one."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Literal
+
+import msgspec
+
+from coatcheck.domain.errors import Unauthenticated
+from coatcheck.domain.identity import Scope
+from coatcheck.http.gate import Gate
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, json_reply
+from coatcheck.http.routing import Access, Answer, Operation
+
+
+class Me(msgspec.Struct, frozen=True):
+    """A caller. ``operator``: may look at every organisation of the deployment."""
+
+    org_id: str
+    kind: Literal["key", "user", "service"]
+    user: str | None
+    key_id: str | None
+    scopes: list[Scope]
+    operator: bool
+
+
+def operations(gate: Gate) -> list[Operation]:
+    async def me(call: Call) -> Reply:
+        principal = await gate.caller(call)
+        if principal is None:
+            raise Unauthenticated
+        call.reply_headers = await gate.count(principal)
+        assert principal.kind != "anonymous", "it has presented a credential"
+        return json_reply(
+            Me(
+                org_id=principal.org,
+                kind=principal.kind,
+                user=principal.user,
+                key_id=principal.key_id,
+                scopes=sorted(principal.scopes),
+                operator=gate.operates(principal),
+            )
+        )
+
+    return [
+        Operation(
+            methods=["GET"],
+            path="/api/v1/me",
+            name="me",
+            summary="Whose credential it is, and what it allows.",
+            description="Any credential that counts may ask, whatever its scopes.",
+            handler=me,
+            access=Access.HANDLER,
+            answers=[Answer(HTTPStatus.OK, "The caller.", Me)],
+            tag="organisations",
+        )
+    ]

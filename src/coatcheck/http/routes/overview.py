@@ -1,0 +1,265 @@
+"""What happens in an organisation, and, for operators, in the whole deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Final
+
+import msgspec
+
+from coatcheck.core import Engine
+from coatcheck.core.overview import (
+    SPAN_MINUTES_MAX,
+    SPAN_MINUTES_MIN,
+    FlowBacklog,
+    LaneBacklog,
+    Overview,
+)
+from coatcheck.core.queries.overview import WorkerView
+from coatcheck.core.queries.roll_ups import Stretch
+from coatcheck.domain.durations import quantile
+from coatcheck.domain.identity import Scope
+from coatcheck.domain.runs import run_label
+from coatcheck.http.queries import read_whole_number, refuse_unknown
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, json_reply
+from coatcheck.http.routing import Answer, Operation, Parameter
+from coatcheck.telemetry.job_stats import EVERYBODY
+
+_SPAN_MINUTES: Final = 60
+_DIGITS: Final = 6
+
+Seconds = Annotated[float, msgspec.Meta(ge=0)] | None
+
+
+class OverviewPoint(msgspec.Struct, frozen=True):
+    """What happened from ``at`` on, for ``bucket_seconds``.
+
+    ``started`` and ``retried`` count attempts, the others jobs. ``start_*`` is how long jobs had
+    been due when they were started, ``run_*`` how long attempts ran; null where there were none.
+    """
+
+    at: datetime
+    submitted: int
+    started: int
+    completed: int
+    failed: int
+    cancelled: int
+    retried: int
+    rescued: int
+    start_p50: Seconds
+    start_p99: Seconds
+    run_p50: Seconds
+    run_p99: Seconds
+
+
+class OverviewLane(msgspec.Struct, frozen=True):
+    """What of a lane has not ended. Unless ``exact``, more is queued than was counted."""
+
+    lane: str
+    staged: int
+    queued: int
+    retrying: int
+    held: int
+    oldest_queued_seconds: Seconds
+    exact: bool
+
+
+class OverviewFlow(msgspec.Struct, frozen=True):
+    """A line that jobs stand in. Unless ``exact``, more is queued than was counted."""
+
+    org_id: str
+    flow: str
+    label: str
+    endpoint: str
+    lane: str
+    queued: int
+    held: int
+    exact: bool
+
+
+class OverviewFailure(msgspec.Struct, frozen=True):
+    """How many jobs failed with an error."""
+
+    code: str
+    count: int
+
+
+class OverviewWorker(msgspec.Struct, frozen=True):
+    """A worker process; ``slots`` is how many jobs it runs at a time in each of ``lanes``."""
+
+    boot: int
+    name: str
+    version: str
+    alive: bool
+    started_at: datetime
+    last_seen_at: datetime
+    lanes: list[str]
+    slots: list[int]
+    endpoints: list[str]
+    held: int
+
+
+class OverviewBody(msgspec.Struct, frozen=True):
+    """An organisation, or with ``*`` all of them, over a span of time and now."""
+
+    org_id: str
+    generated_at: datetime
+    bucket_seconds: int
+    series: list[OverviewPoint]
+    lanes: list[OverviewLane]
+    flows: list[OverviewFlow]
+    failures: list[OverviewFailure]
+    workers_alive: int
+    workers: list[OverviewWorker]
+
+
+def operations(engine: Engine) -> list[Operation]:
+    """``/api/v1/orgs/{org}/overview`` and ``/api/v1/operator/overview``."""
+
+    async def show(call: Call) -> Reply:
+        return json_reply(await _body(call, call.principal.org))
+
+    async def show_all(call: Call) -> Reply:
+        return json_reply(await _body(call, EVERYBODY))
+
+    async def _body(call: Call, org: str) -> OverviewBody:
+        refuse_unknown(call.query, ("minutes",))
+        minutes = read_whole_number(
+            call.query, "minutes", SPAN_MINUTES_MIN, SPAN_MINUTES_MAX, default=_SPAN_MINUTES
+        )
+        seen = await engine.overviews.read(org, minutes)
+        return _shown(
+            seen,
+            # What flows are called may tell of other users of the organisation.
+            with_flows=Scope.ADMIN in call.principal.scopes,
+            with_workers=call.principal.is_operator,
+        )
+
+    return [
+        Operation(
+            methods=("GET",),
+            path="/api/v1/orgs/{org}/overview",
+            name="overview",
+            summary="Rates, times and failures of late; what waits and runs now.",
+            description="Statistics: a process that is killed takes its last seconds with it, and "
+            "what happened in the last few may not be in them yet. Usage is exact. `flows` is for "
+            "admins, `workers` for operators; for others they are empty.",
+            handler=show,
+            access=Scope.READ,
+            operable=True,
+            parameters=(_MINUTES,),
+            answers=(Answer(HTTPStatus.OK, "The overview.", OverviewBody),),
+            tag="console",
+        ),
+        Operation(
+            methods=("GET",),
+            path="/api/v1/operator/overview",
+            name="operator_overview",
+            summary="The same over all organisations, and the workers.",
+            handler=show_all,
+            access=Scope.ADMIN,
+            operators_only=True,
+            parameters=(_MINUTES,),
+            answers=(Answer(HTTPStatus.OK, "The overview.", OverviewBody),),
+            tag="console",
+        ),
+    ]
+
+
+_MINUTES: Final = Parameter(
+    "minutes",
+    "query",
+    "How far back. There are at most 120 points: of a minute or two, a quarter or half of an hour, "
+    "or of hours.",
+    {
+        "type": "integer",
+        "minimum": SPAN_MINUTES_MIN,
+        "maximum": SPAN_MINUTES_MAX,
+        "default": _SPAN_MINUTES,
+    },
+)
+
+
+def _shown(seen: Overview, *, with_flows: bool, with_workers: bool) -> OverviewBody:
+    return OverviewBody(
+        org_id=seen.org,
+        generated_at=seen.generated_at,
+        bucket_seconds=seen.stretch_seconds,
+        series=[_point(each) for each in seen.series],
+        lanes=[_lane(each) for each in seen.lanes],
+        flows=[_flow(each) for each in seen.flows] if with_flows else [],
+        failures=[OverviewFailure(code, count) for code, count in seen.failures],
+        workers_alive=sum(each.alive for each in seen.workers),
+        workers=[_worker(each) for each in seen.workers] if with_workers else [],
+    )
+
+
+def _point(stretch: Stretch) -> OverviewPoint:
+    return OverviewPoint(
+        stretch.since,
+        stretch.submitted,
+        stretch.started,
+        stretch.completed,
+        stretch.failed,
+        stretch.cancelled,
+        stretch.retried,
+        stretch.rescued,
+        _quantile(stretch.waits, 0.5),
+        _quantile(stretch.waits, 0.99),
+        _quantile(stretch.runs, 0.5),
+        _quantile(stretch.runs, 0.99),
+    )
+
+
+def _quantile(counts: Sequence[int], share: float) -> float | None:
+    found = quantile(counts, share)
+    return None if found is None else round(found, _DIGITS)
+
+
+def _lane(backlog: LaneBacklog) -> OverviewLane:
+    oldest = backlog.oldest_queued_seconds
+    return OverviewLane(
+        backlog.lane.value,
+        backlog.staged,
+        backlog.queued,
+        backlog.retrying,
+        backlog.held,
+        None if oldest is None else round(max(0.0, oldest), _DIGITS),
+        backlog.is_exact,
+    )
+
+
+def _flow(backlog: FlowBacklog) -> OverviewFlow:
+    return OverviewFlow(
+        backlog.org,
+        backlog.flow,
+        _label(backlog),
+        backlog.endpoint,
+        backlog.lane,
+        backlog.queued,
+        backlog.held,
+        backlog.is_exact,
+    )
+
+
+def _label(backlog: FlowBacklog) -> str:
+    """What people call it: a run by its id, others by their queue key or their endpoint."""
+    return run_label(backlog.flow) or backlog.flow or backlog.endpoint
+
+
+def _worker(worker: WorkerView) -> OverviewWorker:
+    return OverviewWorker(
+        worker.boot,
+        worker.name,
+        worker.version,
+        worker.alive,
+        worker.started_at,
+        worker.last_seen_at,
+        list(worker.lanes),
+        list(worker.slots),
+        list(worker.endpoints),
+        worker.held,
+    )

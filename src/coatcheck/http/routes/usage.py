@@ -1,0 +1,174 @@
+"""What an organisation has used: by day or hour and endpoint, as JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from coatcheck.core import Engine
+from coatcheck.domain.errors import InvalidParameter
+from coatcheck.domain.identity import Scope
+from coatcheck.domain.limits import USAGE_DAYS_MAX, USAGE_HOURLY_DAYS_MAX, USAGE_HOURS_KEPT_DAYS
+from coatcheck.domain.usage import Granularity, UsageRow
+from coatcheck.http.queries import read_choice, refuse_unknown
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, json_reply
+from coatcheck.http.routing import Answer, Operation, Parameter
+
+DAYS: Final = 30
+HOURLY_DAYS: Final = 2
+"""The days that are shown if none are asked for."""
+FORMATS: Final = ("json", "csv")
+
+
+class UsageDay(msgspec.Struct, frozen=True):
+    """One endpoint's jobs that ended on one day (UTC), or in the ``hour`` that begins then;
+    ``flow`` tells http upstreams apart."""
+
+    day: date
+    endpoint: str
+    flow: str
+    jobs: int
+    completed: int
+    failed: int
+    cancelled: int
+    attempts: int
+    run_seconds: float
+    payload_bytes: int
+    result_bytes: int
+    hour: datetime | msgspec.UnsetType = msgspec.UNSET
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """An organisation's usage, the oldest day or hour first."""
+
+    org_id: str
+    first_day: date
+    last_day: date
+    items: list[UsageDay]
+
+
+def operations(engine: Engine) -> list[Operation]:
+    """``/api/v1/orgs/{org}/usage``."""
+
+    async def show(call: Call) -> Reply:
+        query, org = call.query, call.principal.org
+        refuse_unknown(query, ("from", "to", "granularity", "format"))
+        step = Granularity(read_choice(query, "granularity", [*Granularity]) or Granularity.DAY)
+        hourly = step is Granularity.HOUR
+        last = _day(query.get("to"), "to") or datetime.now(UTC).date()
+        first = _day(query.get("from"), "from") or _before(last, HOURLY_DAYS if hourly else DAYS)
+        days_max = USAGE_HOURLY_DAYS_MAX if hourly else USAGE_DAYS_MAX
+        if not timedelta() <= last - first < timedelta(days=days_max):
+            raise InvalidParameter("from", f"must lie before `to`, at most {days_max} days")
+        used = await engine.usage(org, first, last, granularity=step)
+        rows = [_shown(row) for row in used]
+        if wants_csv(call):
+            return csv_reply(rows, hourly=hourly)
+        return json_reply(Usage(org, first, last, rows))
+
+    return [
+        Operation(
+            methods=["GET"],
+            path="/api/v1/orgs/{org}/usage",
+            name="usage",
+            summary="What the organisation has used, by day or hour and endpoint.",
+            description="Exact up to the last job that ended. `Accept: text/csv` or `format=csv` "
+            f"for a table. Days are kept for good, hours for {USAGE_HOURS_KEPT_DAYS} days.",
+            handler=show,
+            access=Scope.READ,
+            operable=True,
+            parameters=[
+                Parameter("from", "query", "The first day (UTC).", _DATE),
+                Parameter("to", "query", "The last day (UTC); today, if it is left out.", _DATE),
+                Parameter(
+                    "granularity",
+                    "query",
+                    "What is summed up: days, the default, or hours, at most "
+                    f"{USAGE_HOURLY_DAYS_MAX} days of them; each item has its `hour` then.",
+                    {"enum": [*Granularity]},
+                ),
+                Parameter("format", "query", "How to show it.", {"enum": list(FORMATS)}),
+            ],
+            answers=[
+                Answer(HTTPStatus.OK, "The usage.", Usage, also={"text/csv": {"type": "string"}})
+            ],
+            tag="organisations",
+        )
+    ]
+
+
+_DATE: Final = {"type": "string", "format": "date"}
+
+
+def _day(given: str | None, name: str) -> date | None:
+    if given is None:
+        return None
+    try:
+        day = date.fromisoformat(given)
+    except ValueError:
+        day = None
+    # Weeks, and days without their hyphens, are ISO 8601 and not RFC 3339.
+    if day is None or day.isoformat() != given:
+        raise InvalidParameter(name, "must be a day such as 2026-01-31")
+    return day
+
+
+def _before(last: date, days: int) -> date:
+    """The first day of the time that is shown if none is asked for."""
+    if last - date.min < timedelta(days=days):
+        raise InvalidParameter("to", "is before the days that there are")
+    return last - timedelta(days=days - 1)
+
+
+def wants_csv(call: Call) -> bool:
+    chosen = read_choice(call.query, "format", FORMATS)
+    if chosen is not None:
+        return chosen == "csv"
+    return "text/csv" in (call.header(b"accept") or "")
+
+
+def _shown(row: UsageRow) -> UsageDay:
+    return UsageDay(
+        day=row.day,
+        endpoint=row.endpoint,
+        flow=row.flow,
+        jobs=row.jobs,
+        completed=row.completed,
+        failed=row.failed,
+        cancelled=row.cancelled,
+        attempts=row.attempts,
+        run_seconds=round(row.run_seconds, 3),
+        payload_bytes=row.payload_bytes,
+        result_bytes=row.result_bytes,
+        hour=row.hour or msgspec.UNSET,
+    )
+
+
+def csv_reply(rows: Sequence[UsageDay], *, hourly: bool) -> Reply:
+    """The rows as a table; with their hours, if they are of hours."""
+    day, *rest = (name for name in UsageDay.__struct_fields__ if name != "hour")
+    names = [day, *(["hour"] if hourly else []), *rest]
+    return csv_table(names, [msgspec.to_builtins(row) for row in rows])
+
+
+def csv_table(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> Reply:
+    """A table with a line of names, and a line for each row."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow(_harmless(row[name]) for name in names)
+    headers = [(b"content-type", b"text/csv; charset=utf-8")]
+    return Reply(HTTPStatus.OK, text.getvalue().encode(), headers)
+
+
+def _harmless(value: object) -> object:
+    """A name that a spreadsheet would take for a formula is shown as text."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

@@ -1,0 +1,161 @@
+"""Reports of an organisation's usage, made when a day, week or month has ended: listed, and fetched
+as JSON or CSV; and what a webhook says of one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import date, datetime
+from http import HTTPStatus
+from typing import Final, Literal
+
+import msgspec
+
+from coatcheck.core import Engine
+from coatcheck.core.webhook_payloads import SubjectRenderer
+from coatcheck.domain.errors import NotFound
+from coatcheck.domain.identity import Scope
+from coatcheck.domain.ids import InvalidId, from_text, to_text
+from coatcheck.domain.limits import USAGE_REPORTS_KEPT_DAYS
+from coatcheck.domain.usage import UsageReport, UsageReportItem, UsageTotals
+from coatcheck.domain.webhooks import Notice, Tells
+from coatcheck.http.queries import refuse_unknown
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, json_reply
+from coatcheck.http.routes.usage import FORMATS, csv_table, wants_csv
+from coatcheck.http.routing import ULID, Answer, Operation, Parameter
+
+_PATH: Final = "/api/v1/orgs/{org}/usage/reports"
+
+
+class UsageReportSummary(msgspec.Struct, frozen=True):
+    """A report without its items: what was used from ``first_day`` to ``last_day`` (UTC)."""
+
+    id: str
+    period: Literal["day", "week", "month"]
+    first_day: date
+    last_day: date
+    created_at: datetime
+    totals: UsageTotals
+
+
+class UsageReportDocument(UsageReportSummary, frozen=True):
+    """A report: its totals, and what each endpoint and flow used."""
+
+    org_id: str
+    items: list[UsageReportItem]
+
+
+class UsageReports(msgspec.Struct, frozen=True):
+    """An organisation's reports, the newest period first."""
+
+    items: list[UsageReportSummary]
+
+
+def operations(engine: Engine) -> list[Operation]:
+    """``/api/v1/orgs/{org}/usage/reports``."""
+
+    async def show_all(call: Call) -> Reply:
+        refuse_unknown(call.query, ())
+        found = await engine.usage_reports(call.principal.org)
+        return json_reply(UsageReports([_summary(each) for each in found]))
+
+    async def show(call: Call) -> Reply:
+        refuse_unknown(call.query, ("format",))
+        org = call.principal.org
+        as_csv = wants_csv(call)
+        try:
+            report = await engine.usage_report(org, from_text(call.params["id"]))
+        except InvalidId:
+            report = None
+        if report is None:
+            raise NotFound("There is no such report.")
+        if as_csv:
+            rows = [msgspec.to_builtins(item) for item in report.items]
+            return csv_table([field.name for field in dataclasses.fields(UsageReportItem)], rows)
+        return json_reply(_document(org, report))
+
+    return [
+        Operation(
+            methods=["GET"],
+            path=_PATH,
+            name="usage_reports",
+            summary="The reports of the organisation's usage, newest first.",
+            description="Each is made once, an hour after its day, week or month (UTC) has ended, "
+            f"and kept for {USAGE_REPORTS_KEPT_DAYS} days. COATCHECK_USAGE_REPORTS says which "
+            "there are.",
+            handler=show_all,
+            access=Scope.READ,
+            operable=True,
+            answers=[Answer(HTTPStatus.OK, "The reports, without their items.", UsageReports)],
+            tag="organisations",
+        ),
+        Operation(
+            methods=["GET"],
+            path=_PATH + "/{id}",
+            name="usage_report",
+            summary="One report of the organisation's usage.",
+            description="`Accept: text/csv` or `format=csv` for a table of its items.",
+            handler=show,
+            access=Scope.READ,
+            operable=True,
+            parameters=[
+                Parameter("id", "path", "The report's id.", ULID),
+                Parameter("format", "query", "How to show it.", {"enum": list(FORMATS)}),
+            ],
+            answers=[
+                Answer(
+                    HTTPStatus.OK,
+                    "The report.",
+                    UsageReportDocument,
+                    also={"text/csv": {"type": "string"}},
+                )
+            ],
+            tag="organisations",
+        ),
+    ]
+
+
+class NotifiedUsageReport(msgspec.Struct, frozen=True):
+    """What a webhook says of a report. ``totals`` are null once it was deleted."""
+
+    id: str
+    period: str
+    first_day: str
+    last_day: str
+    totals: UsageTotals | None
+
+
+def renderers(engine: Engine) -> Mapping[Tells, SubjectRenderer]:
+    """For ``core/webhook_payloads.py``."""
+
+    async def report(notice: Notice) -> NotifiedUsageReport:
+        found = await engine.usage_report(notice.org, notice.subject)
+        facts = notice.facts
+        return NotifiedUsageReport(
+            to_text(notice.subject),
+            facts["period"],
+            facts["first_day"],
+            facts["last_day"],
+            None if found is None else found.totals,
+        )
+
+    return {Tells.USAGE: report}
+
+
+def _summary(report: UsageReport) -> UsageReportSummary:
+    return UsageReportSummary(
+        id=to_text(report.id),
+        period=report.period,  # type: ignore[arg-type]
+        first_day=report.first_day,
+        last_day=report.last_day,
+        created_at=report.created_at,
+        totals=report.totals,
+    )
+
+
+def _document(org: str, report: UsageReport) -> UsageReportDocument:
+    summary = _summary(report)
+    return UsageReportDocument(
+        **msgspec.structs.asdict(summary), org_id=org, items=list(report.items)
+    )

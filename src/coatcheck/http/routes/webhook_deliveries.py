@@ -1,0 +1,322 @@
+"""The log of an organisation's webhooks: what was sent and what is to be, and sending it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Final, Literal
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from coatcheck.core.webhooks import FAILED, Webhooks
+from coatcheck.domain import ids
+from coatcheck.domain.errors import FieldIssue, InvalidInput
+from coatcheck.domain.identity import Scope
+from coatcheck.domain.webhooks import DeliveryView, Status, Tells, delivery_of, message_id
+from coatcheck.http.problems import MEDIA_TYPE, Problem
+from coatcheck.http.queries import read_choice, read_whole_number, refuse_unknown
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, json_reply
+from coatcheck.http.routes.webhook_parameters import (
+    MESSAGE,
+    MOMENT,
+    PATH,
+    TAG,
+    endpoint_parameter,
+    message_named,
+    message_parameter,
+    read_cursor,
+    read_endpoint,
+    read_moment,
+    read_subject,
+)
+from coatcheck.http.routing import ULID, Answer, Operation, Parameter, RequestBody
+from coatcheck.http.struct_bodies import read_body
+
+_BODY_BYTES_MAX: Final = 16 * 1024
+_PAGE_ROWS: Final = 50
+_PAGE_ROWS_MAX: Final = 200
+_STATUSES: Final = [status.value for status in Status]
+_LIMIT: Final = {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": _PAGE_ROWS_MAX,
+    "default": _PAGE_ROWS,
+}
+
+_Replayable = Literal["pending", "delivered", "exhausted", "disabled"]
+_Zoned = Annotated[datetime, Meta(tz=True)]
+
+
+class WebhookDelivery(Struct, frozen=True):
+    """One message to one receiver. ``id`` is its ``webhook-id``, the same at every try.
+
+    ``job_id`` is what it tells of: a job or a group of jobs; null for a test. ``endpoint_id`` is
+    the registered endpoint that is told; null if the URL came with the job.
+    """
+
+    id: str
+    subject: Tells
+    job_id: str | None
+    event: str
+    endpoint_id: str | None
+    url: str | None
+    status: Status
+    paused: bool
+    tries: int
+    last_status_code: int | None
+    last_error: str | None
+    last_try_at: datetime | None
+    next_try_at: datetime | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class WebhookDeliveryPage(Struct, frozen=True):
+    """Deliveries, newest first. ``next`` is the cursor of the page after this one, if any."""
+
+    items: list[WebhookDelivery]
+    next: str | None
+
+
+class ReplayOrder(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which deliveries to send again: those made since a moment, and before another.
+
+    Without ``statuses`` those that were not taken: exhausted, disabled, and those pending whose
+    last try failed. ``cursor`` is ``next`` of the answer before, where there were more than one
+    order takes.
+    """
+
+    since: _Zoned
+    until: _Zoned | None = None
+    statuses: Annotated[list[_Replayable], Meta(min_length=1, max_length=len(Status))] | None = None
+    cursor: Annotated[str, Meta(pattern=MESSAGE["pattern"])] | None = None
+
+
+class Replayed(Struct, frozen=True):
+    """How many are sent again. With ``next`` there are more: order again, with it as ``cursor``."""
+
+    replayed: int
+    next: str | None
+
+
+class _Log:
+    """The handlers."""
+
+    def __init__(self, webhooks: Webhooks) -> None:
+        self._webhooks = webhooks
+
+    async def list_page(self, call: Call) -> Reply:
+        refuse_unknown(call.query, _QUERY_NAMES)
+        return await self._page(call, read_endpoint(call.query))
+
+    async def list_of_endpoint(self, call: Call) -> Reply:
+        refuse_unknown(call.query, [name for name in _QUERY_NAMES if name != "endpoint_id"])
+        return await self._page(call, call.params["id"])
+
+    async def show(self, call: Call) -> Reply:
+        found = await self._webhooks.delivery(call.principal.org, message_named(call.params["id"]))
+        return json_reply(shown_delivery(found))
+
+    async def replay(self, call: Call) -> Reply:
+        found = await self._webhooks.replay(call.principal.org, message_named(call.params["id"]))
+        return json_reply(shown_delivery(found), HTTPStatus.ACCEPTED)
+
+    async def replay_of_endpoint(self, call: Call) -> Reply:
+        return await self._replay_range(call, call.params["id"])
+
+    async def replay_of_all(self, call: Call) -> Reply:
+        return await self._replay_range(call, None)
+
+    async def _page(self, call: Call, endpoint: str | None) -> Reply:
+        query = call.query
+        limit = read_whole_number(query, "limit", 1, _PAGE_ROWS_MAX, default=_PAGE_ROWS)
+        status = read_choice(query, "status", _STATUSES)
+        found = await self._webhooks.deliveries(
+            call.principal.org,
+            endpoint=endpoint,
+            job=read_subject(query),
+            status=None if status is None else Status(status),
+            since=read_moment(query, "since"),
+            until=read_moment(query, "until"),
+            after=read_cursor(query),
+            limit=limit + 1,
+        )
+        page = [shown_delivery(each) for each in found[:limit]]
+        return json_reply(WebhookDeliveryPage(page, page[-1].id if len(found) > limit else None))
+
+    async def _replay_range(self, call: Call, endpoint: str | None) -> Reply:
+        order = await read_body(call, ReplayOrder, _BODY_BYTES_MAX)
+        if order.until is not None and order.until <= order.since:
+            raise InvalidInput([FieldIssue("until", "must come after since")])
+        again = await self._webhooks.replay_range(
+            call.principal.org,
+            endpoint,
+            order.since,
+            order.until,
+            [Status(each) for each in order.statuses] if order.statuses else FAILED,
+            after=None if order.cursor is None else _cursor(order.cursor),
+        )
+        following = None if again.next is None else message_id(again.next)
+        return json_reply(Replayed(again.count, following), HTTPStatus.ACCEPTED)
+
+
+def operations(webhooks: Webhooks) -> list[Operation]:
+    """``/api/v1/orgs/{org}/webhooks/deliveries`` and replays, for the scope ``admin``."""
+    log = _Log(webhooks)
+    of_endpoint = f"{PATH}/endpoints/{{id}}"
+    page = Answer(HTTPStatus.OK, "A page of deliveries.", WebhookDeliveryPage)
+    order = RequestBody("Which deliveries.", ReplayOrder)
+    replayed = [
+        Answer(HTTPStatus.ACCEPTED, "They are to be sent.", Replayed),
+        Answer(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "The body does not say which; `details` says how.",
+            Problem,
+            MEDIA_TYPE,
+        ),
+    ]
+    again = (
+        "Oldest first, 1,000 at most; `next` in the answer says that there are more. Each goes "
+        "under the same `webhook-id` as before, at once, and is retried as if it were new."
+    )
+    return [
+        Operation(
+            methods=["GET"],
+            path=f"{PATH}/deliveries",
+            name="webhook_deliveries",
+            summary="What was sent, and what is to be.",
+            description="Newest first. What has ended is kept for 7 days.",
+            handler=log.list_page,
+            access=Scope.ADMIN,
+            operable=True,
+            parameters=_QUERY,
+            answers=[page],
+            tag=TAG,
+        ),
+        Operation(
+            methods=["GET"],
+            path=f"{PATH}/deliveries/{{id}}",
+            name="webhook_delivery",
+            summary="One delivery.",
+            handler=log.show,
+            access=Scope.ADMIN,
+            operable=True,
+            parameters=[message_parameter()],
+            answers=[Answer(HTTPStatus.OK, "The delivery.", WebhookDelivery)],
+            tag=TAG,
+        ),
+        Operation(
+            methods=["POST"],
+            path=f"{PATH}/deliveries/{{id}}/replay",
+            name="replay_webhook_delivery",
+            summary="Send one again.",
+            description="At once, under the same `webhook-id`, and retried as if it were new. A "
+            "receiver that had answered 410 is wanted again by this.",
+            handler=log.replay,
+            access=Scope.ADMIN,
+            operable=True,
+            parameters=[message_parameter()],
+            answers=[
+                Answer(HTTPStatus.ACCEPTED, "It is to be sent.", WebhookDelivery),
+                Answer(HTTPStatus.CONFLICT, "Its endpoint was deleted.", Problem, MEDIA_TYPE),
+            ],
+            tag=TAG,
+        ),
+        Operation(
+            methods=["POST"],
+            path=f"{PATH}/replay",
+            name="replay_webhooks",
+            summary="Send again what was made in a span of time.",
+            description=again,
+            handler=log.replay_of_all,
+            access=Scope.ADMIN,
+            operable=True,
+            body=order,
+            answers=replayed,
+            tag=TAG,
+        ),
+        Operation(
+            methods=["GET"],
+            path=f"{of_endpoint}/deliveries",
+            name="webhook_endpoint_deliveries",
+            summary="What was sent to an endpoint, and what is to be.",
+            description="Newest first. What has ended is kept for 7 days.",
+            handler=log.list_of_endpoint,
+            access=Scope.ADMIN,
+            operable=True,
+            parameters=[
+                endpoint_parameter(),
+                *(each for each in _QUERY if each.name != "endpoint_id"),
+            ],
+            answers=[page],
+            tag=TAG,
+        ),
+        Operation(
+            methods=["POST"],
+            path=f"{of_endpoint}/replay",
+            name="replay_webhook_endpoint",
+            summary="Send an endpoint again what was made in a span of time.",
+            description=again,
+            handler=log.replay_of_endpoint,
+            access=Scope.ADMIN,
+            operable=True,
+            parameters=[endpoint_parameter()],
+            body=order,
+            answers=replayed,
+            tag=TAG,
+        ),
+    ]
+
+
+def shown_delivery(view: DeliveryView) -> WebhookDelivery:
+    """A delivery as callers see it."""
+    return WebhookDelivery(
+        id=message_id(view.id),
+        subject=view.kind,
+        job_id=shown_subject(view.kind, view.subject),
+        event=view.event,
+        endpoint_id=None if view.endpoint is None else ids.to_text(view.endpoint),
+        url=view.url,
+        status=view.status,
+        paused=view.paused,
+        tries=view.tries,
+        last_status_code=view.last_status_code,
+        last_error=view.last_error,
+        last_try_at=view.last_try_at,
+        next_try_at=view.next_try_at,
+        created_at=view.created_at,
+        ended_at=view.ended_at,
+    )
+
+
+def shown_subject(kind: Tells, subject: UUID) -> str | None:
+    """The id of what is told of, as its own surface spells it."""
+    match kind:
+        case Tells.TEST:
+            return None
+        case Tells.TASK:
+            return subject.hex
+        case _:
+            return ids.to_text(subject)
+
+
+def _cursor(given: str) -> UUID:
+    try:
+        return delivery_of(given)
+    except ids.InvalidId:
+        raise InvalidInput([FieldIssue("cursor", "must be `next` of the answer before")]) from None
+
+
+_QUERY: Final[Sequence[Parameter]] = (
+    Parameter("job_id", "query", "Of this job, or of this group of jobs."),
+    Parameter("endpoint_id", "query", "To this registered endpoint.", ULID),
+    Parameter("status", "query", "In this state.", {"enum": _STATUSES}),
+    Parameter("since", "query", "Made at this moment or later.", MOMENT),
+    Parameter("until", "query", "Made before this moment.", MOMENT),
+    Parameter("cursor", "query", "`next` of the page before.", MESSAGE),
+    Parameter("limit", "query", "How many at most.", _LIMIT),
+)
+_QUERY_NAMES: Final = tuple(each.name for each in _QUERY)

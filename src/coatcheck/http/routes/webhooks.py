@@ -1,0 +1,97 @@
+"""An organisation's webhooks: the secret that signs those of URLs which came with jobs, and all
+other routes of webhooks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from http import HTTPStatus
+
+import msgspec
+
+from coatcheck.core.queries import webhooks as webhook_store
+from coatcheck.core.queries.webhooks import Secret
+from coatcheck.core.webhooks import Webhooks
+from coatcheck.db.connection import Line
+from coatcheck.db.errors import retried
+from coatcheck.domain.identity import Scope
+from coatcheck.egress import Guard
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, json_reply, raw_header
+from coatcheck.http.routes import webhook_deliveries, webhook_endpoints
+from coatcheck.http.routes.webhook_parameters import PATH, TAG
+from coatcheck.http.routing import Answer, Operation
+
+
+class SecretView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The signing secret. After a rotation ``previous`` stays valid until it expires."""
+
+    secret: str
+    previous: str | None = None
+    previous_expires_at: datetime | None = None
+
+
+class _Secrets:
+    """The handlers, on the database."""
+
+    def __init__(self, webhooks: Webhooks, line: Line) -> None:
+        self._webhooks = webhooks
+        self._line = line
+
+    async def show(self, call: Call) -> Reply:
+        org = call.principal.org
+        return self._shown(org, await retried(partial(webhook_store.secret, self._line, org)))
+
+    async def rotate(self, call: Call) -> Reply:
+        org = call.principal.org
+        before = await retried(partial(webhook_store.secret, self._line, org))
+        rotate = partial(webhook_store.rotate, self._line, org, before.generation)
+        return self._shown(org, await retried(rotate))
+
+    def _shown(self, org: str, secret: Secret) -> Reply:
+        previous = None
+        if secret.previous_until is not None:
+            previous = self._webhooks.secrets.text(org, secret.generation - 1)
+        view = SecretView(
+            self._webhooks.secrets.text(org, secret.generation), previous, secret.previous_until
+        )
+        return json_reply(view, headers=[raw_header("Cache-Control", "no-store")])
+
+
+def operations(webhooks: Webhooks, receivers: Guard, line: Line) -> list[Operation]:
+    """``/api/v1/orgs/{org}/webhooks``, for callers with the scope ``admin``.
+
+    But for messages that are fetched: those need the words of all surfaces
+    (``routes/webhook_messages.py``).
+    """
+    secrets = _Secrets(webhooks, line)
+    return [
+        Operation(
+            methods=["GET"],
+            path=f"{PATH}/secret",
+            name="webhook_secret",
+            summary="The secret that signs what is sent to URLs which came with jobs.",
+            description="Endpoints that are registered have secrets of their own.",
+            handler=secrets.show,
+            access=Scope.ADMIN,
+            operable=True,
+            answers=[Answer(HTTPStatus.OK, "The secret.", SecretView)],
+            tag=TAG,
+        ),
+        Operation(
+            methods=["POST"],
+            path=f"{PATH}/secret/rotate",
+            name="rotate_webhook_secret",
+            summary="Replace that secret.",
+            description="The previous secret stays valid for 24 hours: every message then has two "
+            "signatures, and a receiver may know either secret. Rotated again within that time, "
+            "the first of the three no longer signs.",
+            handler=secrets.rotate,
+            access=Scope.ADMIN,
+            operable=True,
+            answers=[Answer(HTTPStatus.OK, "The new secret, and the one before.", SecretView)],
+            tag=TAG,
+        ),
+        *webhook_endpoints.operations(webhooks, receivers),
+        *webhook_deliveries.operations(webhooks),
+    ]

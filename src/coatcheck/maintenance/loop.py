@@ -1,0 +1,79 @@
+"""The one shape of every upkeep loop: start, tick, stop.
+
+Any number of processes run the same loops; an advisory lock elects one of them for each. The lock
+belongs to the connection: when its holder dies, loses the database or falls silent, the server
+lets it go and the next tick of another replica takes it. A tick is safe to run twice, so the
+election only saves work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from coatcheck.db.connection import Line
+from coatcheck.db.election import Election
+from coatcheck.domain.errors import BlobStoreUnavailable, DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.retry import BLOB_BACKOFF, DATABASE_BACKOFF
+from coatcheck.telemetry import metrics
+
+_log = logging.getLogger(__name__)
+_CANDIDATE_SECONDS = 1.0
+"""How often a replica that was not elected tries again."""
+
+
+class Loop(ABC):
+    """Ticks on the elected replica until stopped."""
+
+    name: ClassVar[str]
+    elected: ClassVar[bool] = True
+    """Whether one replica ticks at a time. What shares its work out by itself ticks on all."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._election = Election(line, self.name)
+        self._task: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def tick(self) -> float:
+        """Do what is due now. Returns the seconds until it is worth looking again."""
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"upkeep {self.name}")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            try:
+                has_turn = not self.elected or await self._election.won()
+                pause = await self.tick() if has_turn else _CANDIDATE_SECONDS
+                failures = 0
+            except (DatabaseUnavailable, OutcomeUnknown) as error:
+                _log.info("upkeep waits for the database: %s", error, extra={"loop": self.name})
+                pause = DATABASE_BACKOFF.delay(failures, random.random())
+                failures += 1
+            except BlobStoreUnavailable as error:
+                _log.warning(
+                    "upkeep waits for the blob store: %s", error, extra={"loop": self.name}
+                )
+                pause = BLOB_BACKOFF.delay(failures, random.random())
+                failures += 1
+            except Exception:  # noqa: BLE001 - a defect must not end the loop: jobs would wait for ever
+                _log.exception("an upkeep tick failed", extra={"loop": self.name})
+                metrics.record_upkeep_failure(self.name)
+                pause = DATABASE_BACKOFF.delay(failures, random.random())
+                failures += 1
+            await self.rest(pause)
+
+    async def rest(self, seconds: float) -> None:
+        """Wait between two ticks. A loop that is woken by more than time waits its own way."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,96 @@
+"""The built-in service that takes lists in and writes exports, for a worker to serve.
+
+Its jobs are the engine's like any others: a lease, retries, and another worker if this one dies.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.notify import Notifier
+from coatcheck.domain.lanes import Lane
+from coatcheck.job import Job
+from coatcheck.products.batches.exporter import Exporter
+from coatcheck.products.batches.ingest import Ingester, IngestReport, IngestRequest
+from coatcheck.products.batches.model import BATCHES_SERVICE
+from coatcheck.service import Service
+from coatcheck.settings import Settings
+from coatcheck.worker.worker import Worker
+
+RUN_SECONDS_MAX: Final = 6 * 3600.0
+"""What one attempt may take. The next one goes on where it stopped."""
+_AT_A_TIME: Final = {Lane.STANDARD: 2, Lane.BULK: 1}
+"""Lists, and exports: neither holds up the other."""
+_CHUNK_SECONDS_MAX: Final = 120.0
+
+
+class BatchExecutor:
+    """Takes lists in, and writes exports. A context manager, around the worker's whole run.
+
+    ``notifier`` is one that the workers of a process share.
+
+    >>> async with BatchExecutor(settings) as batches:
+    ...     await batches.worker().run()
+    """
+
+    def __init__(self, settings: Settings, notifier: Notifier | None = None) -> None:
+        self._settings = settings
+        self._blobs = BlobContainer.open(settings.blob_url)
+        self._notify_line = Line(settings.database_url, name="ingest notify")
+        self._notifier = notifier or Notifier(self._notify_line)
+        self._exporter = Exporter(settings, self._blobs)
+        self.service = Service(BATCHES_SERVICE, _builtin=True, _internal=True)
+
+        @self.service.post("/ingest", timeout=RUN_SECONDS_MAX)
+        async def ingest(order: IngestRequest) -> IngestReport:
+            async with self._line() as line:
+                return await Ingester(line, self._blobs, self._notifier).take_in(order)
+
+        @self.service.post("/export", timeout=RUN_SECONDS_MAX)
+        async def export(job: Job, export: str) -> dict[str, int]:
+            return await self._exporter.write(job, export)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._notifier.drain()
+        await self._notify_line.close()
+        await self._exporter.close()
+
+    def worker(self) -> Worker:
+        """A worker of its own for lists and exports, so that it takes as many as it can work on at
+        a time and leaves the others to its siblings."""
+        settings = replace(
+            self._settings,
+            lane_concurrency={lane: _AT_A_TIME.get(lane, 0) for lane in Lane},
+        )
+        name = f"{socket.gethostname()}:{os.getpid()}:{BATCHES_SERVICE}"
+        return Worker(settings, [self.service], name=name, notifier=self._notifier)
+
+    @asynccontextmanager
+    async def _line(self) -> AsyncIterator[Line]:
+        """A connection for one list: a chunk has it for as long as it is being written."""
+        line = Line(
+            self._settings.database_url,
+            name="ingest",
+            server_settings=PINNED_PLANS,
+            statement_seconds_max=_CHUNK_SECONDS_MAX,
+        )
+        try:
+            yield line
+        finally:
+            await line.close()

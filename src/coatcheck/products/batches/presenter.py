@@ -1,0 +1,239 @@
+"""Shows jobs, runs, tasks and the rest in the surface's words."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.core.upstream_calls import shown_result
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.states import State
+from coatcheck.products.batches import schemas as words
+from coatcheck.products.batches.model import (
+    BatchView,
+    Counts,
+    DeadLetter,
+    ExportView,
+    RunView,
+    TaskView,
+)
+
+JOBS: Final = "/v1/jobs"
+DLQ: Final = "/v1/dlq"
+
+_decode_filter: Final = msgspec.json.Decoder(words.RunFilter).decode
+
+
+def poll_url(job_id: str) -> str:
+    return f"{JOBS}/{job_id}"
+
+
+def urls(job_id: str) -> words.BatchUrls:
+    """Where all that concerns a job is."""
+    poll = poll_url(job_id)
+    return words.BatchUrls(
+        poll=poll,
+        events=f"{poll}/events",
+        cancel=f"{poll}/cancel",
+        close=f"{poll}/close",
+        tasks=f"{poll}/tasks",
+        bad_lines=f"{poll}/bad-lines",
+        rerun=f"{poll}/rerun",
+        exports=f"{poll}/exports",
+    )
+
+
+def job(view: BatchView) -> words.BatchJob:
+    """A job, as of one moment."""
+    run = view.current
+    return words.BatchJob(
+        id=view.id,
+        type="open" if view.is_open else "closed",
+        status=run.status.value,
+        service=view.service,
+        endpoint=view.service_endpoint,
+        lane=view.lane,
+        concurrency=view.concurrency,
+        rate=_rate(view),
+        webhook_events=[*view.webhook_events],
+        metadata=words.raw(view.metadata),
+        counts=counts(run.counts),
+        job_counts=counts(view.whole),
+        progress=progress(run),
+        ingest=_ingest(run),
+        runs=[*map(_run, view.runs)],
+        cancel_requested=run.cancel_requested_at is not None and not run.status.terminal,
+        created_at=view.created_at,
+        completed_at=view.completed_at,
+        expires_at=view.expires_at,
+        terminal=run.status.terminal,
+        urls=urls(view.id),
+    )
+
+
+def job_progress(view: BatchView) -> words.BatchProgress:
+    """How far a job is."""
+    run = view.current
+    return words.BatchProgress(
+        run.id,
+        run.status.value,
+        counts(run.counts),
+        counts(view.whole),
+        progress(run),
+        _ingest(run),
+    )
+
+
+def counts(tasks: Counts) -> words.TaskCounts:
+    return words.TaskCounts(
+        total=tasks.total,
+        pending=tasks.pending,
+        running=tasks.running,
+        succeeded=tasks.succeeded,
+        failed=tasks.failed,
+        cancelled=tasks.cancelled,
+    )
+
+
+def progress(run: RunView) -> float:
+    """From 0 to 1: how much of what was taken in has ended. 1 only for what has ended."""
+    if run.completed_at is not None:
+        return 1.0
+    tasks = run.counts
+    ended = tasks.succeeded + tasks.failed + tasks.cancelled
+    return min(round(ended / tasks.total, 6), 0.999999) if tasks.total else 0.0
+
+
+def etag(view: BatchView) -> bytes:
+    """Changes with every state, and with every count."""
+    said = [
+        (run.id, run.status.value, run.counts, run.lines, run.bad_lines, run.cancel_requested_at)
+        for run in view.runs
+    ]
+    digest = hashlib.blake2b(repr((said, view.expires_at)).encode(), digest_size=12)
+    return f'W/"{digest.hexdigest()}"'.encode("ascii")
+
+
+def task(view: BatchView, shown: TaskView) -> words.BatchTask:
+    """A task in a page: a long result is left out, and said where it is."""
+    return words.BatchTask(**_task_fields(view, shown))
+
+
+def whole_task(
+    view: BatchView, shown: TaskView, artifacts: list[words.TaskArtifact]
+) -> words.WholeTask:
+    """A task with its input and what it has left."""
+    return words.WholeTask(
+        **_task_fields(view, shown),
+        input=words.raw(task_input(view, shown)),
+        artifacts=artifacts,
+    )
+
+
+def _task_fields(view: BatchView, shown: TaskView) -> dict[str, Any]:
+    poll = f"{poll_url(view.id)}/tasks/{shown.id}"
+    result = task_result(view, shown)
+    is_left_out = result is None and shown.result_bytes is not None
+    return {
+        "id": shown.id,
+        "index": shown.index,
+        "job_index": shown.position,
+        "custom_id": shown.custom_id,
+        "run_id": to_text(shown.run),
+        "status": shown.status.value,
+        "attempts": shown.attempts,
+        "result": words.raw(result),
+        "result_url": f"{poll}/result" if is_left_out else None,
+        "error": _error(shown.error_code, shown.error_message),
+        "created_at": shown.created_at,
+        "started_at": shown.started_at,
+        "finished_at": shown.finished_at,
+        "expires_at": view.expires_at,
+        "terminal": shown.state.terminal,
+        "urls": words.TaskUrls(poll, f"{poll}/result", poll_url(view.id), f"{poll}/artifacts"),
+    }
+
+
+def task_result(view: BatchView, shown: TaskView) -> bytes | None:
+    """A task's result as its readers see it: of an http upstream, what that answered."""
+    if shown.result is None or shown.state is not State.COMPLETED:
+        return None
+    return shown_result(shown.result) if view.endpoint == UPSTREAM_ENDPOINT else shown.result
+
+
+def task_input(view: BatchView, shown: TaskView) -> bytes | None:
+    """What the task was handed in as: its payload without what was put around it."""
+    if shown.input is None:
+        return None
+    return shown.input.removeprefix(view.payload_prefix).removesuffix(view.payload_suffix)
+
+
+def export(view: ExportView, url: str | None) -> words.Export:
+    job_url = poll_url(to_text(view.batch))
+    export_id = to_text(view.uuid)
+    return words.Export(
+        id=export_id,
+        job_id=to_text(view.batch),
+        run_id=to_text(view.run),
+        all_runs=view.all_runs,
+        status=view.state,  # type: ignore[arg-type]  # a CHECK of the table says which there are
+        url=url,
+        expires_at=view.expires_at,
+        bytes=view.size,
+        sha256=None if view.sha256 is None else view.sha256.hex(),
+        tasks=view.tasks_written,
+        error=_error(view.error_code, view.error_message),
+        created_at=view.created_at,
+        completed_at=view.completed_at,
+        terminal=view.state != "pending",
+        urls=words.ExportUrls(f"{job_url}/exports/{export_id}", job_url),
+    )
+
+
+def dead_letter(letter: DeadLetter) -> words.DeadLetterItem:
+    letter_id = to_text(letter.uuid)
+    return words.DeadLetterItem(
+        id=letter_id,
+        job_id=to_text(letter.batch),
+        run_id=to_text(letter.run),
+        source=letter.source,
+        error=words.TaskError(letter.error_code, letter.error_message),
+        lines=letter.lines,
+        tasks=letter.tasks,
+        redrives=letter.redrives,
+        created_at=letter.created_at,
+        failed_at=letter.failed_at,
+        urls=words.DeadLetterUrls(f"{DLQ}/{letter_id}/redrive", poll_url(to_text(letter.batch))),
+    )
+
+
+def _run(run: RunView) -> words.BatchRun:
+    return words.BatchRun(
+        id=run.id,
+        number=run.number,
+        parent_run_id=None if run.parent is None else to_text(run.parent),
+        filter=None if run.selection is None else _decode_filter(run.selection),
+        repeats_all=run.repeats_all,
+        status=run.status.value,
+        counts=counts(run.counts),
+        ingest=_ingest(run),
+        created_at=run.created_at,
+        completed_at=run.completed_at,
+    )
+
+
+def _ingest(run: RunView) -> words.Ingest:
+    return words.Ingest(run.lines, run.bad_lines, _error(run.error_code, run.error_message))
+
+
+def _rate(view: BatchView) -> words.BatchRate | None:
+    if view.rate_per_second is None and view.rate_key_per_second is None:
+        return None
+    return words.BatchRate(view.rate_per_second, view.rate_key, view.rate_key_per_second)
+
+
+def _error(code: str | None, message: str | None) -> words.TaskError | None:
+    return None if code is None else words.TaskError(code, message or "")

@@ -1,0 +1,574 @@
+"""Batches: create, read, change, complete. One method a file of ``sql/batches``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from coatcheck.core.queries import limits, uploads, webhooks
+from coatcheck.core.queries.jobs import columns
+from coatcheck.core.sql import sql as core_sql
+from coatcheck.crash import crash_point
+from coatcheck.db.connection import Connection, Line
+from coatcheck.db.crashing import fetch_or_die
+from coatcheck.domain.errors import UploadMissing
+from coatcheck.domain.ids import newest_possible
+from coatcheck.domain.job import NewJob
+from coatcheck.domain.limits import RUN_TASKS_MAX, RUNS_MAX
+from coatcheck.domain.runs import run_flow
+from coatcheck.domain.webhooks import target_id
+from coatcheck.encoding import encode
+from coatcheck.products.batches.errors import (
+    BatchAlreadyEnded,
+    BatchNotOpen,
+    BatchStillRuns,
+    NothingToRerun,
+    TooManyRuns,
+)
+from coatcheck.products.batches.model import (
+    UNNAMED_SOURCE,
+    BatchStatus,
+    BatchView,
+    Counts,
+    Known,
+    MirrorRun,
+    NewBatch,
+    NewPart,
+    NewTask,
+    RerunSource,
+    RunView,
+    Selection,
+    TaskStatus,
+    mirrored_after,
+    task_id,
+)
+from coatcheck.products.batches.queries import ingest as batch_ingest
+from coatcheck.products.batches.queries import positions as batch_positions
+from coatcheck.products.batches.queries.positions import EarlierRun
+from coatcheck.products.batches.queries.task_copy import TELLS_FAILURES
+from coatcheck.products.batches.sql import sql
+
+_VIEW_COLUMNS = 19
+_EARLIER_COLUMNS = 5
+_STATES = {
+    TaskStatus.SUCCEEDED: "completed",
+    TaskStatus.FAILED: "failed",
+    TaskStatus.CANCELLED: "cancelled",
+}
+"""The ways a task can have ended, as the jobs' column spells them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """Whether a batch or a part was created, or which one holds its key."""
+
+    uuid: UUID
+    created: bool
+    fingerprint: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A run that has just completed."""
+
+    org: str
+    batch: UUID
+    run: UUID
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    """A part, and the job that is to take it in."""
+
+    part: UUID
+    job: NewJob
+
+
+async def create(
+    line: Line,
+    new: NewBatch,
+    part: NewPart | None,
+    tasks: Sequence[NewTask] | None,
+    lines: int,
+    ingest: Ingest | None,
+) -> Inserted:
+    """Create a batch with all that comes along, in one transaction; or find who holds its key.
+
+    ``tasks`` are all there are of the part, out of so many ``lines``; None if they are to be taken
+    in by ``ingest``. Raises UploadMissing if the part's upload cannot be used.
+    """
+
+    async def insert(connection: Connection) -> Inserted:
+        async with connection.transaction():
+            target = await _enlist(connection, new)
+            rows = await connection.fetch(
+                sql("batches/create"), *_new_columns(new, part, tasks, lines, target)
+            )
+            if not rows:
+                found = await connection.fetch(
+                    sql("batches/find_existing"), new.org, new.uuid, new.idempotency_key
+                )
+                if not found:
+                    # Whoever held the key was deleted since.
+                    raise asyncpg.SerializationError("a key changed hands")
+                return Inserted(found[0]["id"], found[0]["id"] == new.uuid, found[0]["fingerprint"])
+            if new.concurrency or new.rate_per_second or new.rate_key_per_second:
+                await limits.set_run_limits(
+                    connection,
+                    new.org,
+                    new.run,
+                    concurrency=new.concurrency,
+                    per_second=new.rate_per_second,
+                    key_per_second=new.rate_key_per_second,
+                )
+            if part is not None and part.upload is not None:
+                await _use_upload(connection, new.org, part.upload, new.owner, new.uuid)
+            if ingest is not None:
+                await _submit_ingest(connection, new.org, ingest)
+            crash_point("batch.inserted_not_committed")
+            return Inserted(new.uuid, True, new.fingerprint)
+
+    return await line.run(insert)
+
+
+async def find_key(line: Line, org: str, idempotency_key: str) -> Known | None:
+    """The batch that holds a key."""
+    rows = await line.fetch(sql("batches/find_key"), org, idempotency_key)
+    return Known(rows[0]["id"], rows[0]["fingerprint"]) if rows else None
+
+
+async def find_part(line: Line, org: str, batch: UUID, idempotency_key: str) -> Known | None:
+    """The part of a batch that holds a key."""
+    rows = await line.fetch(sql("batches/find_part"), org, batch, idempotency_key, None)
+    return Known(rows[0]["id"], rows[0]["fingerprint"]) if rows else None
+
+
+async def get(line: Line, org: str, batch: UUID) -> BatchView | None:
+    """A batch with all its runs."""
+    rows = await line.fetch(sql("batches/get"), org, batch)
+    return _view(rows) if rows else None
+
+
+async def get_of_run(line: Line, org: str, run: UUID) -> BatchView | None:
+    """The batch that a run is of."""
+    rows = await line.fetch(sql("batches/get_of_run"), org, run)
+    return _view(rows) if rows else None
+
+
+async def list_page(
+    line: Line, org: str, *, owner: str | None, after: UUID | None, limit: int
+) -> list[BatchView]:
+    """Batches, newest first, older than ``after``, each with its current run."""
+    rows = await line.fetch(sql("batches/list"), org, owner, after or newest_possible(), limit)
+    return [
+        replace(_view([row[:-_EARLIER_COLUMNS]]), earlier=Counts(*row[-_EARLIER_COLUMNS:]))
+        for row in rows
+    ]
+
+
+async def add_part(
+    line: Line,
+    org: str,
+    batch: UUID,
+    part: NewPart,
+    tasks: Sequence[NewTask] | None,
+    lines: int,
+    ingest: Ingest | None,
+) -> Inserted | None:
+    """Give an open batch one more part. None if there is no such batch; raises BatchNotOpen."""
+
+    async def insert(connection: Connection) -> Inserted | None:
+        async with connection.transaction():
+            locked = await _lock(connection, org, batch)
+            if locked is None:
+                return None
+            known = await _known_part(connection, org, batch, part)
+            if known is not None:
+                return known
+            if locked["closed_at"] is not None:
+                raise BatchNotOpen(
+                    "The batch takes no more tasks."
+                    if locked["is_open"]
+                    else "The batch was not created as an open one (`type: open`)."
+                )
+            if locked["tasks"] + len(tasks or ()) > RUN_TASKS_MAX:
+                raise BatchNotOpen(f"A run has at most {RUN_TASKS_MAX} tasks.")
+            await _add_part(connection, org, locked, locked["run_id"], part, tasks, lines)
+            if part.upload is not None:
+                await _use_upload(connection, org, part.upload, locked["owner"], batch)
+            if ingest is not None:
+                await _submit_ingest(connection, org, ingest)
+            crash_point("batch.inserted_not_committed")
+            return Inserted(part.uuid, True, part.fingerprint)
+
+    return await line.run(insert)
+
+
+async def close(line: Line, org: str, batch: UUID) -> bool:
+    """Take no more tasks into a batch. Whether there is one."""
+
+    async def change(connection: Connection) -> bool:
+        async with connection.transaction():
+            locked = await _lock(connection, org, batch)
+            if locked is None:
+                return False
+            await connection.execute(sql("batches/close"), org, locked["run_id"])
+            await batch_ingest.latch(connection, org, locked["run_id"])
+            return True
+
+    return await line.run(change)
+
+
+async def cancel(line: Line, org: str, batch: UUID) -> bool:
+    """Ask for the end of a batch's run. Whether there is one; raises BatchAlreadyEnded."""
+
+    async def change(connection: Connection) -> bool:
+        async with connection.transaction():
+            locked = await _lock(connection, org, batch)
+            if locked is None:
+                return False
+            if locked["completed_at"] is not None:
+                raise BatchAlreadyEnded("The batch has ended.")
+            await _stop(connection, org, locked["run_id"])
+            crash_point("batch.cancel_not_committed")
+            return True
+
+    return await line.run(change)
+
+
+async def delete(line: Line, org: str, batch: UUID) -> bool:
+    """Hide a batch, and have it removed. Whether there was one."""
+
+    async def change(connection: Connection) -> bool:
+        async with connection.transaction():
+            locked = await _lock(connection, org, batch)
+            if locked is None:
+                return False
+            await connection.execute(sql("batches/delete"), org, batch)
+            if locked["completed_at"] is None:
+                await _stop(connection, org, locked["run_id"])
+            return True
+
+    return await line.run(change)
+
+
+async def rerun(
+    line: Line,
+    org: str,
+    batch: UUID,
+    run: UUID,
+    part: NewPart,
+    selection: Selection,
+    ingest: Ingest,
+    ingest_of: Callable[[UUID], Ingest],
+    source: RerunSource = UNNAMED_SOURCE,
+) -> Inserted | None:
+    """A new run of a batch, of the tasks of ``source`` that ``selection`` says. None if there is no
+    such batch.
+
+    Raises BatchStillRuns, NothingToRerun and TooManyRuns. Lists that could not be taken in move to
+    the new run, each with a job that ``ingest_of`` gives; the old run ends as cancelled.
+    """
+    chooses = bool(selection.statuses or selection.error_codes)
+    of_all = source.all_runs or (source.run is None and not chooses)
+
+    async def insert(connection: Connection) -> Inserted | None:
+        async with connection.transaction():
+            locked = await _lock(connection, org, batch)
+            if locked is None:
+                return None
+            known = await _known_part(connection, org, batch, part)
+            if known is not None:
+                return Inserted(run, True, part.fingerprint) if known.created else known
+            (left,) = await connection.fetch(sql("batches/parts_left"), org, locked["run_id"])
+            stuck = (
+                locked["closed_at"] is not None
+                and locked["cancel_requested_at"] is None
+                and left["failed"]
+            )
+            if locked["completed_at"] is None and not stuck:
+                raise BatchStillRuns("The batch is run again once its run has ended.")
+            if left["waiting"]:  # what is left of it would be nobody's
+                raise BatchStillRuns("A list of the batch is still being taken in.")
+            if locked["number"] >= RUNS_MAX:
+                raise TooManyRuns(f"A batch has at most {RUNS_MAX:,} runs; hand the tasks in anew.")
+            number = locked["number"] + 1
+            parent = source.run or locked["run_id"]
+            runs = await batch_positions.earlier_runs(connection, org, batch, number)
+            if chooses:
+                if stuck:
+                    await _check_ended(connection, org, locked["run_id"])
+                if of_all:
+                    await _check_latest_selected(connection, org, batch, runs, selection)
+                else:
+                    await _check_selected(connection, org, parent, selection)
+            elif not stuck and not _tasks_of(runs, None if of_all else parent):
+                raise NothingToRerun("There were no tasks.")
+            await connection.execute(
+                sql("batches/rerun"),
+                org,
+                batch,
+                run,
+                number,
+                parent,
+                _selection_json(selection),
+                of_all,
+            )
+            await limits.set_run_limits(
+                connection,
+                org,
+                run,
+                concurrency=locked["concurrency"],
+                per_second=locked["rate_per_second"],
+                key_per_second=locked["rate_key_per_second"],
+            )
+            before = number if of_all else None
+            await _add_part(connection, org, locked, run, part, None, 0, source_before=before)
+            await _submit_ingest(connection, org, ingest)
+            if stuck:
+                goes_on = not of_all and parent == locked["run_id"]
+                moved = await connection.fetch(
+                    sql("batches/move_failed_parts"), org, locked["run_id"], run, goes_on
+                )
+                for row in moved:
+                    await _submit_ingest(connection, org, ingest_of(row["id"]))
+                await _stop(connection, org, locked["run_id"])
+            crash_point("rerun.inserted_not_committed")
+            return Inserted(run, True, part.fingerprint)
+
+    return await line.run(insert)
+
+
+async def complete(line: Line, runs_max: int) -> list[Completed]:
+    """Complete the runs whose tasks have all ended."""
+    rows = await fetch_or_die(
+        line, "batch.completed_not_committed", sql("batches/complete"), runs_max
+    )
+    return [Completed(*row) for row in rows]
+
+
+async def tell_successes(line: Line, seconds: float) -> bool:
+    """Have webhooks told of tasks that have succeeded, together, not more often than so.
+
+    Whether there are some that it is too early for.
+    """
+    rows = await line.fetch(sql("batches/tell_successes"), seconds)
+    is_early: bool = rows[0]["is_early"]
+    return is_early
+
+
+async def _lock(connection: Connection, org: str, batch: UUID) -> asyncpg.Record | None:
+    await connection.execute(sql("batches/lock"), org, batch)
+    rows = await connection.fetch(sql("batches/lock_run"), org, batch)
+    return rows[0] if rows else None
+
+
+async def _known_part(
+    connection: Connection, org: str, batch: UUID, part: NewPart
+) -> Inserted | None:
+    rows = await connection.fetch(
+        sql("batches/find_part"), org, batch, part.idempotency_key, part.uuid
+    )
+    if not rows:
+        return None
+    found = rows[0]["id"]
+    return Inserted(found, found == part.uuid, rows[0]["fingerprint"])
+
+
+async def _stop(connection: Connection, org: str, run: UUID) -> None:
+    """No task of a run is claimed from now on; upkeep cancels those that wait."""
+    await connection.execute(sql("batches/cancel"), org, run)
+    await limits.stop_run(connection, org, run)
+
+
+async def _check_ended(connection: Connection, org: str, run: UUID) -> None:
+    """The run ends when it is run again: whoever chooses by how tasks ended would lose the rest."""
+    rows = await connection.fetch(sql("batches/tasks_left"), org, run)
+    if rows[0]["some"]:
+        raise BatchStillRuns(
+            "Tasks of the batch have not ended: run all of them again, or those of a kind later."
+        )
+
+
+async def _check_selected(
+    connection: Connection, org: str, run: UUID, selection: Selection
+) -> None:
+    statuses = [each for each in selection.statuses or _STATES if each in _STATES]
+    rows = await connection.fetch(
+        sql("batches/has_selected"),
+        org,
+        run,
+        [_STATES[status] for status in statuses],
+        list(selection.error_codes) or None,
+    )
+    if not rows[0][0]:
+        raise NothingToRerun("No task of the run ended that way.")
+
+
+async def _check_latest_selected(
+    connection: Connection,
+    org: str,
+    batch: UUID,
+    runs: Sequence[EarlierRun],
+    selection: Selection,
+) -> None:
+    statuses = [each for each in selection.statuses or _STATES if each in _STATES]
+    before = runs[-1].number + 1
+    mirrors = [MirrorRun(run.number, run.uuid, run.mirrored, run.tasks) for run in runs]
+    for run in reversed(runs):
+        rows = await connection.fetch(
+            sql("batches/has_latest"),
+            org,
+            batch,
+            run.uuid,
+            run.number,
+            mirrored_after(mirrors, run.number),
+            before,
+            [_STATES[status] for status in statuses],
+            list(selection.error_codes) or None,
+        )
+        if rows[0][0]:
+            return
+    raise NothingToRerun("The latest result of no task is of that kind.")
+
+
+def _tasks_of(runs: Sequence[EarlierRun], wanted: UUID | None) -> int:
+    return sum(run.tasks for run in runs if wanted is None or run.uuid == wanted)
+
+
+def _selection_json(selection: Selection) -> str | None:
+    if not selection.statuses and not selection.error_codes:
+        return None
+    return encode(
+        {"status": list(selection.statuses), "error_code": list(selection.error_codes)}
+    ).decode()
+
+
+async def _enlist(connection: Connection, new: NewBatch) -> UUID | None:
+    if new.webhook_url is None:
+        return None
+    target = target_id(new.org, new.webhook_url)
+    await webhooks.enlist(connection, [(new.org, target, new.webhook_url)])
+    return target
+
+
+async def _use_upload(
+    connection: Connection, org: str, upload: UUID, owner: str, batch: UUID
+) -> None:
+    used = await uploads.use(connection, org=org, upload_id=upload, owner=owner, used_by=batch)
+    if used is None:
+        raise UploadMissing("The upload was used already, or its time is up.")
+
+
+async def _submit_ingest(connection: Connection, org: str, ingest: Ingest) -> None:
+    await connection.fetch(core_sql("jobs/submit"), *columns([ingest.job]))
+    await connection.execute(sql("batches/note_ingest"), org, ingest.part, ingest.job.uuid)
+
+
+async def _add_part(
+    connection: Connection,
+    org: str,
+    locked: asyncpg.Record,
+    run: UUID,
+    part: NewPart,
+    tasks: Sequence[NewTask] | None,
+    lines: int,
+    *,
+    source_before: int | None = None,
+) -> None:
+    tells = locked["webhook_target"] is not None and "task.failed" in locked["webhook_events"]
+    first = locked["tasks"] if run == locked["run_id"] else 0
+    await connection.fetch(
+        sql("batches/add_part"),
+        org,
+        locked["id"],
+        run,
+        part.uuid,
+        part.source,
+        part.source_key,
+        part.source_pieces,
+        part.source_bytes,
+        part.upload,
+        part.idempotency_key,
+        part.fingerprint,
+        tasks is not None,
+        lines,
+        *_task_columns(run, tasks or (), first),
+        TELLS_FAILURES if tells else None,
+        part.source_etag,
+        source_before,
+    )
+
+
+def _new_columns(
+    new: NewBatch,
+    part: NewPart | None,
+    tasks: Sequence[NewTask] | None,
+    lines: int,
+    target: UUID | None,
+) -> list[Any]:
+    source = part or NewPart(new.uuid, "inline")
+    tells = target is not None and "task.failed" in new.webhook_events
+    return [
+        new.org,
+        new.uuid,
+        new.run,
+        new.owner,
+        new.service,
+        new.service_endpoint,
+        new.endpoint,
+        new.usage_flow,
+        new.lane,
+        new.failures_max,
+        new.is_open,
+        new.payload_prefix,
+        new.payload_suffix,
+        new.concurrency,
+        new.rate_per_second,
+        new.rate_key,
+        new.rate_key_per_second,
+        target,
+        list(new.webhook_events),
+        new.metadata,
+        new.keep_seconds,
+        new.idempotency_key,
+        new.fingerprint,
+        new.request_id,
+        None if part is None else part.uuid,
+        source.source,
+        source.source_key,
+        source.source_pieces,
+        source.source_bytes,
+        source.upload,
+        lines,
+        *_task_columns(new.run, tasks or (), 0),
+        TELLS_FAILURES if tells else None,
+        tasks is not None,
+        source.source_etag,
+        new.secrets,
+    ]
+
+
+def _task_columns(run: UUID, tasks: Sequence[NewTask], first: int) -> list[list[Any]]:
+    return [
+        [UUID(bytes=task_id(run, first + number)) for number in range(len(tasks))],
+        [task.payload for task in tasks],
+        [task.custom_id for task in tasks],
+        [run_flow(run, task.key) for task in tasks],
+    ]
+
+
+def _view(rows: Sequence[asyncpg.Record | Sequence[Any]]) -> BatchView:
+    runs = [_run(row[_VIEW_COLUMNS:]) for row in rows]
+    columns_of_batch = (*rows[0][:_VIEW_COLUMNS], runs)
+    return BatchView(*columns_of_batch)
+
+
+def _run(row: Sequence[Any]) -> RunView:
+    run, number, parent, selection, status, *counts = row[:10]
+    return RunView(run, number, parent, selection, BatchStatus(status), Counts(*counts), *row[10:])

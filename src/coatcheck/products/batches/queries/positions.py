@@ -1,0 +1,69 @@
+"""Which task of a batch is the latest of a position. One method a file of ``sql/batch_positions``.
+
+A task keeps its position through all reruns (``schema/batches/0001_batches.sql``). The latest task
+of a position is in the newest run that has it: one that mirrors positions so far, or one that a row
+names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from coatcheck.db.connection import Connection, Line
+from coatcheck.products.batches.model import MirrorRun, TaskPlace
+from coatcheck.products.batches.sql import sql
+
+
+class EarlierRun(NamedTuple):
+    """A run that another one may take tasks from. ``new_tasks`` no run before it had."""
+
+    number: int
+    uuid: UUID
+    tasks: int
+    mirrored: int
+    new_tasks: int
+
+
+async def earlier_runs(
+    line: Line | Connection, org: str, batch: UUID, before: int
+) -> list[EarlierRun]:
+    """The runs of a batch that are numbered below ``before``, the oldest first."""
+    rows = await line.fetch(sql("positions/earlier_runs"), org, batch, before)
+    return [EarlierRun(*row) for row in rows]
+
+
+async def of_tasks(line: Line, org: str, run: UUID, numbers: Sequence[int]) -> list[int]:
+    """The positions of a run's tasks of these numbers."""
+    rows = await line.fetch(sql("positions/of_tasks"), org, run, list(numbers))
+    return [row["position"] for row in rows]
+
+
+async def latest(
+    line: Line,
+    org: str,
+    batch: UUID,
+    runs: Sequence[MirrorRun],
+    positions: Sequence[int],
+    before: int,
+) -> list[TaskPlace]:
+    """The latest tasks of positions, as of the runs that are numbered below ``before``.
+
+    ``runs`` are all of these; each position is one that a run of them has.
+    """
+    newest_first = sorted((run for run in runs if run.number < before), reverse=True)
+    named = {}
+    if any(run.mirrored < run.tasks for run in newest_first):
+        rows = await line.fetch(sql("positions/latest"), org, batch, list(positions), before)
+        named = {row["position"]: row for row in rows}
+    found = []
+    for position in positions:
+        mirror = next((run for run in newest_first if run.mirrored > position), None)
+        row = named.get(position)
+        if row is not None and (mirror is None or row["run_number"] > mirror.number):
+            found.append(TaskPlace(row["run_id"], row["task_index"]))
+        else:
+            assert mirror is not None, "some run has every position"
+            found.append(TaskPlace(mirror.uuid, position))
+    return found

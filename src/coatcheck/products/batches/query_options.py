@@ -1,0 +1,142 @@
+"""A batch's options as fields of the query: for a request whose body is the list itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+import msgspec
+
+from coatcheck.domain.errors import InvalidBody, InvalidParameter
+from coatcheck.domain.lanes import Lane
+from coatcheck.http.json_bodies import read_json
+from coatcheck.http.routing import Parameter
+from coatcheck.products.batches import request
+from coatcheck.products.batches.request import NewJob
+
+_PLAIN: Final = (
+    "service",
+    "endpoint",
+    "version",
+    "type",
+    "async",
+    "lane",
+    "concurrency",
+    "webhook_url",
+    "keep_seconds",
+    "retries",
+)
+_RATE: Final = {
+    "rate_per_second": "per_second",
+    "rate_key": "key",
+    "rate_key_per_second": "key_per_second",
+}
+_NEEDED: Final = ("service", "endpoint")
+NAMES: Final = (*_PLAIN, *_RATE, "webhook_events", "metadata")
+
+
+def read_options(query: Mapping[str, str]) -> NewJob:
+    """The options that a query has. Raises InvalidParameter, which names the field."""
+    for name in _NEEDED:
+        if name not in query:
+            raise InvalidParameter(name, "is needed")
+    fields: dict[str, Any] = {}
+    rate: dict[str, Any] = {}
+    for name, text in query.items():
+        if name in _PLAIN:
+            fields[name] = text
+        elif name in _RATE:
+            rate[_RATE[name]] = text
+        elif name == "webhook_events":
+            fields[name] = text.split(",")
+    if rate:
+        fields["rate"] = rate
+    try:
+        job = msgspec.convert(fields, NewJob, strict=False)
+    except msgspec.ValidationError as error:
+        raise _wrong(str(error)) from None
+    return msgspec.structs.replace(job, metadata=_metadata(query))
+
+
+def refuse_options(query: Mapping[str, str]) -> None:
+    """Where the body is JSON, its fields are the options: in the query they would be lost."""
+    for name in query:
+        if name in NAMES:
+            raise InvalidParameter(name, "belongs into the body, unless that is a list of tasks")
+
+
+def _metadata(query: Mapping[str, str]) -> msgspec.Raw:
+    text = query.get("metadata", "")
+    if not text:
+        return msgspec.Raw(b"null")
+    written = text.strip().encode()
+    try:
+        read_json(written)
+    except InvalidBody:
+        raise InvalidParameter("metadata", "must be an object in JSON") from None
+    return msgspec.Raw(written)
+
+
+def _wrong(message: str) -> InvalidParameter:
+    """What msgspec says, of the field as the query spells it."""
+    issue, _, place = message.partition(" - at `$.")
+    place = place.rstrip("`")
+    spelt = {f"rate.{inner}": outer for outer, inner in _RATE.items()}
+    field = spelt.get(place, place.partition("[")[0] or "query")
+    return InvalidParameter(field, issue[:1].lower() + issue[1:])
+
+
+def _whole(least: int, most: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+_PER_SECOND: Final = {"type": "number", "minimum": request.RATE_MIN, "maximum": request.RATE_MAX}
+
+PARAMETERS: Final = (
+    Parameter("service", "query", "For a list: the service that does the tasks."),
+    Parameter("endpoint", "query", "For a list: the endpoint's path or key."),
+    Parameter("version", "query", "For a list: the service's version.", _whole(1, 9_999)),
+    Parameter(
+        "type",
+        "query",
+        "For a list: whether more tasks may be added.",
+        {"type": "string", "enum": list(get_args(request.Type))},
+    ),
+    Parameter("async", "query", "For a list: 202 however short it is.", {"type": "boolean"}),
+    Parameter(
+        "lane",
+        "query",
+        "For a list: the tasks' lane.",
+        {"type": "string", "enum": [lane.value for lane in Lane]},
+    ),
+    Parameter(
+        "concurrency",
+        "query",
+        "For a list: how many of its tasks run at a time.",
+        _whole(1, request.CONCURRENCY_MAX),
+    ),
+    Parameter(
+        "rate_per_second", "query", "For a list: how many tasks begin in a second.", _PER_SECOND
+    ),
+    Parameter("rate_key", "query", "For a list: the field of a task that a rate counts by."),
+    Parameter(
+        "rate_key_per_second", "query", "For a list: how many tasks of one key.", _PER_SECOND
+    ),
+    Parameter("webhook_url", "query", "For a list: who is told of its end."),
+    Parameter(
+        "webhook_events",
+        "query",
+        "For a list: what is told, with commas between: "
+        + ", ".join(f"`{event}`" for event in get_args(request.WebhookEvent)),
+    ),
+    Parameter("metadata", "query", "For a list: an object of the caller's own, as JSON."),
+    Parameter(
+        "keep_seconds",
+        "query",
+        "For a list: how long the job is kept after its end.",
+        _whole(0, request.KEEP_SECONDS_MAX),
+    ),
+    Parameter(
+        "retries", "query", "For a list: how often a failed task is tried again.", _whole(0, 1_000)
+    ),
+)

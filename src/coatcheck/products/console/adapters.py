@@ -1,0 +1,96 @@
+"""Which product's adapter shows a job, and which services a product's jobs are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from coatcheck.domain.errors import InputNotKept
+from coatcheck.domain.org_jobs import ConsoleJob
+from coatcheck.http.context import Parts
+from coatcheck.http.job_adapters import JobDesk, JobLabel, JobPlaces
+from coatcheck.installed import reserved_services
+from coatcheck.product import Product
+
+_OFF: Final = "The product that this job belongs to is off on this server (COATCHECK_PRODUCTS)"
+
+
+class PlainJobs(JobDesk):
+    """Shows jobs that no product which is on knows: what the engine knows of them, and no more.
+
+    Their payloads and results are for their product to read: they may hold what its callers are
+    not to see.
+    """
+
+    def __init__(self, parts: Parts, surface: str) -> None:
+        super().__init__(parts.engine, parts.remote_calls)
+        self.surface = surface
+
+    async def label(self, job: ConsoleJob, /) -> JobLabel:
+        return JobLabel(job.service, job.view.endpoint)
+
+    def places(self, job: ConsoleJob) -> JobPlaces:
+        del job
+        return JobPlaces(None)
+
+    def result(self, job: ConsoleJob) -> bytes | None:
+        del job
+        return None
+
+    async def input(self, job: ConsoleJob) -> bytes:
+        del job
+        raise InputNotKept(f"{_OFF}: its input cannot be shown here.")
+
+    def refusal(self, _: ConsoleJob, /) -> str | None:
+        return f"{_OFF}: retry it on a server where it is on."
+
+    def stored_keys(self, *_: object) -> Sequence[str]:
+        return []
+
+
+class JobDesks:
+    """The adapters of all products that are on."""
+
+    def __init__(self, parts: Parts, products: Iterable[Product]) -> None:
+        on = [*products]
+        self._parts = parts
+        self.all = {
+            each.name: each.job_adapter(parts) for each in on if each.job_adapter is not None
+        }
+        """By the name of the product, which is also the name of a ``surface``."""
+        adapting = [each for each in on if each.name in self.all]
+        self._services = {each.name: each.services for each in adapting}
+        self._by_service = {
+            service: self.all[each.name] for each in adapting for service in each.services
+        }
+        self._others = next((each.name for each in adapting if each.adapts_other_jobs), None)
+        self._grouped = next((each.name for each in adapting if each.adapts_grouped_jobs), None)
+        names = {each.name for each in on}
+        self._off = {
+            service: product
+            for service, product in reserved_services().items()
+            if product not in names
+        }
+
+    def of(self, job: ConsoleJob) -> JobDesk:
+        """The one that shows a job."""
+        if job.task is not None:
+            return self._plain(job) if self._grouped is None else self.all[self._grouped]
+        adapter = self._by_service.get(job.service)
+        if adapter is not None:
+            return adapter
+        if job.service in self._off or self._others is None:
+            return self._plain(job)
+        return self.all[self._others]
+
+    def services(self, surface: str) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+        """The services whose jobs are shown as jobs of ``surface``; or None, and the services whose
+        jobs are not."""
+        if surface != self._others:
+            return self._services[surface], None
+        own = self._services[surface]
+        shown_as_others = [service for service in self._by_service if service not in own]
+        return None, [*shown_as_others, *self._off]
+
+    def _plain(self, job: ConsoleJob) -> JobDesk:
+        return PlainJobs(self._parts, self._off.get(job.service, job.service))

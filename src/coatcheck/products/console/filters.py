@@ -1,0 +1,156 @@
+"""Which jobs a list or an order is about, as it is asked for in a query or a body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from coatcheck.domain.errors import InvalidParameter
+from coatcheck.domain.identity import Principal
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.org_jobs import ENDED, LIVE, Wanted
+from coatcheck.domain.states import State
+from coatcheck.http.queries import read_choice
+from coatcheck.http.request import Call
+from coatcheck.http.routing import Parameter
+from coatcheck.products.console.adapters import JobDesks
+from coatcheck.products.console.context import reader_of_lists
+
+_WORD_CHARACTERS_MAX: Final = 300
+_STATES: Final[Mapping[str, Sequence[State]]] = {
+    "live": LIVE,
+    "ended": ENDED,
+    **{state.value: (state,) for state in State},
+}
+_LANES: Final = [lane.value for lane in Lane]
+_NO_MOMENT: Final = "must be a time with its zone, such as 2026-01-31T12:00:00Z"
+
+
+def wanted_by_query(call: Call, desks: JobDesks) -> Wanted:
+    """The jobs that the query of a list asks for. Raises InvalidParameter."""
+    query = call.query
+    lane = read_choice(query, "lane", _LANES)
+    surface = read_choice(query, "surface", [*desks.all])
+    return wanted(
+        call.principal,
+        desks,
+        states=read_states(query.get("state"), "query"),
+        lane=None if lane is None else Lane(lane),
+        surface=surface,
+        service=_word(query.get("service"), "service"),
+        endpoint=_word(query.get("endpoint"), "endpoint"),
+        owner=_word(query.get("owner"), "owner"),
+        error_code=_word(query.get("error_code"), "error_code"),
+        created_after=_moment(query.get("created_after"), "created_after"),
+        created_before=_moment(query.get("created_before"), "created_before"),
+    )
+
+
+def wanted(
+    principal: Principal,
+    desks: JobDesks,
+    *,
+    surface: str | None,
+    service: str | None,
+    **others: Any,
+) -> Wanted:
+    """The jobs of a surface, a service, both or all, that the caller may see."""
+    services: Sequence[str] | None = None if service is None else [service]
+    not_these: Sequence[str] | None = None
+    if surface is not None:
+        own, not_these = desks.services(surface)
+        if own is not None:
+            services = [each for each in own if service in (None, each)]
+    return Wanted(
+        org=principal.org,
+        services=services,
+        other_services_than=not_these,
+        reader=reader_of_lists(principal),
+        **others,
+    )
+
+
+def read_states(given: str | None, place: str) -> Sequence[State] | None:
+    """States with commas between; ``live`` and ``ended`` stand for several."""
+    if given is None:
+        return None
+    states: list[State] = []
+    for word in given.split(","):
+        group = _STATES.get(word)
+        if group is None:
+            allowed = ", ".join(_STATES)
+            raise InvalidParameter("state", f"must be of {allowed}, with commas between", place)
+        states += group
+    return list(dict.fromkeys(states))
+
+
+def _word(given: str | None, name: str) -> str | None:
+    if given is None:
+        return None
+    if not 1 <= len(given) <= _WORD_CHARACTERS_MAX or "\0" in given:
+        raise InvalidParameter(name, f"must have 1 to {_WORD_CHARACTERS_MAX} characters, no NUL")
+    return given
+
+
+def _moment(given: str | None, name: str) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError as error:
+        raise InvalidParameter(name, _NO_MOMENT) from error
+    return in_utc(moment, name, "query")
+
+
+def in_utc(moment: datetime | None, name: str, place: str) -> datetime | None:
+    """Python knows offsets that PostgreSQL does not, and times that have none in UTC. Raises
+    InvalidParameter."""
+    if moment is None:
+        return None
+    try:
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except OverflowError:
+        pass  # it is refused below
+    raise InvalidParameter(name, _NO_MOMENT, place)
+
+
+_DATE_TIME: Final = {"type": "string", "format": "date-time"}
+_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": _WORD_CHARACTERS_MAX}
+_STATE_WORD: Final = "|".join(_STATES)
+_BY_STATE_AND_LANE: Final = (
+    Parameter(
+        "state",
+        "query",
+        "Only jobs in these states, with commas between; `live` stands for all that have not "
+        "ended, `ended` for all that have.",
+        {"type": "string", "pattern": f"^({_STATE_WORD})(,({_STATE_WORD}))*$", "maxLength": 200},
+    ),
+    Parameter("lane", "query", "Only jobs of this lane.", {"type": "string", "enum": _LANES}),
+)
+_BY_THE_REST: Final = (
+    Parameter("service", "query", "Only jobs of this service.", _TEXT),
+    Parameter(
+        "endpoint",
+        "query",
+        "Only jobs of this `engine_endpoint`; or of this endpoint of a registered service, such as "
+        "`docs.v1.post__analyze`.",
+        _TEXT,
+    ),
+    Parameter("owner", "query", "Only jobs of this owner, as a job shows it.", _TEXT),
+    Parameter("error_code", "query", "Only jobs with this error.", _TEXT),
+    Parameter("created_after", "query", "Only jobs created then or later.", _DATE_TIME),
+    Parameter("created_before", "query", "Only jobs created before then.", _DATE_TIME),
+)
+
+
+def filter_parameters(desks: JobDesks) -> Sequence[Parameter]:
+    """What a list can be narrowed by."""
+    surface = Parameter(
+        "surface",
+        "query",
+        "Only jobs that came by this surface.",
+        {"type": "string", "enum": [*desks.all]},
+    )
+    return (*_BY_STATE_AND_LANE, surface, *_BY_THE_REST)

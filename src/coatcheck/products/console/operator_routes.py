@@ -1,0 +1,84 @@
+"""What the deployment's operators may do besides: list organisations, forget endpoints."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+from coatcheck.core.queries import services, tenants
+from coatcheck.db.connection import Line
+from coatcheck.db.errors import retried
+from coatcheck.domain.errors import NotFound
+from coatcheck.domain.identity import Scope
+from coatcheck.domain.publications import parse_name
+from coatcheck.http.problems import MEDIA_TYPE, Problem
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, json_reply
+from coatcheck.http.routing import Answer, Operation
+from coatcheck.products.console import schemas as words
+from coatcheck.products.console.context import TAG
+
+OPERATOR: Final = "/api/v1/operator"
+OPERATORS_ONLY: Final = Answer(
+    HTTPStatus.FORBIDDEN, "The caller is no operator: `missing_scope`.", Problem, MEDIA_TYPE
+)
+
+
+def operations(line: Line) -> list[Operation]:
+    """``/api/v1/operator/orgs`` and ``/api/v1/operator/services/{name}``."""
+
+    async def orgs(_: Call) -> Reply:
+        found = await retried(lambda: tenants.list_orgs(line))
+        return json_reply(
+            words.OperatedOrgs(
+                [
+                    words.OperatedOrg(org.org_id, org.name, org.subscription, org.created_at)
+                    for org in found
+                ]
+            )
+        )
+
+    async def forget_services(call: Call) -> Reply:
+        named = parse_name(call.params["name"])
+        if named is None:
+            raise NotFound
+        result = await retried(lambda: services.forget(line, *named))
+        if not result.forgotten and not result.served:
+            raise NotFound
+        return json_reply(words.ForgottenServices(list(result.forgotten), list(result.served)))
+
+    return [
+        Operation(
+            methods=("DELETE",),
+            path=f"{OPERATOR}/services/{{name}}",
+            name="operator_forget_services",
+            summary="Take endpoints of code without a live worker out of the catalogue.",
+            description="`name` is a service, a version of it or an endpoint: `docs`, `docs.v2`, "
+            "`docs.post__count`, `docs.v2.post__count`. Jobs that were accepted stay; a worker "
+            "that publishes an endpoint brings it back.",
+            handler=forget_services,
+            access=Scope.ADMIN,
+            operators_only=True,
+            tag=TAG,
+            answers=(
+                Answer(HTTPStatus.OK, "What was forgotten.", words.ForgottenServices),
+                OPERATORS_ONLY,
+            ),
+        ),
+        Operation(
+            methods=("GET",),
+            path=f"{OPERATOR}/orgs",
+            name="operator_orgs",
+            summary="Every organisation of the deployment, for its operators.",
+            description="Operators are the admins of the organisation that COATCHECK_OPERATOR_ORG "
+            "names. Organisations that only tokens know have no row, and are not listed.",
+            handler=orgs,
+            access=Scope.ADMIN,
+            operators_only=True,
+            tag=TAG,
+            answers=(
+                Answer(HTTPStatus.OK, "The organisations.", words.OperatedOrgs),
+                OPERATORS_ONLY,
+            ),
+        ),
+    ]

@@ -1,0 +1,75 @@
+"""The gateway: services that users declare in Python or register, called over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from coatcheck.product import Product, ServerContext
+
+if TYPE_CHECKING:
+    from coatcheck.core.remote.result_store import Keeper
+    from coatcheck.core.webhook_payloads import JobRenderer
+    from coatcheck.domain.remote_work import OperatorRemote
+    from coatcheck.http.context import Parts
+    from coatcheck.http.job_adapters import JobDesk
+    from coatcheck.http.routing import Operation
+    from coatcheck.service import Service
+    from coatcheck.settings import Settings
+
+
+def _routes(context: ServerContext) -> Sequence[Operation]:
+    from coatcheck.products.gateway import routes as surface
+
+    return surface.operations(context.parts)
+
+
+def _job_adapter(parts: Parts) -> JobDesk:
+    from coatcheck.products.gateway import routes as surface
+
+    return surface.desk(parts)
+
+
+def _job_payload(parts: Parts) -> JobRenderer:
+    from coatcheck.products.gateway import routes as surface
+
+    return surface.teller(parts)
+
+
+@asynccontextmanager
+async def _call_services(settings: Settings) -> AsyncIterator[Sequence[Service]]:
+    from coatcheck.products.gateway.upstream_executor import UpstreamExecutor
+
+    async with UpstreamExecutor(settings) as upstreams:
+        yield [upstreams.service]
+
+
+def _result_stores() -> Mapping[str, Keeper]:
+    from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
+    from coatcheck.products.gateway.remote_results import GatewayKeeper
+
+    return {UPSTREAM_ENDPOINT: GatewayKeeper()}
+
+
+def _operator_remotes(settings: Settings) -> Mapping[str, OperatorRemote]:
+    from coatcheck.core.remote.operator_remotes import check_operator_remote
+    from coatcheck.core.remote.payloads import OPERATORS_PREFIX
+
+    for name, remote in settings.remotes.items():
+        check_operator_remote(f"COATCHECK_REMOTES: {name}", remote)
+    return {OPERATORS_PREFIX + name: remote for name, remote in settings.remotes.items()}
+
+
+PRODUCT = Product(
+    name="gateway",
+    services=("gateway",),
+    routes=_routes,
+    request_headers=("X-HSL-Lane", "X-HSL-Target-Method"),
+    job_adapter=_job_adapter,
+    job_payload=_job_payload,
+    adapts_other_jobs=True,
+    call_services=_call_services,
+    result_stores=_result_stores,
+    operator_remotes=_operator_remotes,
+)

@@ -1,0 +1,299 @@
+"""Services with http upstreams and remotes: registered, shown and taken away over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from coatcheck.domain.catalogue import (
+    HttpTargetDefinition,
+    RemoteTargetDefinition,
+    ServiceDefinition,
+    ServiceSpec,
+    ServiceSummary,
+)
+from coatcheck.domain.endpoint_names import SERVICE_NAME_PATTERN, is_service_name
+from coatcheck.domain.errors import (
+    BodyTooLarge,
+    CoatcheckError,
+    InvalidInput,
+    InvalidParameter,
+    LookUpRefused,
+    NotFound,
+    TimeoutNotAllowed,
+    TooManyServices,
+    UrlForbidden,
+)
+from coatcheck.domain.identity import Scope
+from coatcheck.domain.patterns import whole
+from coatcheck.domain.registration import check_endpoint_count
+from coatcheck.egress.look_ups import LOOK_UPS_PER_ORG_MAX
+from coatcheck.http.problems import MEDIA_TYPE, Problem
+from coatcheck.http.queries import read_whole_number
+from coatcheck.http.request import Call
+from coatcheck.http.response import Reply, json_reply
+from coatcheck.http.routing import Answer, Operation, Parameter, RequestBody
+from coatcheck.http.struct_bodies import read_body
+from coatcheck.products.gateway.context import Scene
+from coatcheck.products.gateway.read_routes import HOSTED, PAGE_ROWS, PAGE_ROWS_MAX
+from coatcheck.products.gateway.remote_targets import check_remotes, endpoints_of
+from coatcheck.telemetry import metrics
+
+SERVICES: Final = "/api/v1/orgs/{org}/services"
+CHECK_SECONDS_MAX: Final = 15.0
+DEFINITION_BYTES_MAX: Final = 256 * 1024
+_LIMIT: Final = {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": PAGE_ROWS_MAX,
+    "default": PAGE_ROWS,
+}
+_CURSOR: Final = {"type": "string", "pattern": whole(SERVICE_NAME_PATTERN)}
+_WORKSPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class HostedService(msgspec.Struct, frozen=True):
+    """A service that the organisation can call. ``source`` is ``code`` or ``http``."""
+
+    org_id: str
+    workspace_id: str
+    service_id: str
+    source: str
+    latest_version: int
+    definition: ServiceDefinition
+    created_at: datetime
+    updated_at: datetime
+
+
+class HostedServiceSummary(msgspec.Struct, frozen=True):
+    """A service as a list shows it: without its endpoints, which are at ``url``."""
+
+    org_id: str
+    workspace_id: str
+    service_id: str
+    source: str
+    latest_version: int
+    versions: list[int]
+    endpoint_count: int
+    created_at: datetime
+    updated_at: datetime
+    url: str
+
+
+class HostedServicePage(msgspec.Struct, frozen=True):
+    """Services, by name. ``next`` is the cursor of the page after this one, if there is one."""
+
+    items: list[HostedServiceSummary]
+    next: str | None
+
+
+class Registering:
+    """The routes of hosted services."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    async def page(self, call: Call) -> Reply:
+        """The services that the organisation can call: its own, and those of code."""
+        org = call.principal.org
+        after = call.query.get("cursor")
+        if after is not None and not is_service_name(after):
+            raise InvalidParameter("cursor", "must be the `next` of a page")
+        limit = read_whole_number(call.query, "limit", 1, PAGE_ROWS_MAX, default=PAGE_ROWS)
+        found = await self._scene.catalogue.list(org, after=after or "", limit=limit + 1)
+        items = [_summary(service, org) for service in found[:limit]]
+        following = items[-1].service_id if len(found) > limit else None
+        return json_reply(HostedServicePage(items, following))
+
+    async def show(self, call: Call) -> Reply:
+        service = await self._scene.service(call.principal.org, call.params["service"])
+        if service is None or service.workspace != call.params["ws"]:
+            raise NotFound
+        return json_reply(_shown(service, call.principal.org))
+
+    async def put(self, call: Call) -> Reply:
+        workspace = call.params["ws"]
+        if not _WORKSPACE.fullmatch(workspace):
+            raise InvalidParameter("ws", "must be letters, digits, '.', '_' or '-'", "path")
+        with _counted("definition", BodyTooLarge):
+            definition = await read_body(call, ServiceDefinition, DEFINITION_BYTES_MAX)
+        with _counted("endpoints", InvalidInput):
+            check_endpoint_count(definition)  # before each of them has its host looked up
+        self._check_timeouts(definition, self._scene.gate.timeout_seconds_max(call.principal))
+        check_remotes(definition, self._scene.settings.remotes)
+        await self._check_urls(definition, call.principal.org)
+        with _counted("services", TooManyServices):
+            service = await self._scene.catalogue.put(
+                call.principal.org, workspace, call.params["service"], definition
+            )
+        return json_reply(_shown(service, call.principal.org))
+
+    async def delete(self, call: Call) -> Reply:
+        deleted = await self._scene.catalogue.delete(
+            call.principal.org, call.params["service"], call.params["ws"]
+        )
+        if not deleted:
+            raise NotFound
+        return Reply(HTTPStatus.NO_CONTENT)
+
+    @staticmethod
+    def _check_timeouts(definition: ServiceDefinition, seconds_max: float) -> None:
+        for place, endpoint in endpoints_of(definition):
+            if endpoint.timeout_seconds > seconds_max:
+                metrics.record_bound_met("timeout")
+                raise TimeoutNotAllowed(f"{place}.timeout", endpoint.timeout_seconds, seconds_max)
+
+    async def _check_urls(self, definition: ServiceDefinition, org: str) -> None:
+        urls = {
+            endpoint.target.url: f"{place}.target.url"
+            for place, endpoint in endpoints_of(definition)
+            if isinstance(endpoint.target, HttpTargetDefinition | RemoteTargetDefinition)
+            and endpoint.target.url is not msgspec.UNSET
+        }
+        # More would only wait for their turn, and be refused.
+        turns = asyncio.Semaphore(LOOK_UPS_PER_ORG_MAX)
+        # Not `except*`: before Python 3.11.4 what is raised in one comes out wrapped in a group.
+        try:
+            async with asyncio.timeout(CHECK_SECONDS_MAX), asyncio.TaskGroup() as checks:
+                for url, place in urls.items():
+                    checks.create_task(self._check_url(url, place, org, turns))
+        except TimeoutError:
+            raise UrlForbidden("The hosts of the URLs could not be looked up in time.") from None
+        except ExceptionGroup as group:
+            refused, others = group.split((UrlForbidden, LookUpRefused))
+            if others is not None or refused is None:
+                raise
+            raise refused.exceptions[0] from None
+
+    async def _check_url(self, url: str, place: str, org: str, turns: asyncio.Semaphore) -> None:
+        try:
+            async with turns:
+                await self._scene.guard.check_url(url, org)
+        except UrlForbidden as error:
+            raise UrlForbidden(f"{place}: {error}") from error
+
+
+@contextmanager
+def _counted(bound: str, refusal: type[CoatcheckError]) -> Iterator[None]:
+    """Count a bound that the caller meets."""
+    try:
+        yield
+    except refusal:
+        metrics.record_bound_met(bound)
+        raise
+
+
+def _shown(service: ServiceSpec, org: str) -> HostedService:
+    return HostedService(
+        org_id=org,
+        workspace_id=service.workspace,
+        service_id=service.service,
+        source=service.source,
+        latest_version=service.latest,
+        definition=service.definition,
+        created_at=service.created_at,
+        updated_at=service.updated_at,
+    )
+
+
+def _summary(service: ServiceSummary, org: str) -> HostedServiceSummary:
+    return HostedServiceSummary(
+        org_id=org,
+        workspace_id=service.workspace,
+        service_id=service.service,
+        source=service.source,
+        latest_version=max(service.versions),
+        versions=list(service.versions),
+        endpoint_count=sum(service.versions.values()),
+        created_at=service.created_at,
+        updated_at=service.updated_at,
+        url=HOSTED.format(org=org, ws=quote(service.workspace), service=service.service),
+    )
+
+
+def operations(scene: Scene) -> list[Operation]:
+    """The routes by which services are registered."""
+    registering = Registering(scene)
+    return [
+        Operation(
+            methods=["GET"],
+            path=SERVICES,
+            name="services",
+            summary="The services that the organisation can call, by name.",
+            description="Its own, and those that workers' code declares. Without their endpoints: "
+            "`url` has those.",
+            handler=registering.page,
+            access=Scope.READ,
+            operable=True,
+            parameters=[
+                Parameter("cursor", "query", "`next` of the page before.", _CURSOR),
+                Parameter("limit", "query", "How many at most.", _LIMIT),
+            ],
+            answers=[Answer(HTTPStatus.OK, "A page of services.", HostedServicePage)],
+            tag="gateway",
+        ),
+        Operation(
+            methods=["GET"],
+            path=HOSTED,
+            name="service",
+            summary="A service: its versions and endpoints.",
+            description="The values of its targets' headers and secrets are not shown.",
+            handler=registering.show,
+            access=Scope.READ,
+            operable=True,
+            answers=[Answer(HTTPStatus.OK, "The service.", HostedService)],
+            tag="gateway",
+        ),
+        Operation(
+            methods=["PUT"],
+            path=HOSTED,
+            name="register_service",
+            summary="Register a service with http upstreams or remotes, or register it anew.",
+            handler=registering.put,
+            access=Scope.ADMIN,
+            body=RequestBody("The whole service.", ServiceDefinition),
+            answers=[
+                Answer(HTTPStatus.OK, "The service is registered.", HostedService),
+                Answer(
+                    HTTPStatus.FORBIDDEN,
+                    "A timeout is longer than the organisation's may be (`timeout_not_allowed`), "
+                    "or the credential lacks the scope.",
+                    Problem,
+                    MEDIA_TYPE,
+                ),
+                Answer(
+                    HTTPStatus.CONFLICT,
+                    "Code, or another workspace, has a service of that name "
+                    "(`service_name_taken`); or the organisation has as many services as it may "
+                    "have (`too_many_services`).",
+                    Problem,
+                    MEDIA_TYPE,
+                ),
+                Answer(
+                    HTTPStatus.UNPROCESSABLE_ENTITY,
+                    "The document does not fit, or a URL may not be called.",
+                    Problem,
+                    MEDIA_TYPE,
+                ),
+            ],
+            tag="gateway",
+        ),
+        Operation(
+            methods=["DELETE"],
+            path=HOSTED,
+            name="remove_service",
+            summary="Take a registered service away. Its jobs go on.",
+            handler=registering.delete,
+            access=Scope.ADMIN,
+            answers=[Answer(HTTPStatus.NO_CONTENT, "It is gone.", empty=True)],
+            tag="gateway",
+        ),
+    ]

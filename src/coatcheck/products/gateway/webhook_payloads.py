@@ -1,0 +1,63 @@
+"""What a webhook says of the gateway's jobs, and of those that no other surface knows."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.core.webhook_payloads import JobRenderer, gone_job
+from coatcheck.domain.job import JobView
+from coatcheck.domain.webhooks import RESULT_BYTES_MAX, Notice
+from coatcheck.products.gateway import schemas as words
+from coatcheck.products.gateway.context import Scene
+from coatcheck.products.gateway.naming import name_of
+
+_NO_RESULT: Final = msgspec.Raw(b"null")
+
+
+class UnnamedJob(msgspec.Struct, frozen=True):
+    """A job that was handed in under a name that is no service's."""
+
+    id: str
+    org_id: str
+    status: str
+    attempt_count: int
+    result_summary: msgspec.Raw
+    last_error: words.LastError | None
+    terminal: bool
+
+
+def renderer(scene: Scene) -> JobRenderer:
+    """For ``core/webhook_payloads.py``."""
+
+    async def told(notice: Notice, view: JobView | None) -> Any:
+        if view is None:
+            return gone_job(notice)
+        named = name_of(view)
+        if named is None:
+            return _unnamed(view)
+        voice = await scene.voice(view.org, named.service)
+        job: words.Job = await voice.job(view)
+        if memoryview(job.result_summary).nbytes <= RESULT_BYTES_MAX:
+            return job
+        url = voice.urls(view.id).poll
+        return msgspec.structs.replace(
+            job, result_summary=_NO_RESULT, result_omitted=True, result_url=url
+        )
+
+    return told
+
+
+def _unnamed(view: JobView) -> UnnamedJob:
+    result, code = view.result, view.error_code
+    fits = result is not None and len(result) <= RESULT_BYTES_MAX
+    return UnnamedJob(
+        id=view.id,
+        org_id=view.org,
+        status=words.STATUSES[view.state],
+        attempt_count=view.attempts,
+        result_summary=msgspec.Raw(result) if result is not None and fits else _NO_RESULT,
+        last_error=None if code is None else words.LastError(code, view.error_message or ""),
+        terminal=view.terminal,
+    )

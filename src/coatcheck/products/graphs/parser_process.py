@@ -1,0 +1,173 @@
+"""A parser's process: reads files in place from the archive, and says what they declare.
+
+It is forked, so that the grammars are loaded once, and has next to nothing of what it was forked
+from: no descriptor but the archive and its socket, no file that it could write to, and limits on
+memory and on the CPU time of each file. The kernel kills it with its parent and when a file takes
+too long. What it prints goes nowhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, NoReturn
+
+import msgspec
+
+from coatcheck.archives import ArchiveReader
+from coatcheck.domain.errors import ArchiveRejected
+from coatcheck.products.graphs import parser_wire as wire
+from coatcheck_codegraph.languages import language_of, load
+
+TOO_SLOW_SIGNAL: Final = signal.SIGPROF
+"""What ends a process that used up the CPU time for one file."""
+
+OUT_OF_MEMORY_STATUS: Final = 88
+"""How a process exits that has no memory left to say so."""
+
+_PR_SET_PDEATHSIG: Final = 1
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ParserLimits:
+    """``file_seconds`` are of CPU time, so that a busy machine fails no file. But a process may
+    also be stopped, or wait for a disk: after ``file_wall_seconds`` by the clock it is given up.
+    ``memory_mb`` is address space on top of what the process has when it is forked."""
+
+    file_seconds: float
+    file_wall_seconds: float
+    file_bytes_max: int
+    memory_mb: int
+
+
+def run(
+    reader: ArchiveReader,
+    connection: socket.socket,
+    parent: int,
+    limits: ParserLimits,
+) -> NoReturn:
+    """Parse until there is no more to do. To be called in the process that was just forked."""
+    status = 1
+    try:
+        _confine(reader, connection, parent, limits)
+        _serve(reader, connection, limits)
+        status = 0
+    except MemoryError:
+        status = OUT_OF_MEMORY_STATUS
+    finally:
+        # Whatever happened: never go back into the code that forked, and run no exit hooks.
+        os._exit(status)
+
+
+def _confine(
+    reader: ArchiveReader,
+    connection: socket.socket,
+    parent: int,
+    limits: ParserLimits,
+) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, TOO_SLOW_SIGNAL):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _die_with(parent)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, _STDIN)
+    os.dup2(nowhere, _STDOUT)
+    os.dup2(nowhere, _STDERR)
+    _close_all_but({_STDIN, _STDOUT, _STDERR, connection.fileno(), reader.descriptor})
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_FSIZE, 0)
+    _lower(resource.RLIMIT_AS, _address_space_bytes() + limits.memory_mb * _MIB)
+
+
+def _die_with(parent: int) -> None:
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:
+        os._exit(1)  # it died before it could be asked
+
+
+def _close_all_but(kept: set[int]) -> None:
+    begin = 0
+    for descriptor in sorted(kept):
+        if begin < descriptor:  # the kernel takes an empty range for all there are
+            os.closerange(begin, descriptor)
+        begin = descriptor + 1
+    os.closerange(begin, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _address_space_bytes() -> int:
+    """What of it this process has already."""
+    return _pages(0) * resource.getpagesize()
+
+
+def resident_bytes() -> int:
+    """What this process has in memory."""
+    return _pages(1) * resource.getpagesize()
+
+
+def _pages(field: int) -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[field])
+    except FileNotFoundError:
+        return 0  # not on Linux
+
+
+def _lower(kind: int, wanted: int) -> None:
+    _, highest = resource.getrlimit(kind)
+    if highest != resource.RLIM_INFINITY:
+        wanted = min(wanted, highest)
+    resource.setrlimit(kind, (wanted, wanted))
+
+
+def _serve(reader: ArchiveReader, connection: socket.socket, limits: ParserLimits) -> None:
+    with connection.makefile("rb") as orders:
+        while (work := _next(orders)) is not None:
+            connection.sendall(wire.frame(_answer(reader, work, limits)))
+
+
+def _next(orders: BinaryIO) -> wire.Work | None:
+    header = orders.read(wire.LENGTH_BYTES)
+    if len(header) < wire.LENGTH_BYTES:
+        return None
+    return wire.read_work(orders.read(int.from_bytes(header)))
+
+
+def _answer(reader: ArchiveReader, work: wire.Work, limits: ParserLimits) -> wire.Answer:
+    try:
+        return _parsed(reader, work.place, limits)
+    except ArchiveRejected as refusal:
+        return wire.Refused(refusal.reason, str(refusal))
+
+
+def _parsed(reader: ArchiveReader, place: int, limits: ParserLimits) -> wire.Answer:
+    entry = reader.entries[place]
+    language = language_of(entry.name)
+    if language is None:
+        raise ValueError("the file is not of a language that is understood")
+    signal.setitimer(signal.ITIMER_PROF, limits.file_seconds)
+    try:
+        source = reader.read(entry, limits.file_bytes_max)
+        if source is None:
+            return wire.NotParsed("memory")
+        facts = msgspec.msgpack.encode(load(language).extract(entry.name, source))
+    except ArchiveRejected:
+        raise
+    except MemoryError:
+        return wire.NotParsed("memory")
+    except Exception as error:  # noqa: BLE001 - a file that cannot be parsed fails alone
+        return wire.NotParsed("error", type(error).__name__)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    if len(facts) > wire.FACTS_BYTES_MAX:
+        return wire.NotParsed("memory")
+    return wire.Parsed(msgspec.Raw(facts))

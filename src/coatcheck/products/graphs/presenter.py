@@ -1,0 +1,146 @@
+"""Shows jobs as the graphs surface does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from coatcheck.core import Engine
+from coatcheck.domain.errors import BlobStoreUnavailable
+from coatcheck.domain.job import JobView
+from coatcheck.domain.states import State
+from coatcheck.http.job_responses import JobAnswers, JobUrls
+from coatcheck.http.response import JSON, RawHeaders, Reply, StreamReply, json_reply
+from coatcheck.products.graphs import schemas as words
+from coatcheck.settings.graph_operations import GRAPH_ENDPOINTS
+
+BASE: Final = "/v1/graphs/jobs/"
+API_VERSION: Final = (b"x-api-version", b"1")
+RESULT_ARTIFACT: Final = "result.json"
+"""A result that is too large for a row is this artifact of its job."""
+RESULT_INLINE_BYTES_MAX: Final = 1024 * 1024
+RETRY_AFTER_UNKNOWN_SECONDS: Final = 10
+"""When to ask again while no job of the operation has been seen to end."""
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class StoredResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the row of a completed job holds: the result itself, or that it is an artifact."""
+
+    inline: msgspec.Raw = msgspec.Raw(b"")
+    artifact: str = ""
+
+
+_decode_stored: Final = msgspec.json.Decoder(StoredResult).decode
+
+
+class GraphsVoice:
+    """What the surface's jobs look like, and the answers that show them."""
+
+    shows_long_results = False
+
+    def __init__(self, engine: Engine, answers: JobAnswers, retry_after: Mapping[str, int]) -> None:
+        """``retry_after`` has the operations for which it is fixed when to ask again."""
+        self._engine = engine
+        self._answers = answers
+        self._retry_after = retry_after
+
+    def urls(self, job_id: str) -> JobUrls:
+        poll = BASE + job_id
+        return JobUrls(poll, poll + "/events", poll + "/cancel")
+
+    async def job(self, view: JobView) -> words.Envelope:
+        """The envelope. A result is in it only if it was read with the row: the others are fetched
+        by URL."""
+        stored = stored_result(view)
+        if stored is None and not view.result_is_left_out:
+            return self._envelope(view)
+        if stored is None or stored.artifact:
+            return msgspec.structs.replace(self._envelope(view), result_url=self.urls(view.id).poll)
+        return msgspec.structs.replace(self._envelope(view), result=stored.inline)
+
+    async def reply(self, view: JobView, headers: RawHeaders) -> Reply | StreamReply:
+        """200 with the whole job once it has ended; until then 202, saying when to ask again."""
+        headers = [*headers, *self.urls(view.id).headers(), API_VERSION]
+        if not view.terminal:
+            seconds = self._retry_after.get(GRAPH_ENDPOINTS[view.endpoint])
+            if seconds is None:
+                seconds = await self._answers.foreseen(view, RETRY_AFTER_UNKNOWN_SECONDS)
+            headers.append((b"retry-after", b"%d" % seconds))
+            return json_reply(self._envelope(view, seconds), HTTPStatus.ACCEPTED, headers)
+        self._answers.learn(view)
+        stored = stored_result(view)
+        if stored is None or not stored.artifact:
+            return json_reply(await self.job(view), HTTPStatus.OK, headers)
+        pieces = await self._with_artifact(view, stored.artifact)
+        if pieces is None:
+            return json_reply(self._envelope(view), HTTPStatus.OK, headers)
+        return StreamReply(HTTPStatus.OK, pieces, [JSON, *headers])
+
+    async def _with_artifact(self, view: JobView, name: str) -> AsyncIterator[bytes] | None:
+        """The envelope around a result that is streamed from the blob store. None if somebody
+        deleted the result."""
+        for artifact in await self._engine.artifacts(view.id, org=view.org):
+            if artifact.name == name:
+                break
+        else:
+            await self._engine.get(view.id, org=view.org)  # pruned just now: then this raises
+            return None
+        opening = _encode(self._envelope(view)).removesuffix(b"}") + b',"result":'
+        stream = self._engine.read_artifact(artifact)
+        try:
+            # Before the answer begins: after its head there is no way to say that it is not there.
+            first = await anext(stream)
+        except FileNotFoundError as error:
+            await self._engine.get(view.id, org=view.org)  # pruned just now: then this raises
+            raise BlobStoreUnavailable("the blob of a result is gone") from error
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield opening + first
+            async for piece in stream:
+                yield piece
+            yield b"}"
+
+        return pieces()
+
+    def _envelope(self, view: JobView, seconds: int | None = None) -> words.Envelope:
+        operation = GRAPH_ENDPOINTS[view.endpoint]
+        urls = self.urls(view.id)
+        if seconds is None and not view.terminal:
+            paced = self._answers.paced(view, RETRY_AFTER_UNKNOWN_SECONDS)
+            seconds = self._retry_after.get(operation, paced)
+        return words.Envelope(
+            status=words.STATUSES[view.state],
+            job_id=view.id,
+            terminal=view.terminal,
+            operation=operation,
+            urls=words.Urls(*urls, urls.poll + "/receipt"),
+            retry_after=seconds,
+            cancel_requested=view.state is State.CANCEL_REQUESTED,
+            progress=_progress(view),
+            error=_error(view),
+            error_code=view.error_code if view.terminal else None,
+        )
+
+
+def stored_result(view: JobView) -> StoredResult | None:
+    """What the row of a completed job holds; None of one that has not completed."""
+    if view.state is not State.COMPLETED or view.result is None:
+        return None
+    return _decode_stored(view.result)
+
+
+def _error(view: JobView) -> str | None:
+    if view.state not in (State.FAILED, State.CANCELLED):
+        return None
+    return view.error_message or view.error_code or "the job failed"
+
+
+def _progress(view: JobView) -> words.Progress | None:
+    if view.progress is None:
+        return None
+    return words.Progress(round(view.progress, 6), view.progress_note)

@@ -1,0 +1,65 @@
+"""Graphs: archives of source code, analysed into graphs of calls, files and domains."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from coatcheck.product import Product, ServerContext, WorkerContext
+
+if TYPE_CHECKING:
+    from coatcheck.core.webhook_payloads import JobRenderer
+    from coatcheck.http.context import Parts
+    from coatcheck.http.job_adapters import JobDesk
+    from coatcheck.http.routing import Operation
+    from coatcheck.worker.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+def _routes(context: ServerContext) -> Sequence[Operation]:
+    from coatcheck.products.graphs import routes as surface
+
+    return surface.operations(context.parts)
+
+
+def _job_adapter(parts: Parts) -> JobDesk:
+    from coatcheck.products.graphs import routes as surface
+
+    return surface.desk(parts)
+
+
+def _job_payload(parts: Parts) -> JobRenderer:
+    from coatcheck.products.graphs import routes as surface
+
+    return surface.teller(parts)
+
+
+@asynccontextmanager
+async def _workers(context: WorkerContext) -> AsyncIterator[Sequence[Worker]]:
+    if not context.settings.graphs_concurrency:
+        yield []
+        return
+    from coatcheck.products.graphs import extra
+
+    if not extra.is_installed():
+        _log.info("this worker analyses no code: install it by %s", extra.HOW_TO_INSTALL)
+        yield []
+        return
+    from coatcheck.products.graphs.executor import GraphExecutor
+
+    async with GraphExecutor(context.settings) as graphs:
+        yield [graphs.worker(context.notifier)]
+
+
+PRODUCT = Product(
+    name="graphs",
+    services=("graphs",),
+    routes=_routes,
+    response_headers=("X-Api-Version", "X-Usage-Units"),
+    job_adapter=_job_adapter,
+    job_payload=_job_payload,
+    workers=_workers,
+)

@@ -1,0 +1,76 @@
+"""What every route of the llm surface needs, and who may see which job."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Final
+
+from coatcheck.core import Engine
+from coatcheck.domain.errors import JobNotFound
+from coatcheck.domain.identity import Principal
+from coatcheck.domain.job import JobView
+from coatcheck.egress import Guard
+from coatcheck.http.draining import Draining
+from coatcheck.http.gate import Gate
+from coatcheck.http.job_responses import JobAnswers, may_see
+from coatcheck.http.request import Call
+from coatcheck.http.upload_limits import UploadRoom
+from coatcheck.products.llm.caller_retries import SynchronousCallers
+from coatcheck.products.llm.errors import LlmNotConfigured
+from coatcheck.products.llm.model import LLM_KINDS
+from coatcheck.products.llm.presenter import LlmVoice
+from coatcheck.settings import Settings
+
+_MARK: Final = "\x1ellm:"
+"""Before the keys of this surface. No caller can spell it: it is not printable."""
+
+LARGE_BODIES_MAX: Final = 8
+"""Each needs some 160 MiB while it is read, checked and handed in."""
+LARGE_BODIES_OF_ONE_ORG_MAX: Final = 3
+
+
+def _room() -> UploadRoom:
+    return UploadRoom(LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The parts that the routes of this surface work with."""
+
+    settings: Settings
+    engine: Engine
+    gate: Gate
+    answers: JobAnswers
+    voice: LlmVoice
+    guard: Guard
+    """Of webhooks."""
+    image_guard: Guard
+    """Of the images that workers fetch."""
+    draining: Draining
+    callers: SynchronousCallers
+    room: UploadRoom = field(default_factory=_room)
+    """For bodies with images; shared by all routes."""
+
+    def check_configured(self) -> None:
+        """Raises LlmNotConfigured if there is no target to call."""
+        if not self.settings.llm_targets:
+            raise LlmNotConfigured(
+                "No language model is served here: set COATCHECK_LLM_URL to the base URL of an "
+                "Ollama-shaped server, or COATCHECK_LLM_TARGETS to several, for servers and "
+                "workers alike."
+            )
+
+    async def job(self, call: Call) -> JobView:
+        """The job that the path names, if it is the caller's."""
+        principal = call.principal
+        view = await self.engine.get(call.params["id"], org=principal.org)
+        if view.endpoint not in LLM_KINDS or not may_see(principal, view, principal.org):
+            raise JobNotFound("there is no such job")
+        return view
+
+
+def stored_key(principal: Principal, key: str) -> str:
+    """An idempotency key as it is stored: one for each user that says it, on any route."""
+    said = "\0".join([principal.owner, key])
+    return _MARK + hashlib.sha256(said.encode()).hexdigest()

@@ -1,0 +1,216 @@
+"""Asks targets what needs no job: which models they have, what is loaded, embeddings.
+
+A call opens its own connection: these are rare beside chats, and nothing has to be kept open and
+closed for them. Targets are the operator's own, so no egress guard stands before them; there is no
+redirect, no proxy of the environment, and no answer without a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+import httpx2
+import msgspec
+
+from coatcheck.domain.errors import InvalidParameter, JobSignal, TargetUnreachable
+from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.products.llm import outcomes
+from coatcheck.products.llm.model import model_name
+from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.version import __version__
+
+CONNECT_SECONDS_MAX: Final = 3.0
+LOOK_SECONDS_MAX: Final = 5.0
+"""For a list of models. A target that takes longer counts as away."""
+ASK_SECONDS_MAX: Final = 300.0
+"""For embeddings: their model may have to be loaded first."""
+ANSWER_BYTES_MAX: Final = 32 * 1024 * 1024
+LISTED_SECONDS: Final = 5.0
+"""For how long it is remembered which target has which models."""
+TAGS: Final = "/api/tags"
+
+
+class Told(NamedTuple):
+    """What a target answered, whole."""
+
+    target: LlmTarget
+    body: bytes
+
+
+class NoAnswer(Exception):
+    """No target gave an answer that can be used. ``signal`` says what the last one did instead."""
+
+    def __init__(self, signal: JobSignal) -> None:
+        super().__init__(str(signal))
+        self.signal = signal
+
+
+_decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class _Models(msgspec.Struct):
+    models: list[dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Which models each target has that could be asked."""
+
+    names: Mapping[str, frozenset[str]]
+    until: float
+
+
+class Straight:
+    """The targets, as the control plane asks them."""
+
+    def __init__(self, targets: Sequence[LlmTarget]) -> None:
+        self._targets = targets
+        self._listed: _Listed | None = None
+
+    async def models(self, path: str) -> list[dict[str, Any]]:
+        """The models that any target names at ``path``, as it does. Of two of one name, the first
+        target's. Raises NoAnswer if none can be asked."""
+        found: dict[str, dict[str, Any]] = {}
+        for _, models in await self._lists(path):
+            for model in models:
+                found.setdefault(_name(model), model)
+        return list(found.values())
+
+    async def first(self, path: str) -> Told:
+        """The answer of the first target that gives one. Raises NoAnswer."""
+        all_told = await self._all(path)
+        for told in all_told:
+            if isinstance(told, Told):
+                return told
+        raise NoAnswer(_unreachable(all_told))
+
+    async def ask(self, path: str, model: str, body: bytes) -> Told:
+        """POST to a target that has ``model``, or to any if none lists it. Raises NoAnswer."""
+        signal: JobSignal = _unreachable()
+        for target in await self._those_with(model):
+            try:
+                return await self._call(target, "POST", path, ASK_SECONDS_MAX, body)
+            except NoAnswer as error:
+                signal = error.signal
+        raise NoAnswer(signal)
+
+    async def _those_with(self, model: str) -> Sequence[LlmTarget]:
+        if len(self._targets) == 1:
+            return self._targets
+        listed = self._listed
+        if listed is None or time.monotonic() >= listed.until:
+            names = {
+                target.name: frozenset(spelled(_name(each)) for each in models)
+                for target, models in await self._lists(TAGS)
+            }
+            listed = self._listed = _Listed(names, time.monotonic() + LISTED_SECONDS)
+        able = [each for each in self._targets if model in listed.names.get(each.name, ())]
+        return able or [each for each in self._targets if each.name in listed.names]
+
+    async def _lists(self, path: str) -> list[tuple[LlmTarget, list[dict[str, Any]]]]:
+        """The models of each target that could be asked. Raises NoAnswer if none could."""
+        lists = []
+        all_told = await self._all(path)
+        for told in all_told:
+            if isinstance(told, Told):
+                try:
+                    models = msgspec.json.decode(told.body, type=_Models).models
+                except (msgspec.MsgspecError, RecursionError):
+                    continue
+                lists.append((told.target, models or []))
+        if not lists:
+            raise NoAnswer(_unreachable(all_told))
+        return lists
+
+    async def _all(self, path: str) -> list[Told | BaseException]:
+        """What each target says to a GET, in their order; NoAnswer for those that say nothing."""
+        told = await asyncio.gather(
+            *(self._call(each, "GET", path, LOOK_SECONDS_MAX) for each in self._targets),
+            return_exceptions=True,
+        )
+        for each in told:
+            if isinstance(each, BaseException) and not isinstance(each, NoAnswer):
+                raise each
+        return told
+
+    async def _call(
+        self, target: LlmTarget, method: str, path: str, seconds_max: float, body: bytes = b""
+    ) -> Told:
+        """One target's answer, if it is 200 and a JSON object. Raises NoAnswer."""
+        limit = asyncio.timeout(seconds_max)
+        try:
+            async with (
+                limit,
+                self._client(target) as client,
+                client.stream(method, target.url + path, content=body) as response,
+            ):
+                read = await _read(response)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise NoAnswer(outcomes.silent(target.name, seconds_max)) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise NoAnswer(outcomes.no_answer(target.name, error)) from error
+        if response.status_code != HTTPStatus.OK:
+            said = outcomes.said_in(read)
+            raise NoAnswer(
+                outcomes.refusal(target.name, response.status_code, response.headers, said)
+            )
+        if not _is_object(read):
+            raise NoAnswer(outcomes.invalid_answer(target.name))
+        return Told(target, read)
+
+    @asynccontextmanager
+    async def _client(self, target: LlmTarget) -> AsyncIterator[httpx2.AsyncClient]:
+        headers = {"user-agent": f"coatcheck/{__version__}", "accept-encoding": "identity"}
+        if target.token:
+            headers["authorization"] = f"Bearer {target.token}"
+        async with httpx2.AsyncClient(
+            timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS_MAX),
+            headers=headers | {"content-type": "application/json"},
+            verify=trusted_authorities(trust_env=False),
+            trust_env=False,
+            follow_redirects=False,
+        ) as client:
+            yield client
+
+
+async def _read(response: httpx2.Response) -> bytes:
+    read = bytearray()
+    async for piece in response.aiter_raw():
+        read += piece
+        if len(read) > ANSWER_BYTES_MAX:
+            raise NoAnswer(outcomes.too_large(ANSWER_BYTES_MAX))
+    return bytes(read)
+
+
+def _is_object(body: bytes) -> bool:
+    try:
+        _decode_object(body)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
+
+
+def _unreachable(told: Sequence[Told | BaseException] = ()) -> JobSignal:
+    """Nobody could be asked, each for a reason of its own."""
+    said = [str(each.signal) for each in told if isinstance(each, NoAnswer)]
+    return TargetUnreachable(" ".join(["No target can be asked.", *said]))
+
+
+def _name(model: Mapping[str, Any]) -> str:
+    return str(model.get("name") or model.get("model") or "")
+
+
+def spelled(name: str) -> str:
+    """The one spelling of a name that a target or a path gave; one that is none, as it is."""
+    try:
+        return model_name(name)
+    except InvalidParameter:
+        return name

@@ -1,0 +1,44 @@
+"""Speaks for the jobs of the llm surface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from coatcheck.domain.identity import Principal
+from coatcheck.domain.org_jobs import ConsoleJob
+from coatcheck.http.job_adapters import JobDesk, JobLabel, JobPlaces
+from coatcheck.products.llm.context import stored_key
+from coatcheck.products.llm.model import LLM_KINDS, LLM_SERVICE, LlmRequest
+from coatcheck.products.llm.presenter import JOBS, shows_artifacts, stored_answer
+
+_DEFAULT_TAG: Final = ":latest"
+_decode: Final = msgspec.json.Decoder(LlmRequest).decode
+
+
+class LlmDesk(JobDesk):
+    """Chats and generations of language models."""
+
+    surface = "llm"
+
+    async def label(self, job: ConsoleJob, /) -> JobLabel:
+        kind = LLM_KINDS.get(job.view.endpoint, job.view.endpoint)
+        return JobLabel(LLM_SERVICE, f"{kind} {job.view.flow.removesuffix(_DEFAULT_TAG)}")
+
+    def places(self, job: ConsoleJob) -> JobPlaces:
+        return JobPlaces(f"{JOBS}/{job.id}")
+
+    def shows_artifacts(self, job: ConsoleJob, /) -> bool:
+        return shows_artifacts(job.view)
+
+    def result(self, job: ConsoleJob) -> bytes | None:
+        stored = stored_answer(job.view)
+        return None if stored is None or stored.artifact else bytes(stored.inline)
+
+    async def input(self, job: ConsoleJob) -> bytes:
+        return bytes(_decode(await super().input(job)).body)
+
+    def stored_keys(self, principal: Principal, key: str, /) -> Sequence[str]:
+        return [stored_key(principal, key)]

@@ -1,0 +1,1 @@
+"""The OpenAI dialect of the llm API: chat completions, responses, completions, embeddings."""

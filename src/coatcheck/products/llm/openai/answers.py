@@ -1,0 +1,298 @@
+"""What a target answered, as chat completions: whole, or chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from coatcheck.domain.ids import to_text
+from coatcheck.products.llm.openai.native import (
+    ChoiceReader,
+    FinishReason,
+    FunctionCall,
+    Said,
+    TokenLogprob,
+    Tokens,
+    created_seconds,
+    read_native,
+    tokens_of,
+    whole_choice,
+)
+from coatcheck.products.llm.openai.streams import ServerSentEvents, data_event
+from coatcheck.products.llm.openai.tools import ForcedCall
+
+_NO_NAMESPACE: Final = "library"
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """How many tokens were read and written."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class Function(msgspec.Struct, frozen=True):
+    """A function that the model wants called. ``arguments`` is a JSON object, as text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """One call that the model wants made."""
+
+    id: str
+    function: Function
+    type: Literal["function"] = "function"
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What the model said."""
+
+    content: str | None
+    role: Literal["assistant"] = "assistant"
+    refusal: None = None
+    reasoning: str | UnsetType = UNSET
+    tool_calls: Sequence[ToolCall] | UnsetType = UNSET
+
+
+class Logprobs(msgspec.Struct, frozen=True):
+    """How likely each token of the text was."""
+
+    content: Sequence[TokenLogprob]
+    refusal: None = None
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One answer."""
+
+    message: Message
+    finish_reason: FinishReason
+    index: int = 0
+    logprobs: Logprobs | None = None
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """A whole answer."""
+
+    id: str
+    created: int
+    model: str
+    choices: Sequence[Choice]
+    usage: Usage
+    object: Literal["chat.completion"] = "chat.completion"
+
+
+class FunctionDelta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is new of a call: its function when it begins, then more of the arguments."""
+
+    arguments: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call, or more of one that has begun."""
+
+    index: int
+    function: FunctionDelta
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+
+
+class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is new."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    tool_calls: Sequence[ToolCallDelta] | UnsetType = UNSET
+
+
+class DeltaChoice(msgspec.Struct, frozen=True):
+    """What is new of one answer."""
+
+    delta: Delta
+    finish_reason: FinishReason | None
+    index: int = 0
+    logprobs: Logprobs | None = None
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """A part of an answer."""
+
+    id: str
+    created: int
+    model: str
+    choices: Sequence[DeltaChoice]
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    usage: Usage | UnsetType | None = UNSET
+
+
+class Model(msgspec.Struct, frozen=True):
+    """A model that can be asked for."""
+
+    id: str
+    created: int
+    owned_by: str
+    object: Literal["model"] = "model"
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    """The models that there are."""
+
+    data: Sequence[Model]
+    object: Literal["list"] = "list"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswering:
+    """How a chat completion is written.
+
+    ``forced``: the answer is a call. ``one_call``: it has no more than one.
+    """
+
+    include_usage: bool = False
+    forced: ForcedCall | None = None
+    one_call: bool = False
+    logprobs: bool = False
+
+    def whole(self, job: UUID, model: str, data: bytes) -> Completion:
+        """A target's whole answer as a chat completion. Raises Untranslatable."""
+        native = read_native(data)
+        choices = [
+            _choice(at, whole_choice(self.reader(job, at), each))
+            for at, each in enumerate(native.choices)
+        ]
+        return Completion(
+            completion_id(job),
+            created_seconds(job),
+            native.model or model,
+            choices,
+            usage_of(tokens_of(native.choices)),
+        )
+
+    def framing(self, job: UUID, model: str) -> ServerSentEvents:
+        return ServerSentEvents(lambda: ChunkMaker(job, model, self))
+
+    def reader(self, job: UUID, choice: int) -> ChoiceReader:
+        return ChoiceReader(
+            job, choice, forced=self.forced, one_call=self.one_call, logprobs=self.logprobs
+        )
+
+
+class ChunkMaker:
+    """Makes chunks of the objects of one attempt's stream, in their order, from its first on."""
+
+    def __init__(self, job: UUID, model: str, answering: ChatAnswering) -> None:
+        self._job = job
+        self._model = model
+        self._answering = answering
+        self._tokens = Tokens()
+        self._choice = 0
+        self._begin_choice()
+
+    def events(self, data: bytes) -> list[bytes]:
+        """What to send for one object. Raises Untranslatable."""
+        native = read_native(data)
+        self._model = native.model or self._model
+        said = self._reader.read(native)
+        delta = self._delta(said)
+        logprobs = Logprobs(said.logprobs) if said.logprobs else None
+        choice = DeltaChoice(delta, said.finish, self._choice, logprobs)
+        if native.done:
+            self._tokens.add(native)
+            self._choice += 1
+            self._begin_choice()
+        elif delta == _NOTHING_NEW and logprobs is None:
+            return []
+        return [data_event(self._chunk([choice]))]
+
+    def end(self) -> list[bytes]:
+        """After the last object: the usage, if it was asked for."""
+        if not self._answering.include_usage:
+            return []
+        return [data_event(self._chunk([], usage_of(self._tokens)))]
+
+    def _begin_choice(self) -> None:
+        self._reader = self._answering.reader(self._job, self._choice)
+        self._is_first = True
+        self._calls = 0
+
+    def _chunk(self, choices: Sequence[DeltaChoice], usage: Usage | None = None) -> Chunk:
+        return Chunk(
+            completion_id(self._job),
+            created_seconds(self._job),
+            self._model,
+            choices,
+            usage=usage if self._answering.include_usage else UNSET,
+        )
+
+    def _delta(self, said: Said) -> Delta:
+        text: str | UnsetType = said.text or UNSET
+        role: Literal["assistant"] | UnsetType = UNSET
+        if self._is_first:
+            self._is_first = False
+            role, text = "assistant", said.text
+        return Delta(role, text, said.thoughts or UNSET, self._call_deltas(said) or UNSET)
+
+    def _call_deltas(self, said: Said) -> list[ToolCallDelta]:
+        """Whole calls, or what is new of the one that the model was made to make."""
+        calls = [_begun(at, call) for at, call in enumerate(said.calls, self._calls)]
+        self._calls += len(calls)
+        if said.call is not None:
+            calls.append(_begun(0, msgspec.structs.replace(said.call, arguments=said.arguments)))
+        elif said.arguments:
+            calls.append(ToolCallDelta(0, FunctionDelta(said.arguments)))
+        return calls
+
+
+_NOTHING_NEW: Final = Delta()
+
+
+def usage_of(tokens: Tokens) -> Usage:
+    return Usage(tokens.read, tokens.written, tokens.read + tokens.written)
+
+
+def completion_id(job: UUID) -> str:
+    return f"chatcmpl-{to_text(job)}"
+
+
+def model_list(models: Sequence[Mapping[str, Any]]) -> ModelList:
+    """The models that targets list, as their ``/api/tags`` shows each."""
+    return ModelList([_model(each) for each in models])
+
+
+def _choice(at: int, said: Said) -> Choice:
+    calls = [ToolCall(each.id, Function(each.name, each.arguments)) for each in said.calls]
+    message = Message(
+        # Whoever only calls says nothing.
+        content=None if calls and not said.text else said.text,
+        reasoning=said.thoughts or UNSET,
+        tool_calls=calls or UNSET,
+    )
+    assert said.finish is not None, "a whole answer has ended"
+    return Choice(message, said.finish, at, Logprobs(said.logprobs) if said.logprobs else None)
+
+
+def _begun(at: int, call: FunctionCall) -> ToolCallDelta:
+    return ToolCallDelta(at, FunctionDelta(call.arguments, call.name), call.id, "function")
+
+
+def _model(listed: Mapping[str, Any]) -> Model:
+    name = str(listed.get("name") or listed.get("model") or "")
+    namespace, slash, _ = name.rpartition("/")
+    return Model(name, _seconds(listed.get("modified_at")), namespace if slash else _NO_NAMESPACE)
+
+
+def _seconds(moment: object) -> int:
+    try:
+        return int(datetime.fromisoformat(str(moment)).timestamp())
+    except (ValueError, OverflowError):
+        return 0

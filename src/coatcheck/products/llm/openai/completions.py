@@ -1,0 +1,260 @@
+"""Completions of a prompt, OpenAI's older API: jobs that call a target's ``/api/generate``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from coatcheck.domain.ids import to_text
+from coatcheck.products.llm.model import CHOICES_MAX
+from coatcheck.products.llm.openai.answers import Usage, usage_of
+from coatcheck.products.llm.openai.fields import (
+    AS_THEY_ARE,
+    OPTIONS,
+    Fields,
+    Order,
+    choice_options,
+    logprobs_fields,
+    raw,
+    read_choices,
+    read_field,
+    read_include_usage,
+    read_options,
+    refuse_what_would_be_lost,
+    wrong,
+)
+from coatcheck.products.llm.openai.native import (
+    ChoiceReader,
+    FinishReason,
+    Said,
+    TokenLogprob,
+    Tokens,
+    created_seconds,
+    read_native,
+    tokens_of,
+    whole_choice,
+)
+from coatcheck.products.llm.openai.streams import ServerSentEvents, data_event
+
+_OLLAMAS: Final = ("format", "raw", "system", "template", "think")
+"""Fields of Ollama's that go on untouched."""
+_READ: Final = frozenset({*AS_THEY_ARE, *OPTIONS, *_OLLAMAS}) - {
+    "max_completion_tokens",
+    "max_output_tokens",
+} | frozenset(
+    {
+        "best_of",
+        "echo",
+        "logprobs",
+        "n",
+        "options",
+        "prompt",
+        "stop",
+        "stream",
+        "stream_options",
+        "suffix",
+    }
+)
+_ONLY: Final[Mapping[str, tuple[object, ...]]] = {"logit_bias": ({},)}
+_LOGPROBS_MAX: Final = 5
+
+
+class TextLogprobs(msgspec.Struct, frozen=True):
+    """How likely each token was, and where it begins in the text."""
+
+    tokens: Sequence[str]
+    token_logprobs: Sequence[float]
+    top_logprobs: Sequence[Mapping[str, float]] | None
+    text_offset: Sequence[int]
+
+
+class TextChoice(msgspec.Struct, frozen=True):
+    """One answer, or what is new of it."""
+
+    text: str
+    index: int
+    finish_reason: FinishReason | None
+    logprobs: TextLogprobs | None = None
+    reasoning: str | UnsetType = UNSET
+
+
+class TextCompletion(msgspec.Struct, frozen=True):
+    """An answer, whole or a part of it."""
+
+    id: str
+    created: int
+    model: str
+    choices: Sequence[TextChoice]
+    object: Literal["text_completion"] = "text_completion"
+    usage: Usage | UnsetType | None = UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class TextAnswering:
+    """How a completion is written. ``echoes`` come before the texts, one for each answer."""
+
+    echoes: Sequence[str] = ()
+    include_usage: bool = False
+    logprobs: bool = False
+
+    def whole(self, job: UUID, model: str, data: bytes) -> TextCompletion:
+        native = read_native(data)
+        choices = []
+        for at, each in enumerate(native.choices):
+            said = whole_choice(self.reader(job, at), each)
+            choices.append(_choice(at, said, self.echo(at), offset=0))
+        return TextCompletion(
+            _id(job),
+            created_seconds(job),
+            native.model or model,
+            choices,
+            usage=usage_of(tokens_of(native.choices)),
+        )
+
+    def framing(self, job: UUID, model: str) -> ServerSentEvents:
+        return ServerSentEvents(lambda: _TextMaker(job, model, self))
+
+    def reader(self, job: UUID, choice: int) -> ChoiceReader:
+        return ChoiceReader(job, choice, logprobs=self.logprobs)
+
+    def echo(self, choice: int) -> str:
+        return self.echoes[choice] if choice < len(self.echoes) else ""
+
+
+class _TextMaker:
+    """Makes the parts of an answer of the objects of one attempt's stream."""
+
+    def __init__(self, job: UUID, model: str, answering: TextAnswering) -> None:
+        self._job = job
+        self._model = model
+        self._answering = answering
+        self._tokens = Tokens()
+        self._choice = 0
+        self._echo = ""
+        self._offset = 0
+        self._begin_choice()
+
+    def events(self, data: bytes) -> list[bytes]:
+        native = read_native(data)
+        self._model = native.model or self._model
+        said = self._reader.read(native)
+        choice = _choice(self._choice, said, self._echo, offset=self._offset)
+        self._echo = ""
+        self._offset += len(choice.text)
+        if native.done:
+            self._tokens.add(native)
+            self._choice += 1
+            self._begin_choice()
+        return [data_event(self._part([choice]))]
+
+    def end(self) -> list[bytes]:
+        if not self._answering.include_usage:
+            return []
+        return [data_event(self._part([], usage_of(self._tokens)))]
+
+    def _begin_choice(self) -> None:
+        self._reader = self._answering.reader(self._job, self._choice)
+        self._echo = self._answering.echo(self._choice)
+        self._offset = 0
+
+    def _part(self, choices: Sequence[TextChoice], usage: Usage | None = None) -> TextCompletion:
+        return TextCompletion(
+            _id(self._job),
+            created_seconds(self._job),
+            self._model,
+            choices,
+            usage=usage if self._answering.include_usage else UNSET,
+        )
+
+
+def read_completion_order(given: Fields) -> Order:
+    """Raises InvalidParameter for what cannot be said in Ollama's words."""
+    refuse_what_would_be_lost(given, _READ, _ONLY, {})
+    prompts = _prompts(given)
+    choices = read_choices(given)
+    if len(prompts) * choices > CHOICES_MAX:
+        raise wrong("prompt", f"asks for more than {CHOICES_MAX} answers, with `n` of each")
+    best_of: int | None = read_field(given, "best_of", int)
+    if best_of not in (None, choices):
+        raise wrong("best_of", "must be the same as `n`: answers are not judged here")
+    stream = read_field(given, "stream", bool) or False
+    echo = read_field(given, "echo", bool) or False
+    most: int | None = read_field(given, "logprobs", int)
+    if most is not None and not 0 <= most <= _LOGPROBS_MAX:
+        raise wrong("logprobs", f"must be 0 to {_LOGPROBS_MAX}")
+    if most is not None and echo:
+        raise wrong("echo", "must be false with `logprobs`: targets tell none of a prompt")
+    options = read_options(given)
+    fields = {name: given[name] for name in (*AS_THEY_ARE, *_OLLAMAS) if name in given}
+    suffix: str | None = read_field(given, "suffix", str)
+    if suffix is not None:
+        fields["suffix"] = raw(suffix)
+    fields |= logprobs_fields(wanted=most is not None, most=most, most_field="logprobs")
+    asked = [(prompt, choice) for prompt in prompts for choice in range(choices)]
+    turns = [
+        {"prompt": raw(prompt)}
+        | ({"options": raw(choice_options(options, choice))} if options else {})
+        for prompt, choice in asked
+    ]
+    return Order(
+        "generate",
+        fields | turns[0],
+        TextAnswering(
+            [prompt for prompt, _ in asked] if echo else (),
+            read_include_usage(given, stream=stream),
+            most is not None,
+        ),
+        stream,
+        turns[1:],
+    )
+
+
+def _prompts(given: Fields) -> list[str]:
+    value: Any = read_field(given, "prompt", object)
+    prompts = [value] if isinstance(value, str) else value
+    if not isinstance(prompts, list) or not prompts:
+        raise wrong("prompt", "must be a text, or a list of texts")
+    for at, prompt in enumerate(prompts):
+        if isinstance(prompt, (int, list)) and not isinstance(prompt, bool):
+            raise wrong(
+                "prompt",
+                "must be text: tokens are numbers of OpenAI's vocabulary, which no model here has",
+            )
+        if not isinstance(prompt, str) or not prompt:
+            raise wrong(f"prompt[{at}]", "must be a text that is not empty")
+    return prompts
+
+
+def _choice(at: int, said: Said, echo: str, *, offset: int) -> TextChoice:
+    return TextChoice(
+        echo + said.text,
+        at,
+        said.finish,
+        _logprobs(said.logprobs, offset) if said.logprobs else None,
+        said.thoughts or UNSET,
+    )
+
+
+def _logprobs(told: Sequence[TokenLogprob], offset: int) -> TextLogprobs:
+    offsets = []
+    for each in told:
+        offsets.append(offset)
+        offset += len(each.token)
+    has_top = any(each.top_logprobs for each in told)
+    return TextLogprobs(
+        [each.token for each in told],
+        [each.logprob for each in told],
+        [{top.token: top.logprob for top in each.top_logprobs} for each in told]
+        if has_top
+        else None,
+        offsets,
+    )
+
+
+def _id(job: UUID) -> str:
+    return f"cmpl-{to_text(job)}"

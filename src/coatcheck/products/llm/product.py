@@ -1,0 +1,110 @@
+"""Chats and generations of language models, on Ollama-shaped servers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from coatcheck.product import Finding, Product, ServerContext, Verdict, WorkerContext
+
+if TYPE_CHECKING:
+    from coatcheck.core import Engine
+    from coatcheck.core.explain import JobExplainer
+    from coatcheck.core.webhook_payloads import JobRenderer
+    from coatcheck.http.context import Parts
+    from coatcheck.http.job_adapters import JobDesk
+    from coatcheck.http.problem_formats import ProblemFormat
+    from coatcheck.http.routing import Operation
+    from coatcheck.maintenance.loop import Loop
+    from coatcheck.maintenance.runner import MaintenanceContext
+    from coatcheck.settings import Settings
+    from coatcheck.worker.worker import Worker
+
+
+def _routes(context: ServerContext) -> Sequence[Operation]:
+    from coatcheck.products.llm import routes as surface
+
+    return surface.operations(context.parts)
+
+
+def _unrouted_formats() -> Mapping[str, ProblemFormat]:
+    from coatcheck.products.llm.problem_formats import UNROUTED_FORMATS
+
+    return UNROUTED_FORMATS
+
+
+def _job_adapter(parts: Parts) -> JobDesk:
+    from coatcheck.products.llm import routes as surface
+
+    return surface.desk(parts)
+
+
+def _job_payload(parts: Parts) -> JobRenderer:
+    from coatcheck.products.llm import routes as surface
+
+    return surface.teller(parts)
+
+
+@asynccontextmanager
+async def _workers(context: WorkerContext) -> AsyncIterator[Sequence[Worker]]:
+    if not context.settings.llm_targets:
+        yield []
+        return
+    from coatcheck.products.llm.executor import LlmExecutor
+
+    async with LlmExecutor(context.settings) as models:
+        yield [models.worker(context.notifier)]
+
+
+def _maintenance(context: MaintenanceContext) -> Sequence[Loop]:
+    from coatcheck.products.llm.maintenance import AbandonedChatPruner
+
+    return [AbandonedChatPruner(context.line)]
+
+
+def _explainer(engine: Engine) -> JobExplainer:
+    from coatcheck.products.llm.explain import ChatExplainer
+
+    return ChatExplainer(engine)
+
+
+async def _checks(settings: Settings) -> Sequence[Finding]:
+    """Whether each target answers."""
+    if not settings.llm_targets:
+        return []
+    import httpx2
+
+    from coatcheck.products.llm.upstream import Upstream
+
+    findings = []
+    for target in settings.llm_targets:
+        subject = f"llm target {target.name}"
+        try:
+            async with Upstream() as upstream:
+                await upstream.look(target, "/api/tags")
+        except httpx2.HTTPStatusError as error:
+            found = f"{target.url} answers {error.response.status_code}"
+            hint = "Check its token, and its URL: the part before /api/chat."
+            findings.append(Finding(subject, Verdict.WARN, found, hint))
+        except httpx2.HTTPError:
+            hint = "It may be asleep: its jobs wait until it answers. Otherwise check its URL."
+            findings.append(Finding(subject, Verdict.WARN, f"{target.url} does not answer", hint))
+        else:
+            findings.append(Finding(subject, Verdict.OK, f"{target.url} answers"))
+    return findings
+
+
+PRODUCT = Product(
+    name="llm",
+    services=("llm",),
+    routes=_routes,
+    unrouted_formats=_unrouted_formats,
+    request_headers=("OpenAI-Organization", "OpenAI-Project"),
+    job_adapter=_job_adapter,
+    job_payload=_job_payload,
+    workers=_workers,
+    maintenance=_maintenance,
+    explainer=_explainer,
+    checks=_checks,
+)

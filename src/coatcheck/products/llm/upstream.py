@@ -1,0 +1,170 @@
+"""Calls an Ollama-shaped target: a chat as a stream of lines, or a short look at what it has.
+
+One client, with its connections, serves all jobs of the process. Targets are the operator's own,
+so no egress guard stands before them; nothing else is trusted: no redirect, no proxy of the
+environment, no line or answer without a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx2
+
+from coatcheck.egress.authorities import trusted_authorities
+from coatcheck.products.llm.answers import ANSWER_BYTES_MAX, AnswerTooLarge
+from coatcheck.products.llm.model import LlmKind
+from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.telemetry import traceparents, tracing
+from coatcheck.version import __version__
+
+CONNECT_SECONDS_MAX: Final = 5.0
+SILENCE_SECONDS_MAX: Final = 900.0
+"""A model may take this long to be loaded and to read its prompt, or between two words, while its
+target is there (``silence.py``)."""
+LOOK_SECONDS_MAX: Final = 8.0
+"""For a whole look, so that not connecting is known as such before."""
+_LOOK_BYTES_MAX: Final = 8 * 1024 * 1024
+_REFUSAL_BYTES_MAX: Final = 64 * 1024
+_KEPT_CONNECTIONS_MAX: Final = 100
+_KEPT_SECONDS: Final = 4.0
+"""Shorter than servers keep an idle connection, so that they do not close it under a request."""
+_SENT: Final = ".send_request_body.complete"
+"""How the transport's own event is called, after the protocol's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A short document, and the time that the target's own clock showed."""
+
+    body: bytes
+    at: datetime
+
+
+class Upstream:
+    """The connections of this process to its targets. A context manager."""
+
+    def __init__(self, *, silence_seconds_max: float = SILENCE_SECONDS_MAX) -> None:
+        self.silence_seconds_max = silence_seconds_max
+        self._client = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(silence_seconds_max, connect=CONNECT_SECONDS_MAX, pool=None),
+            limits=httpx2.Limits(
+                max_connections=None,  # the targets' concurrency bounds them
+                max_keepalive_connections=_KEPT_CONNECTIONS_MAX,
+                keepalive_expiry=_KEPT_SECONDS,
+            ),
+            headers={"user-agent": f"coatcheck/{__version__}", "accept-encoding": "identity"},
+            verify=trusted_authorities(trust_env=False),
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.aclose()
+
+    @asynccontextmanager
+    async def ask(
+        self, target: LlmTarget, kind: LlmKind, body: bytes, *, on_sent: Callable[[], None]
+    ) -> AsyncIterator[httpx2.Response]:
+        """POST a chat, and give the answer up to its headers. Leaving closes the connection if the
+        answer was not read to its end, which is how a target is told to stop.
+
+        ``on_sent`` is called when the target was reached and has been sent all of it.
+        """
+
+        async def trace(event: str, _: dict[str, Any]) -> None:
+            if event.endswith(_SENT):
+                on_sent()
+
+        request = self._client.build_request(
+            "POST",
+            f"{target.url}/api/{kind}",
+            headers=_headers(target) | {"content-type": "application/json"},
+            content=body,
+            extensions={"trace": trace},
+        )
+        response = await self._client.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    async def look(self, target: LlmTarget, path: str) -> Looked:
+        """GET a short document. Raises httpx2.HTTPError for whatever keeps it from being had."""
+        try:
+            async with asyncio.timeout(LOOK_SECONDS_MAX):
+                async with self._client.stream(
+                    "GET", target.url + path, headers=_headers(target)
+                ) as response:
+                    response.raise_for_status()
+                    body = await _beginning(response, _LOOK_BYTES_MAX)
+        except TimeoutError as error:
+            raise httpx2.ReadTimeout("the target took too long") from error
+        return Looked(body, _date(response))
+
+
+async def lines(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+    """The lines of a stream as they come, without those that are empty. Raises AnswerTooLarge for
+    one that is longer than any answer may be, before it is read to its end."""
+    held = bytearray()
+    async for piece in response.aiter_raw():
+        held += piece
+        if b"\n" in piece:
+            whole, _, rest = held.rpartition(b"\n")
+            for line in whole.split(b"\n"):
+                if stripped := line.strip():
+                    yield bytes(stripped)
+            held = rest
+        if len(held) > ANSWER_BYTES_MAX:
+            raise AnswerTooLarge
+    if stripped := held.strip():
+        yield bytes(stripped)
+
+
+async def read_refusal(response: httpx2.Response) -> bytes:
+    """The beginning of an error's body; the status alone will do if it does not come."""
+    try:
+        async with asyncio.timeout(LOOK_SECONDS_MAX):
+            return await _beginning(response, _REFUSAL_BYTES_MAX)
+    except (httpx2.HTTPError, TimeoutError):
+        return b""
+
+
+async def _beginning(response: httpx2.Response, bytes_max: int) -> bytes:
+    read = bytearray()
+    async for piece in response.aiter_raw():
+        read += piece
+        if len(read) >= bytes_max:
+            break
+    return bytes(read[:bytes_max])
+
+
+def _date(response: httpx2.Response) -> datetime:
+    try:
+        moment = parsedate_to_datetime(response.headers.get("date", ""))
+    except ValueError:
+        return datetime.now(UTC)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _headers(target: LlmTarget) -> dict[str, str]:
+    headers = {"authorization": f"Bearer {target.token}"} if target.token else {}
+    traceparent = tracing.current()
+    if traceparent is not None:
+        headers[traceparents.HEADER] = traceparent
+    return headers

@@ -1,0 +1,184 @@
+"""What webhooks say of the llm surface's jobs.
+
+Whoever asked for every state (``state_webhook_url``) is told each in the words of this surface,
+flat and without an envelope, as of the event. Whoever is told otherwise is told as others are of
+their jobs: the job as it is, in an envelope.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from coatcheck.core import Engine
+from coatcheck.core.webhook_payloads import JobRenderer, WholeBody
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.job import Artifact, JobView
+from coatcheck.domain.limits import SIGNED_URL_SECONDS_MAX
+from coatcheck.domain.states import State
+from coatcheck.domain.webhooks import Notice
+from coatcheck.products.llm import schemas as words
+from coatcheck.products.llm.presenter import CANCELLED, LlmVoice, stored_answer
+
+ARTIFACT_INLINE_BYTES_MAX: Final = 256 * 1024
+ARTIFACTS_INLINE_BYTES_MAX: Final = 1024 * 1024
+"""Of all of a job together: what comes after is told by URL, however small it is."""
+
+_IN_OUR_WORDS: Final = "phase"
+
+
+class ToldArtifact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file of the job: its bytes, or if they are many the URL to fetch them from."""
+
+    name: str
+    media_type: str
+    bytes: int
+    sha256: str
+    content_base64: str | None = None
+    url: str | None = None
+
+
+class ToldState(msgspec.Struct, frozen=True):
+    """A state that a job has come to. ``error`` is why it failed, or why it is queued again;
+    ``result`` is there with ``done``, unless it is too long: then it is among the ``artifacts``.
+
+    ``expired``: the job's retention has ended, and this is all that is left to say.
+    """
+
+    type: str
+    timestamp: datetime
+    job_id: str
+    state: words.LlmState
+    previous_state: words.LlmState
+    model: str
+    attempt: int
+    error: words.Error | None
+    result: msgspec.Raw | None
+    artifacts: list[ToldArtifact]
+    expired: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class GoneJob(msgspec.Struct, frozen=True):
+    """A job whose retention ended before its webhook was delivered. ``expired`` is true."""
+
+    job_id: str
+    state: words.LlmState
+    model: str
+    attempt: int
+    error: words.Error | None
+    terminal: bool
+    expired: bool = True
+
+
+def renderer(engine: Engine, voice: LlmVoice) -> JobRenderer:
+    """For ``core/webhook_payloads.py``."""
+
+    async def told(notice: Notice, view: JobView | None) -> Any:
+        if notice.facts.get("as") == _IN_OUR_WORDS:
+            return WholeBody(await _state(engine, voice, notice, view))
+        return _gone(notice) if view is None else await voice.job(view)
+
+    return told
+
+
+async def _state(
+    engine: Engine, voice: LlmVoice, notice: Notice, view: JobView | None
+) -> ToldState:
+    facts = notice.facts
+    state = _word(facts["state"])
+    before = await engine.webhooks.told_before(notice)
+    result = None
+    artifacts: list[ToldArtifact] = []
+    if view is not None and state is words.LlmState.DONE:
+        stored = stored_answer(view)
+        if stored is not None and not stored.artifact:
+            result = stored.inline
+        artifacts = await _artifacts(engine, voice, view)
+    return ToldState(
+        type=f"job.{state.value}",
+        timestamp=notice.at,
+        job_id=to_text(notice.subject),
+        state=state,
+        previous_state=words.LlmState.QUEUED if before is None else _word(before["state"]),
+        model=facts["flow"],
+        attempt=facts["attempt"],
+        error=_error(notice, view),
+        result=result,
+        artifacts=artifacts,
+        expired=msgspec.UNSET if view is not None else True,
+    )
+
+
+def _word(state: str) -> words.LlmState:
+    """Who is told in our words is told of a claim only where a model has to be loaded."""
+    return words.llm_state(State(state), loading=True)
+
+
+def _error(notice: Notice, view: JobView | None) -> words.Error | None:
+    """The code is as of the event. The message is the job's, if it still has that one."""
+    if notice.facts["state"] == State.CANCELLED:
+        return words.Error("cancelled", CANCELLED)
+    code = notice.facts.get("error_code")
+    if code is None:
+        return None
+    known = view is not None and view.error_code == code
+    return words.Error(code, (view.error_message if view is not None and known else None) or "")
+
+
+async def _artifacts(engine: Engine, voice: LlmVoice, view: JobView) -> list[ToldArtifact]:
+    told = []
+    room = ARTIFACTS_INLINE_BYTES_MAX
+    for artifact in await voice.artifacts(view):
+        content = url = None
+        if artifact.size <= min(room, ARTIFACT_INLINE_BYTES_MAX):
+            content = await _content(engine, artifact)
+        if content is None:
+            url = await _signed(engine, view, artifact)
+        else:
+            room -= artifact.size
+        told.append(
+            ToldArtifact(
+                name=artifact.name,
+                media_type=artifact.media_type,
+                bytes=artifact.size,
+                sha256=artifact.sha256.hex(),
+                content_base64=content,
+                url=url,
+            )
+        )
+    return told
+
+
+async def _content(engine: Engine, artifact: Artifact) -> str | None:
+    try:
+        pieces = [piece async for piece in engine.read_artifact(artifact)]
+    except FileNotFoundError:
+        return None  # its job's retention has just ended
+    return base64.b64encode(b"".join(pieces)).decode()
+
+
+async def _signed(engine: Engine, view: JobView, artifact: Artifact) -> str | None:
+    """Good for as long as the artifact is kept, if that is not longer than a URL can be."""
+    if view.expires_at is None:
+        return None
+    seconds = int((view.expires_at - datetime.now(UTC)).total_seconds())
+    if seconds < 1:
+        return None
+    signed = await engine.sign_artifact(artifact, min(seconds, SIGNED_URL_SECONDS_MAX))
+    return signed.url
+
+
+def _gone(notice: Notice) -> GoneJob:
+    facts = notice.facts
+    state = State(facts["state"])
+    return GoneJob(
+        job_id=to_text(notice.subject),
+        state=words.llm_state(state, loading=False),
+        model=facts["flow"],
+        attempt=facts["attempt"],
+        error=_error(notice, None),
+        terminal=state.terminal,
+    )

@@ -1,0 +1,21 @@
+"""The service whose jobs hand texts over to the remote that speaks them."""
+
+from __future__ import annotations
+
+from coatcheck.domain.remote_work import RemoteWork
+from coatcheck.domain.service_definition import TIMEOUT_SECONDS_MAX
+from coatcheck.job import Job
+from coatcheck.products.speech.model import SPEECH_PATHS, SPEECH_SERVICE
+from coatcheck.service import Service
+
+
+def speech_service() -> Service:
+    """For the worker that makes calls."""
+    speech = Service(SPEECH_SERVICE, _builtin=True)
+    for path in SPEECH_PATHS.values():
+
+        @speech.post(path, timeout=TIMEOUT_SECONDS_MAX)
+        async def hand_over(job: Job, work: RemoteWork) -> None:
+            await job.hand_over(work)
+
+    return speech

@@ -1,0 +1,215 @@
+"""Shows tasks, generations and voices as the speech surface does."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from coatcheck.core import Engine
+from coatcheck.domain.ids import from_text, to_text
+from coatcheck.domain.job import JobView
+from coatcheck.domain.states import WAITING, State
+from coatcheck.http.artifacts import SIGNED_SECONDS, signed_seconds
+from coatcheck.http.job_responses import JobUrls
+from coatcheck.products.speech import schemas as words
+from coatcheck.products.speech.model import (
+    AUDIO_TYPE,
+    Reader,
+    SpeechTask,
+    SpeechType,
+    Voice,
+    generation_of,
+    user_of,
+)
+from coatcheck.products.speech.repository import SpeechQueries
+
+TASKS: Final = "/tasks"
+GENERATIONS: Final = "/generations"
+
+_decode_clone: Final = msgspec.json.Decoder(words.StoredClone).decode
+_decode_result: Final = msgspec.json.Decoder(words.StoredResult).decode
+
+
+class TaskVoice:
+    """What tasks look like to one reader. Whatever is shown is read anew for them: nothing that the
+    database would not let them see is ever in an answer."""
+
+    shows_long_results = False
+
+    def __init__(
+        self, engine: Engine, reader: Reader, kind: SpeechType = SpeechType.GENERATE
+    ) -> None:
+        self._engine = engine
+        self._reader = reader
+        self._kind = kind
+
+    def urls(self, job_id: str) -> JobUrls:
+        return task_urls(job_id)
+
+    def ticket(self, job_id: str, state: State, urls: JobUrls) -> words.SpeechTicket:
+        generation = None
+        if self._kind is not SpeechType.CLONE:
+            generation = to_text(generation_of(from_text(job_id)))
+        return words.SpeechTicket(
+            task_id=job_id,
+            type=self._kind,
+            generation_id=generation,
+            # On its way: whether it waits or runs just now is said where it is read.
+            status=words.STATUSES[state] if state.terminal else words.SpeechStatus.PROCESSING,
+            terminal=state.terminal,
+            urls=_urls(urls, generation),
+        )
+
+    async def job(self, view: JobView) -> words.SpeechTask:
+        """The task as it is now."""
+        return await shown_task(
+            self._engine, await self._engine.extension(SpeechQueries).task(self._reader, view.id)
+        )
+
+
+def task_urls(job_id: str) -> JobUrls:
+    poll = f"{TASKS}/{job_id}"
+    return JobUrls(poll, poll + "/events", poll + "/cancel")
+
+
+async def shown_task(engine: Engine, task: SpeechTask) -> words.SpeechTask:
+    view, spoken = task.view, task.spoken
+    generation = None if task.type is SpeechType.CLONE else spoken.id
+    return words.SpeechTask(
+        id=view.id,
+        user_id=user_of(view.owner) or "",
+        type=task.type,
+        status=words.STATUSES[view.state],
+        modal_job_id=view.execution_id,
+        metadata=words.SpeechMetadata(
+            generation_id=generation,
+            voice_id=_id(spoken.voice),
+            clone_id=_id(spoken.clone),
+            description=spoken.description,
+            language=spoken.language,
+            text=spoken.text,
+            text_characters=spoken.characters,
+        ),
+        result=await _result(engine, task),
+        error=_error(view),
+        error_code=view.error_code if view.state in {State.FAILED, *WAITING} else None,
+        created_at=view.created_at,
+        updated_at=view.updated_at,
+        completed_at=view.finished_at,
+        expires_at=view.expires_at,
+        cancellation_requested=view.state in (State.CANCEL_REQUESTED, State.CANCELLED),
+        terminal=view.terminal,
+        generation_id=generation,
+        urls=_urls(task_urls(view.id), generation),
+    )
+
+
+async def shown_generation(engine: Engine, task: SpeechTask) -> words.Generation:
+    view, spoken, audio = task.view, task.spoken, task.audio
+    stored = _stored(view)
+    url, url_expires_at = await _signed(engine, task)
+    return words.Generation(
+        id=spoken.id,
+        task_id=view.id,
+        type=task.type,
+        voice_id=_id(spoken.voice),
+        language=spoken.language,
+        text=spoken.text,
+        text_characters=spoken.characters,
+        status=words.STATUSES[view.state],
+        audio_object_key=None if audio is None else audio.blob_key,
+        audio_url=url,
+        audio_url_expires_at=url_expires_at,
+        duration_seconds=None if stored is None else stored.duration_seconds,
+        bytes=None if audio is None else audio.size,
+        sha256=None if audio is None else audio.sha256.hex(),
+        error=_error(view),
+        created_at=spoken.created_at,
+        completed_at=view.finished_at,
+        expires_at=view.expires_at,
+        terminal=view.terminal,
+        urls=_urls(task_urls(view.id), spoken.id),
+    )
+
+
+async def shown_voice(engine: Engine, voice: Voice) -> words.Voice:
+    signed = await engine.signer.signed_get(
+        voice.blob_key, SIGNED_SECONDS, file_name=f"{voice.id}.wav", media_type=AUDIO_TYPE
+    )
+    return words.Voice(
+        voice_id=voice.id,
+        duration_seconds=voice.duration_seconds,
+        bytes=voice.size,
+        sha256=voice.sha256.hex(),
+        created_at=voice.created_at,
+        audio_object_key=voice.blob_key,
+        audio_url=signed.url,
+        audio_url_expires_at=signed.expires_at,
+    )
+
+
+def _urls(urls: JobUrls, generation: str | None) -> words.SpeechUrls:
+    return words.SpeechUrls(
+        poll=urls.poll,
+        events=urls.events,
+        cancel=urls.cancel,
+        generation=None if generation is None else f"{GENERATIONS}/{generation}",
+        artifacts=urls.artifacts,
+    )
+
+
+def _id(uuid: UUID | None) -> str | None:
+    return None if uuid is None else to_text(uuid)
+
+
+async def _result(engine: Engine, task: SpeechTask) -> words.SpeechResult | None:
+    """What came of a task, if it is completed."""
+    view = task.view
+    if view.state is not State.COMPLETED or view.result is None:
+        return None
+    url, expires_at = await _signed(engine, task)
+    if task.type is SpeechType.CLONE:
+        clone = _decode_clone(view.result)
+        return words.SpeechResult(
+            prompt_object_key=clone.prompt_object_key,
+            prompt_url=url,
+            prompt_url_expires_at=expires_at,
+            prompt_bytes=clone.bytes,
+        )
+    spoken = _decode_result(view.result)
+    return words.SpeechResult(
+        audio_object_key=spoken.audio_object_key,
+        audio_url=url,
+        audio_url_expires_at=expires_at,
+        duration_seconds=spoken.duration_seconds,
+    )
+
+
+def _stored(view: JobView) -> words.StoredResult | None:
+    if view.state is not State.COMPLETED or view.result is None:
+        return None
+    return _decode_result(view.result)
+
+
+async def _signed(engine: Engine, task: SpeechTask) -> tuple[str, datetime] | tuple[None, None]:
+    """Where the audio is fetched from, and until when; nothing if it is not there (any more)."""
+    audio = task.audio
+    if audio is None:
+        return None, None
+    signed = await engine.signer.signed_get(
+        audio.blob_key,
+        signed_seconds(task.view.expires_at),
+        file_name=audio.name,
+        media_type=audio.media_type,
+    )
+    return signed.url, signed.expires_at
+
+
+def _error(view: JobView) -> str | None:
+    """Why it failed; or why it is to be tried again, while it waits for that."""
+    if view.state is State.FAILED:
+        return view.error_message or view.error_code or "The task failed."
+    return view.error_message if view.state in WAITING else None

@@ -1,8 +1,0 @@
--- Tasks of some runs by their ids, in the order of these. Ids are computed from the tasks' numbers: a
--- page in order is so many reads by primary key, wherever in the run it begins.
---
--- $1 org   $2 runs   $3 as in view_columns.sql   $4 ids
-SELECT /* include batch_tasks/view_columns.sql */
-FROM unnest($4::uuid[]) WITH ORDINALITY AS wanted (id, position)
-JOIN jobs AS j ON j.org_id = $1 AND j.id = wanted.id AND j.run_id = ANY ($2::uuid[])
-ORDER BY wanted.position

@@ -1,0 +1,521 @@
+"""The counter of the coat check: finished work is handed in, new work is taken out.
+
+One loop over one connection. While a statement is in flight, handlers go on and their results
+gather; the next statement takes them all. It sends as soon as there is something to say (no timer,
+so an idle worker adds no latency), and asks for work with whatever it sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter as Numbers
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from uuid import UUID
+
+from coatcheck.core.queries import leases
+from coatcheck.core.queries.leases import ClaimOrder, Completion, Cursor, Settlement
+from coatcheck.core.queries.limits import sharing
+from coatcheck.crash import crash_point
+from coatcheck.db.channels import CHANGED
+from coatcheck.db.connection import Line
+from coatcheck.db.notify import Notifier
+from coatcheck.domain.claim_order import ClaimTurns
+from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
+from coatcheck.domain.ids import to_text
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.limits import CLAIM_ROWS_MAX
+from coatcheck.domain.states import Event, State
+from coatcheck.service import Endpoint
+from coatcheck.telemetry import alerts, metrics
+from coatcheck.telemetry.event_log import EVENTS
+from coatcheck.telemetry.job_stats import NoTally, tally_of
+from coatcheck.worker.lease import LeaseKeeper
+from coatcheck.worker.poll_interval import PollInterval
+from coatcheck.worker.slots import Crew
+
+_log = logging.getLogger(__name__)
+_FEW_JOBS = 32
+_TURNS_FOR_SHORT_JOBS = 3
+_LOOK_AGAIN_SECONDS_MIN = 0.005
+"""Tokens that come faster than this are taken several at a time."""
+_IDS_TOLD_MAX = 200
+"""More finished jobs than this in one batch are told as "look yourself"."""
+
+Claims = Callable[[Line, ClaimOrder], Awaitable[list[ClaimedJob]]]
+"""A way of taking out work, in place of the engine's own. It claims under the order's lease, and in
+each lane no more than there is room for. It takes all it can, or says that there may be more by the
+order's ``look_again_seconds``. The line need not wait for the disk."""
+
+
+class Counter:
+    """Exchanges finished jobs for new ones, until told to stop asking."""
+
+    def __init__(
+        self,
+        line: Line,
+        claim_line: Line,
+        keeper: LeaseKeeper,
+        notifier: Notifier,
+        crews: Mapping[Lane, Crew],
+        endpoints: Mapping[str, Endpoint],
+        poll: PollInterval,
+        *,
+        keep_completed_seconds: int,
+        keep_failed_seconds: int,
+        accept: Callable[[list[ClaimedJob]], None],
+        on_ended: Mapping[str, Callable[[ClaimedJob], None]],
+        claims: Claims | None = None,
+    ) -> None:
+        self._line = line
+        self._claim_line = claim_line
+        self._keeper = keeper
+        self._notifier = notifier
+        self._crews = crews
+        self._served = endpoints
+        self._endpoints: list[str] = []
+        self._timeouts: list[float] = []
+        self._poll = poll
+        self._keep_completed_seconds = keep_completed_seconds
+        self._keep_failed_seconds = keep_failed_seconds
+        self._accept = accept
+        self._on_ended = on_ended
+        self._claims = claims
+        # Nobody submitted what products run for themselves.
+        counted = not all(endpoint.internal for endpoint in endpoints.values())
+        self._tally = tally_of(line.database_url) if counted else NoTally()
+        self._completions: list[Completion] = []
+        self._settlements: list[Settlement] = []
+        self._cursors: dict[str, Cursor] = {}
+        self._turns: dict[str, ClaimTurns] = {}
+        self._reason = asyncio.Event()
+        self._work_may_wait = True
+        self._limits_unknown = True
+        self._limits_seen_at = 0.0
+        self._limited = False
+        self._limited_first = False
+        self._look_again_at: float | None = None
+        self._token_due = False
+        self._lost_claims: list[int] = []
+        self._claim_underway: int | None = None
+        self._unsure: set[tuple[UUID, int]] = set()
+        self._serving = False
+        self.rejected = 0
+        self._asking = True
+        self._failing_since: float | None = None
+        self.leave_out(())
+
+    # What others tell the counter
+
+    def hand_in(self, completion: Completion) -> None:
+        self._completions.append(completion)
+        self._reason.set()
+
+    def settle(self, settlement: Settlement) -> None:
+        self._settlements.append(settlement)
+        self._reason.set()
+
+    def look_for_work(self) -> None:
+        """Work may have come; or, after a gap, anything may have changed."""
+        self._work_may_wait = True
+        self._reason.set()
+
+    def look_for_limits(self) -> None:
+        """Limits may have been set or taken away."""
+        self._limits_unknown = True
+        self.look_for_work()
+
+    def leave_out(self, endpoints: Collection[str]) -> None:
+        """Claim no jobs of these endpoints, and those of all others, until told otherwise."""
+        served = {name: each for name, each in self._served.items() if name not in endpoints}
+        self._endpoints = list(served)
+        self._timeouts = [each.timeout_seconds for each in served.values()]
+        self.look_for_work()
+
+    def give_back(self, lease: int) -> None:
+        """Give back whatever is held under a lease that nobody here knows of."""
+        self._lost_claims.append(lease)
+        self._reason.set()
+
+    def leases(self) -> set[int]:
+        """Of the claim under way, those to be given back, and the jobs to be handed in."""
+        jobs = [done.job for done in self._completions]
+        jobs += [settlement.job for settlement in self._settlements]
+        known = {job.lease for job in jobs} | set(self._lost_claims)
+        return known if self._claim_underway is None else known | {self._claim_underway}
+
+    def stop_asking(self) -> None:
+        """Take no new work; go on handing in."""
+        self._asking = False
+        self._reason.set()
+
+    def failing_for(self) -> float:
+        """Seconds for which finished work could not be handed in."""
+        return 0.0 if self._failing_since is None else time.monotonic() - self._failing_since
+
+    @property
+    def poll_seconds(self) -> float:
+        """How often it looks for work that nobody told it of."""
+        return self._poll.seconds
+
+    @property
+    def quiet(self) -> bool:
+        """Whether everything finished has been handed in, and no claim is under way or unclear."""
+        return not (self._serving or self._has_something_to_say())
+
+    # The loop
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        while True:
+            await self._wait_for_a_reason()
+            try:
+                await self.serve_once()
+            except (DatabaseUnavailable, OutcomeUnknown) as error:
+                self._failed()
+                _log.warning(
+                    "the database is away; trying again in %.1f s: %s", self._poll.seconds, error
+                )
+                await self._pause()
+            except Exception:  # noqa: BLE001 - whatever it was, the loop has to go on
+                # What the database refuses of one job must not end all the others with this
+                # worker. While it goes on, the leases are left to end (see lease.py).
+                self._failed()
+                _log.exception("the database refused; trying again in %.1f s", self._poll.seconds)
+                self._drop_what_nobody_holds()
+                await self._pause()
+            else:
+                self._poll.succeeded()
+                self._failing_since = None
+
+    async def serve_once(self) -> None:
+        """Hand in everything there is, take out what there is room for."""
+        only_tokens = self._token_due and not (self._work_may_wait or self._has_something_to_say())
+        self._reason.clear()
+        self._work_may_wait = self._token_due = False
+        self._serving = True
+        try:
+            await self._give_back_lost_claims()
+            if self._settlements:
+                await self._send_settlements()
+            if self._claims is not None:
+                await self._exchange(room=False)
+                await self._claim_otherwise(self._claims)
+                return
+            # By turns, so that neither kind of flow can starve the other of room.
+            self._limited_first = not self._limited_first
+            if only_tokens:
+                await self._claim_limited()
+            elif self._limited_first:
+                await self._claim_limited()
+                await self._exchange()
+            else:
+                await self._exchange()
+                await self._claim_limited()
+        finally:
+            self._serving = False
+
+    def _failed(self) -> None:
+        self._poll.failed()
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+
+    def _drop_what_nobody_holds(self) -> None:
+        """Results that are refused for longer than any lease lasts can only be too late by now."""
+        if self.failing_for() > self._keeper.longest_seconds:
+            late = [done.job for done in self._completions]
+            late += [settlement.job for settlement in self._settlements]
+            for job in late:
+                self._too_late(job)
+            self._completions.clear()
+            self._settlements.clear()
+
+    async def _wait_for_a_reason(self) -> None:
+        has_room = self._has_room()
+        if self._has_something_to_say() or (self._work_may_wait and has_room):
+            return
+        seconds = self._poll.seconds
+        for_a_token = False
+        if has_room and self._look_again_at is not None:
+            until_token = max(0.0, self._look_again_at - time.monotonic())
+            for_a_token = until_token < seconds
+            seconds = min(seconds, until_token)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._reason.wait()
+        except TimeoutError:
+            self._token_due = for_a_token
+            self._work_may_wait = not for_a_token
+
+    def _has_something_to_say(self) -> bool:
+        return bool(self._completions or self._settlements or self._lost_claims)
+
+    async def _pause(self) -> None:
+        # New results are no reason to hurry a database that is away; its return is (see on_gap).
+        deadline = time.monotonic() + self._poll.seconds
+        while (remaining := deadline - time.monotonic()) > 0 and not self._work_may_wait:
+            self._reason.clear()
+            try:
+                async with asyncio.timeout(remaining):
+                    await self._reason.wait()
+            except TimeoutError:
+                break
+        self._work_may_wait = True
+
+    def _has_room(self) -> bool:
+        return any(room for room, _ in self._room())
+
+    def _room(self) -> list[tuple[int, set[str] | None]]:
+        """The room in each lane; none in a lane whose lease is not certain to hold. Where the only
+        slots left are kept for organisations that hold none, those that hold some are named."""
+        now = time.monotonic()
+        rooms: list[tuple[int, set[str] | None]] = []
+        for lane, crew in self._crews.items():
+            if not self._asking or not self._keeper.holds(lane, now):
+                rooms.append((0, None))
+            elif room := crew.room():
+                rooms.append((room, None))
+            elif room := crew.room_for_newcomers():
+                rooms.append((room, crew.holders()))
+            else:
+                rooms.append((0, None))
+        return rooms
+
+    async def _send_settlements(self) -> None:
+        batch = self._settlements[:CLAIM_ROWS_MAX]
+        with self._handing_in([settlement.job for settlement in batch]):
+            settled = await leases.settle(self._line, batch, self._keep_failed_seconds)
+        crash_point("settle.committed_not_notified")
+        del self._settlements[: len(batch)]
+        ended: Numbers[tuple[str, State]] = Numbers()
+        newest = newest_leases(settlement.job for settlement in batch)
+        for settlement in batch:
+            job, now = settlement.job, settled.get(settlement.job.uuid)
+            if now is None or job.lease != newest[job.uuid]:
+                self._too_late(job)
+                continue
+            state = now.state
+            failed = settlement.event in (Event.FAIL, Event.RETRY)
+            self._tally.moved(
+                job.org,
+                job.lane,
+                state,
+                code=now.error_code,
+                ran_seconds=settlement.ran_seconds if failed else None,
+            )
+            if state.terminal:
+                ended[job.endpoint, state] += 1
+                EVENTS.job_ended(
+                    job.uuid,
+                    job.org,
+                    job.endpoint,
+                    state,
+                    request_id=job.request_id,
+                    attempt=job.attempt,
+                    seconds=settlement.ran_seconds,
+                    error_code=now.error_code,
+                )
+                if settlement.event is Event.RETRY and state is State.FAILED:
+                    alerts.sound(job.uuid, job.endpoint, job.request_id)
+                self._ended(job)
+        for (endpoint, state), jobs in ended.items():
+            metrics.record_finished(endpoint, state, jobs)
+        self._settled([settlement.job for settlement in batch])
+
+    async def _exchange(self, *, room: bool = True) -> None:
+        order = self._order(room=room)
+        if any(holders is not None for holders in order.holders):
+            metrics.record_bound_met("slots")
+        completions = self._completions[: 2 * CLAIM_ROWS_MAX]
+        if not completions and not any(order.room):
+            return
+        crash_point("finish.before_statement" if completions else "claim.before_statement")
+        sent_at = time.monotonic()
+        with self._claiming(order), self._handing_in([done.job for done in completions]):
+            claimed, accepted = await leases.exchange(
+                # A claim alone need not wait for the disk: see Worker.
+                self._line if completions else self._claim_line,
+                order,
+                completions,
+                self._keep_completed_seconds,
+            )
+        metrics.record_claim(time.monotonic() - sent_at, len(claimed))
+        del self._completions[: len(completions)]
+        self._take(claimed)
+        if completions:
+            crash_point("finish.committed_not_notified")
+            metrics.record_finish_flush(len(completions))
+            self._completed(completions, accepted)
+        if 0 < len(claimed) <= _FEW_JOBS:
+            # Let handlers that end at once do so, and hand them in with the next question instead
+            # of behind it. With many jobs the question goes first: the server then works meanwhile.
+            for _ in range(_TURNS_FOR_SHORT_JOBS):
+                await asyncio.sleep(0)
+
+    async def _claim_otherwise(self, claims: Claims) -> None:
+        order = self._order()
+        if any(order.room):
+            crash_point("claim.before_statement")
+            sent_at = time.monotonic()
+            with self._claiming(order):
+                claimed = await claims(self._claim_line, order)
+            metrics.record_claim(time.monotonic() - sent_at, len(claimed))
+            self._look_again_in(order.look_again_seconds)
+            self._begin(claimed)
+
+    async def _claim_limited(self) -> None:
+        now = time.monotonic()
+        # Asked now and then as well: whoever set a limit may have ended before it told anybody.
+        if self._limits_unknown or now - self._limits_seen_at >= self._poll.seconds:
+            self._limits_unknown = False
+            self._limits_seen_at = now
+            self._limited, shared = await sharing(self._line)
+            for crew in self._crews.values():
+                crew.share(shared)
+        if not self._limited:
+            self._look_again_at = None
+            return
+        order = self._order()
+        if any(order.room):
+            with self._claiming(order):
+                # Durable at once: a limit must hold across a crash of the server, too.
+                claimed = await leases.claim_limited(self._line, order)
+            self._look_again_in(order.look_again_seconds)
+            self._take(claimed)
+
+    def _look_again_in(self, seconds: float | None) -> None:
+        """When what waits for nothing but its rate can be claimed; at the next poll, if None."""
+        self._look_again_at = None
+        if seconds is not None:
+            self._look_again_at = time.monotonic() + max(seconds, _LOOK_AGAIN_SECONDS_MIN)
+
+    @contextmanager
+    def _claiming(self, order: ClaimOrder) -> Iterator[None]:
+        """Remember the lease of a claim that may have been committed without our knowing."""
+        self._claim_underway = order.lease
+        try:
+            yield
+        except BaseException:
+            self._lost_claims.append(order.lease)
+            raise
+        finally:
+            self._claim_underway = None
+
+    @contextmanager
+    def _handing_in(self, jobs: list[ClaimedJob]) -> Iterator[None]:
+        """Remember the jobs of a hand-in that may have been committed without our knowing."""
+        try:
+            yield
+        except OutcomeUnknown:
+            self._unsure.update((job.uuid, job.lease) for job in jobs)
+            raise
+
+    async def _give_back_lost_claims(self) -> None:
+        while self._lost_claims:
+            lease = self._lost_claims[-1]
+            given_back = await leases.release_claim(self._line, lease, self._keep_failed_seconds)
+            self._lost_claims.remove(lease)  # others may have been added meanwhile
+            if given_back:
+                _log.info("gave back %d jobs of a claim whose answer was lost", len(given_back))
+                self._tell(given_back)
+
+    def _order(self, *, room: bool = True) -> ClaimOrder:
+        rooms = self._room() if room else [(0, None)] * len(self._crews)
+        return ClaimOrder(
+            lanes=[lane.value for lane in self._crews],
+            room=[places for places, _ in rooms],
+            endpoints=self._endpoints,
+            timeouts=self._timeouts,
+            lease=self._keeper.fresh_lease(),
+            cursors=self._cursors,
+            turns=self._turns,
+            holders=[holders for _, holders in rooms],
+        )
+
+    def _take(self, claimed: list[ClaimedJob]) -> None:
+        if claimed:
+            self._work_may_wait = True  # where there was some, there may be more
+            self._begin(claimed)
+
+    def _begin(self, claimed: list[ClaimedJob]) -> None:
+        if claimed:
+            crash_point("claim.committed_not_dispatched")
+            self._tally.started(claimed)
+            self._accept(claimed)
+
+    def _completed(self, completions: list[Completion], accepted: set[UUID]) -> None:
+        told = [completion.job for completion in completions]
+        if len(accepted) < len(completions):
+            newest = newest_leases(told)
+            late = [
+                job for job in told if job.uuid not in accepted or job.lease != newest[job.uuid]
+            ]
+            for job in late:
+                self._too_late(job)
+            refused = {(job.uuid, job.lease) for job in late}
+            completions = [
+                done for done in completions if (done.job.uuid, done.job.lease) not in refused
+            ]
+        self._tally.completed((done.job, done.ran_seconds) for done in completions)
+        if EVENTS.is_on:
+            EVENTS.jobs_completed(_end_of(completion) for completion in completions)
+        ran: dict[str, list[float]] = {}
+        for completion in completions:
+            ran.setdefault(completion.job.endpoint, []).append(completion.ran_seconds)
+        for endpoint, seconds in ran.items():
+            metrics.record_attempts(endpoint, seconds)
+            metrics.record_finished(endpoint, State.COMPLETED, len(seconds))
+        if not self._on_ended.keys().isdisjoint(ran):
+            for completion in completions:
+                self._ended(completion.job)
+        self._settled(told)
+
+    def _ended(self, job: ClaimedJob) -> None:
+        tell = self._on_ended.get(job.endpoint)
+        if tell is not None:
+            tell(job)
+
+    def _too_late(self, job: ClaimedJob) -> None:
+        if (job.uuid, job.lease) in self._unsure:
+            # Sent before, and its answer lost: most likely it was accepted then.
+            return
+        self.rejected += 1
+        metrics.record_refused_result()
+        _log.warning(
+            "a result came too late: the job had been taken from this worker",
+            extra={
+                "job_id": to_text(job.uuid),
+                "endpoint": job.endpoint,
+                "request_id": job.request_id,
+            },
+        )
+
+    def _settled(self, jobs: list[ClaimedJob]) -> None:
+        if self._unsure:
+            self._unsure.difference_update((job.uuid, job.lease) for job in jobs)
+        self._tell([job.uuid for job in jobs])
+
+    def _tell(self, job_ids: list[UUID]) -> None:
+        few = len(job_ids) <= _IDS_TOLD_MAX
+        self._notifier.say(CHANGED, [job_id.hex for job_id in job_ids] if few else None)
+
+
+def _end_of(completion: Completion) -> tuple[UUID, str, str, str | None, int, float]:
+    """What the line of a job that completed says (``EventLog.jobs_completed``)."""
+    job = completion.job
+    return job.uuid, job.org, job.endpoint, job.request_id, job.attempt, completion.ran_seconds
+
+
+def newest_leases(jobs: Iterable[ClaimedJob]) -> dict[UUID, int]:
+    """Of each job, the lease that it can be held under: that of this worker's latest claim.
+
+    A worker has two claims of a job where a crash of the server took the first one back. What the
+    database answers by the job's id is then an answer to the later one.
+    """
+    newest: dict[UUID, int] = {}
+    for job in jobs:
+        newest[job.uuid] = max(job.lease, newest.get(job.uuid, 0))
+    return newest

@@ -1,0 +1,25 @@
+"""What most tests of the store begin with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.db.claimer import Claimer, claimer
+from tests.db.edge_guard import Connection
+from tests.db.rows import connected
+
+
+@pytest.fixture
+async def connection(dsn: str) -> AsyncIterator[Connection]:
+    """A plain connection to the test's database."""
+    async with connected(dsn) as open_connection:
+        yield open_connection
+
+
+@pytest.fixture
+async def worker(dsn: str) -> AsyncIterator[Claimer]:
+    """A registered worker: the first of its database, so the holder that rows.put_job names."""
+    async with claimer(dsn) as registered:
+        yield registered

@@ -1,0 +1,95 @@
+"""Every event of the domain's table, done to a job the way the product does it."""
+
+from __future__ import annotations
+
+from typing import assert_never
+from uuid import uuid4
+
+from coatcheck.core.queries import jobs, leases, remote_calls
+from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries.remote_calls import TakenCall
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.domain.limits import CRASHES_MAX
+from coatcheck.domain.states import Event
+from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer
+
+ROWS_MAX = 100
+
+
+async def happen(event: Event, job: ClaimedJob, worker: Claimer) -> None:
+    """Make ``event`` happen to ``job``, or try to."""
+    match event:
+        case Event.DUE:
+            await upkeep.stage(worker.line, ROWS_MAX)
+        case Event.CLAIM:
+            await worker.claim(ROWS_MAX)
+        case Event.START:
+            await leases.mark_started(worker.line, [(job, 0.5)])
+        case Event.COMPLETE:
+            await worker.complete(job)
+        case (
+            Event.FAIL
+            | Event.RETRY
+            | Event.UNREACHABLE
+            | Event.POSTPONE
+            | Event.RELEASE
+            | Event.ACKNOWLEDGE_CANCEL
+        ):
+            await worker.settle(job, event)
+        case Event.CRASH | Event.CRASH_AGAIN:
+            await fall_silent(worker)
+            await upkeep.rescue(
+                worker.line,
+                crashes_max=CRASHES_MAX,
+                keep_failed_seconds=KEEP_FAILED_SECONDS,
+                rows_max=ROWS_MAX,
+            )
+        case Event.CANCEL:
+            await jobs.cancel(worker.line, job.org, job.uuid, KEEP_FAILED_SECONDS)
+        case Event.EXPIRE:
+            await upkeep.expire_waiting(
+                worker.line, keep_failed_seconds=KEEP_FAILED_SECONDS, rows_max=ROWS_MAX
+            )
+        case Event.FINALIZE:
+            await remote_calls.finalize(worker.line, call_of(job), seconds=60)
+        case _:
+            assert_never(event)
+
+
+def call_of(job: ClaimedJob) -> TakenCall:
+    """The call that ``job`` waits for, as whoever looks at it has it."""
+    return TakenCall(
+        org=job.org,
+        job=job.uuid,
+        endpoint=job.endpoint,
+        pace_key="",
+        destination=b"{}",
+        remote_id="a job over there",
+        spawn=0,
+        lease=job.lease,
+        polls=1,
+        faults=0,
+        state=None,
+        is_held=True,
+        is_overdue=False,
+        owner="",
+        lane=job.lane.value,
+        flow=job.flow,
+        attempt=job.attempt,
+        failures=job.failures,
+        unreachables=job.unreachables,
+        request_id=None,
+        payload_bytes=0,
+        spawned_seconds=0.0,
+        ran_seconds=0.0,
+        usual_seconds=None,
+        spread_seconds=None,
+        looker=uuid4(),
+    )
+
+
+async def fall_silent(worker: Claimer) -> None:
+    """The worker was last heard of longer ago than any lane allows."""
+    await worker.line.fetch(
+        "UPDATE workers SET last_seen_at = now() - interval '1 hour' WHERE boot = $1", worker.boot
+    )

@@ -1,0 +1,159 @@
+"""Job rows put straight into the table, in whatever state a test begins with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from coatcheck.domain.ids import new_id
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.domain.lanes import Lane
+from coatcheck.domain.states import State
+from tests.db.edge_guard import Connection, unguarded
+
+ORG = "acme"
+ENDPOINT = "demo.post__work"
+HOLDER_BOOT = 1
+"""Who holds a job that was put into a held state: the first worker to register."""
+
+STALE_LEASE = 999 << 40 | 1
+"""A lease that somebody may once have had, and that nothing carries now."""
+
+_numbers = itertools.count(1)
+
+
+@asynccontextmanager
+async def connected(dsn: str) -> AsyncIterator[Connection]:
+    """A plain connection, for looking and for arranging."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def put_job(
+    connection: Connection, state: State = State.QUEUED, **columns: Any
+) -> ClaimedJob:
+    """A job in ``state``, made without a transition. ``columns`` override what is usual for it.
+
+    Answered as a worker would know it; its lease is the row's, or a stale one if the row has none.
+    """
+    row: dict[str, Any] = {
+        "org_id": ORG,
+        "id": new_id(),
+        "lane": Lane.STANDARD.value,
+        "state": state.value,
+        "failures_max": 3,
+        "endpoint": ENDPOINT,
+        "flow": "",
+        "payload": None if state.terminal else b"{}",
+        "lease": HOLDER_BOOT << 40 | next(_numbers) if state.held else None,
+    }
+    now = datetime.now(UTC)
+    if state.held:
+        row |= {"dispatched_at": now, "run_deadline": now + timedelta(minutes=5)}
+    if state.terminal:
+        row |= {"finished_at": now, "expires_at": now + timedelta(days=1)}
+    row |= columns
+    names, numbers = ", ".join(row), ", ".join(f"${at}" for at in range(1, len(row) + 1))
+    async with unguarded(connection):
+        await connection.execute(f"INSERT INTO jobs ({names}) VALUES ({numbers})", *row.values())
+    return ClaimedJob(
+        row["org_id"],
+        row["id"],
+        Lane(row["lane"]),
+        row["endpoint"],
+        row["flow"],
+        b"{}",
+        1,
+        row.get("failures", 0),
+        row.get("unreachables", 0),
+        None,
+        None,
+        row["lease"] or STALE_LEASE,
+    )
+
+
+async def put_queue(
+    connection: Connection,
+    count: int,
+    *,
+    org: str = ORG,
+    flow: str = "",
+    lane: Lane = Lane.STANDARD,
+    endpoint: str = ENDPOINT,
+    owner: str = "",
+) -> None:
+    """``count`` queued jobs of one flow, each due a microsecond after the one before."""
+    await connection.execute(
+        """
+        INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, owner, payload, run_at)
+        SELECT $1, overlay(gen_random_uuid()::text PLACING '0190' FROM 1)::uuid,
+               $2::text::job_lane, 3, $3, $4, $6, '{}',
+               now() - interval '1 hour' + n * interval '1 microsecond'
+        FROM generate_series(1, $5::integer) AS n
+        """,
+        org,
+        lane.value,
+        endpoint,
+        flow,
+        count,
+        owner,
+    )
+
+
+async def put_flows(
+    connection: Connection, flows: int, jobs_each: int, *, endpoint: str = ENDPOINT, org: str = ""
+) -> None:
+    """Many flows of queued jobs: each of an organisation of its own, or all of ``org``."""
+    await connection.execute(
+        """
+        INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload)
+        SELECT CASE $1 WHEN '' THEN 'org ' || f ELSE $1 END,
+               overlay(gen_random_uuid()::text PLACING '0190' FROM 1)::uuid, 'standard', 3, $2,
+               CASE $1 WHEN '' THEN '' ELSE 'flow ' || f END, '{}'
+        FROM generate_series(1, $3::integer) AS f, generate_series(1, $4::integer) AS n
+        """,
+        org,
+        endpoint,
+        flows,
+        jobs_each,
+    )
+
+
+async def insert_keyed(connection: Connection, job_id: UUID, key: str) -> None:
+    """A queued job of the default organisation that has an idempotency key."""
+    await connection.execute(
+        """
+        INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload, idempotency_key)
+        VALUES ('default', $1, 'standard', 3, $2, '', '{}', $3)
+        """,
+        job_id,
+        ENDPOINT,
+        key,
+    )
+
+
+async def row_of(connection: Connection, job: ClaimedJob | UUID) -> asyncpg.Record:
+    """All columns of a job."""
+    row = await connection.fetchrow(
+        "SELECT * FROM jobs WHERE id = $1", job if isinstance(job, UUID) else job.uuid
+    )
+    assert row is not None
+    return row
+
+
+async def state_of(connection: Connection, job: ClaimedJob | UUID) -> State:
+    return State((await row_of(connection, job))["state"])
+
+
+async def count_by_state(connection: Connection) -> dict[State, int]:
+    rows = await connection.fetch("SELECT state::text, count(*) FROM jobs GROUP BY state")
+    return {State(state): count for state, count in rows}

@@ -1,0 +1,57 @@
+"""What a look for changes costs: it walks the newest jobs, whatever the history."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from coatcheck.core.queries.jobs import LISTING
+from coatcheck.core.sql import sql
+from coatcheck.products.speech.sql import sql as speech_sql
+
+FIRST = UUID(int=0)
+WALKED = 100
+HISTORY = 20_000
+
+
+def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(node for child in plan.get("Plans", ()) for node in nodes(child))]
+
+
+@pytest.mark.parametrize("statement", ["org_jobs/changes", "changes"])
+async def test_a_look_reads_no_more_rows_than_it_walks(dsn: str, statement: str) -> None:
+    connection = await asyncpg.connect(dsn, server_settings=LISTING)
+    try:
+        await connection.execute(
+            "INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, owner)"
+            " SELECT 'o', ('019a0000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid,"
+            " 'standard', 3, 'speech.post__generate', 'u', 'user:u'"
+            f" FROM generate_series(1, {HISTORY}) AS n"
+        )
+        await connection.execute(
+            "INSERT INTO generations (org_id, id, user_id, job_id, voice_id, language, text)"
+            " SELECT org_id, id, 'u', id, id, 'en', 'Hello.' FROM jobs"
+        )
+        await connection.execute("ANALYZE")
+        known = await connection.fetchval("SELECT pg_current_snapshot()::text")
+        arguments: dict[str, tuple[Any, ...]] = {
+            "org_jobs/changes": ("o", None, WALKED, known, None, FIRST, 50),
+            "changes": ("o", "u", 200, known, None, FIRST, 50, WALKED),
+        }
+        explained = await connection.fetchval(
+            "EXPLAIN (ANALYZE, FORMAT JSON) "
+            + (speech_sql if statement == "changes" else sql)(statement),
+            *arguments[statement],
+        )
+    finally:
+        await connection.close()
+    plan = nodes(json.loads(explained)[0]["Plan"])
+    assert not [node for node in plan if node["Node Type"] == "Seq Scan"]
+    read = sum(
+        node["Actual Rows"] * node["Actual Loops"] for node in plan if "Scan" in node["Node Type"]
+    )
+    assert read <= 10 * WALKED

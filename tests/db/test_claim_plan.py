@@ -1,0 +1,215 @@
+"""What the hot statements cost does not grow with history: at a million finished jobs, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coatcheck.core import Engine
+from coatcheck.core.queries import reports
+from coatcheck.core.sql import sql
+from coatcheck.db.connection import Line
+from coatcheck.domain.limits import CRASHES_MAX, CRASHES_TOGETHER_MAX
+from coatcheck.domain.states import State
+from coatcheck.settings import Settings
+from tests.all_products import maintenance
+from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
+from tests.db.edge_guard import Connection, unguarded
+from tests.db.events_on_a_database import fall_silent
+from tests.db.plans import Plan, columns, explain
+from tests.db.rows import ENDPOINT, put_job, put_queue
+
+FINISHED = 1_000_000
+ORGS = 20
+ROOM = 100
+OF_EACH_KIND = 50
+"""Jobs that are due, late, expired, held: what each statement has to find."""
+
+LIVE = 2 * ROOM + 3 * OF_EACH_KIND
+"""Jobs that have not ended."""
+
+LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
+
+GROWTH_MAX = 1.1
+PAGES_MORE_PER_ROW_MAX = 3
+"""With a million rows the primary key is a level deeper: a page more to find a row in it, to find
+it again to change it, and to enter what it was changed to. The claim does only the last."""
+
+ENDING = {"complete", "expire"}
+PAGES_MORE_PER_ENDED_ROW_MAX = PAGES_MORE_PER_ROW_MAX + 2
+"""Who ends jobs also enters them in jobs_ended: one page at first, two levels more at a million."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement as its actor sends it, the index it must go by, and what it has to find."""
+
+    line: Line
+    text: str
+    arguments: list[Any]
+    index: str
+    finds: int
+
+    async def plan(self) -> Plan:
+        return await self.line.run(lambda it: explain(it, self.text, *self.arguments))
+
+
+@pytest.fixture
+async def statements(
+    dsn: str, tmp_path: Path, connection: Connection, worker: Claimer
+) -> dict[str, Statement]:
+    """Every hot statement of the worker and of upkeep, with work for each to find."""
+    for number in range(ORGS):
+        await put_queue(connection, 2 * ROOM // ORGS, org=f"org {number}")
+    held = [
+        await put_job(connection, State.PROCESSING, run_deadline=LONG_AGO)
+        for _ in range(OF_EACH_KIND)
+    ]
+    await reports.add_events(worker.line, [(job, "log", b"{}") for job in held], write_id=1)
+    for _ in range(OF_EACH_KIND):
+        await put_job(connection, State.STAGED, run_at=LONG_AGO)
+        await put_job(connection, State.QUEUED, start_deadline=LONG_AGO, endpoint="unserved")
+        await put_job(connection, State.FAILED, expires_at=LONG_AGO)
+    await fall_silent(worker)
+
+    settings = Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri())
+    upkeep = maintenance(settings)._line
+    work = worker.line
+    nothing: list[Any] = [[], [], [], [], [], []]
+    done = columns([(job.org, job.uuid, job.lease, b"1", 0.5, 2) for job in held])
+    failed = columns([(j.org, j.uuid, j.lease, "retry", "x", "y", 1.0, 0.5) for j in held])
+    started = columns([(job.org, job.uuid, job.lease, 0.5) for job in held])
+    claim = worker.order(ROOM).arguments(limited=False)
+    no_claim = worker.order(0).arguments(limited=False)
+    keep = KEEP_FAILED_SECONDS
+    n = OF_EACH_KIND
+    engine = Engine(settings)
+    reads, looks, asks = engine._read_line, engine.overviews._line, engine.explainer._line
+    waiting = await connection.fetchval(
+        "SELECT id FROM jobs WHERE org_id = 'org 0' AND state = 'queued' ORDER BY id DESC LIMIT 1"
+    )
+    one = ["org 0", waiting]
+    runs = ["org 0", "demo", "", ENDPOINT, None, n]
+    flows = [500, 200, 200_000]
+    return {
+        "flows": Statement(looks, sql("overview/flows"), ["org 0", *flows], "jobs_ready", ROOM),
+        "all flows": Statement(looks, sql("overview/flows"), ["*", *flows], "jobs_ready", LIVE),
+        "held": Statement(looks, sql("overview/held"), ["acme"], "jobs_held", n),
+        "postponed": Statement(
+            looks, sql("overview/postponed"), ["acme", 1_000], "jobs_postponed", n
+        ),
+        "all postponed": Statement(looks, sql("overview/postponed_of_all"), [1_000], "jobs_due", n),
+        "workers": Statement(looks, sql("workers/list"), [100], "jobs_held", n),
+        "explain": Statement(asks, sql("jobs/explain"), one, "jobs_pkey", n),
+        "ahead": Statement(asks, sql("jobs/ahead"), [*one, 10_000, 50], "jobs_ready", ROOM),
+        "holders": Statement(asks, sql("jobs/holders"), ["acme", "org", "", 50], "jobs_held", n),
+        "runs of late": Statement(asks, sql("jobs/recent_runs"), runs, "jobs_ended", n),
+        "depth": Statement(reads, sql("jobs/depth"), [], "jobs_ready", LIVE),
+        "claim": Statement(
+            work,
+            sql("jobs/exchange"),
+            [*claim, *nothing, KEEP_COMPLETED_SECONDS],
+            "jobs_ready",
+            ROOM,
+        ),
+        "complete": Statement(
+            work, sql("jobs/exchange"), [*no_claim, *done, KEEP_COMPLETED_SECONDS], "jobs_pkey", n
+        ),
+        "settle": Statement(work, sql("jobs/settle"), [*failed, keep], "jobs_pkey", n),
+        "start": Statement(work, sql("jobs/mark_started"), started, "jobs_pkey", n),
+        "heartbeat": Statement(work, sql("workers/heartbeat"), [worker.boot], "jobs_held", n),
+        "stage": Statement(upkeep, sql("maintenance/stage"), [500], "jobs_due", n),
+        "next due": Statement(upkeep, sql("maintenance/next_due"), [], "jobs_due", 1),
+        "rescue": Statement(
+            upkeep,
+            sql("maintenance/rescue"),
+            [CRASHES_MAX, keep, 200, CRASHES_TOGETHER_MAX, [5.0], 1.0],
+            "jobs_held",
+            n,
+        ),
+        "overrun": Statement(
+            upkeep, sql("maintenance/fail_overrun"), [0, keep, 200], "jobs_held", n
+        ),
+        "expire": Statement(
+            upkeep, sql("maintenance/expire_waiting"), [keep, 200], "jobs_start_deadline", n
+        ),
+        "prune": Statement(upkeep, sql("maintenance/prune"), [n], "jobs_expired", n),
+    }
+
+
+async def finish(connection: Connection, count: int) -> None:
+    """History: ``count`` jobs that have ended and are kept."""
+    async with unguarded(connection):
+        await connection.execute(
+            """
+            INSERT INTO jobs (org_id, id, lane, state, failures_max, endpoint, flow, result,
+                              finished_at, expires_at)
+            SELECT 'org ' || n % $1::integer, lpad(to_hex(n), 32, '0')::uuid, 'standard',
+                   'completed', 3, 'demo.post__work', '', '{"ok":true}', now(),
+                   now() + interval '1 day'
+            FROM generate_series(1, $2::integer) AS n
+            """,
+            ORGS,
+            count,
+            timeout=120,
+        )
+
+
+@pytest.mark.slow
+async def test_a_million_finished_jobs_make_no_hot_statement_read_more(
+    statements: dict[str, Statement], connection: Connection
+) -> None:
+    before = {name: await statement.plan() for name, statement in statements.items()}
+    await connection.execute("VACUUM jobs")  # what the undone statements left behind
+    await finish(connection, FINISHED)
+    after = {name: await statement.plan() for name, statement in statements.items()}
+
+    assert {name: plan.sequential_scans("jobs") for name, plan in after.items()} == dict.fromkeys(
+        after, 0
+    )
+    for name, statement in statements.items():
+        assert statement.index in after[name].indexes("jobs"), name
+    # It finds a row, and finds it again to change it; the claim also asks who has work.
+    read = {name: plan.rows_read("jobs") for name, plan in after.items()}
+    bound = {name: 2 * statement.finds + 2 * ORGS for name, statement in statements.items()}
+    assert {name: rows for name, rows in read.items() if rows > bound[name]} == {}
+    pages = {name: (before[name].buffers, after[name].buffers) for name in statements}
+    empty, full = pages["claim"]
+    assert full <= GROWTH_MAX * empty
+    more = {
+        name: statement.finds
+        * (PAGES_MORE_PER_ENDED_ROW_MAX if name in ENDING else PAGES_MORE_PER_ROW_MAX)
+        for name, statement in statements.items()
+    }
+    assert {
+        name: (empty, full)
+        for name, (empty, full) in pages.items()
+        if full > GROWTH_MAX * empty + more[name]
+    } == {}
+
+
+async def test_a_backlog_makes_no_claim_read_more(connection: Connection, worker: Claimer) -> None:
+    """However many jobs wait, finding the flows is one look at the index for each."""
+    await put_queue(connection, 50_000, org="busy")
+    await put_queue(connection, 10, org="quiet")
+    arguments = [*worker.order(10).arguments(limited=False), [], [], [], [], [], [], 60]
+    plan = await worker.line.run(lambda it: explain(it, sql("jobs/exchange"), *arguments))
+    assert plan.indexes("jobs") == {"jobs_ready", "jobs_pkey"}
+    assert plan.sequential_scans("jobs") == 0
+    assert plan.rows_read("jobs") <= 2 * 10 + 4
+
+
+async def test_a_statement_goes_by_its_index_before_anything_is_known_of_the_table(
+    statements: dict[str, Statement], connection: Connection
+) -> None:
+    """Nobody has counted the rows yet, so PostgreSQL guesses; the plan must not depend on it."""
+    known = "SELECT count(*) FROM pg_stats WHERE tablename = 'jobs'"
+    assert await connection.fetchval(known) == 0
+    for name, statement in statements.items():
+        plan = await statement.plan()
+        assert statement.index in plan.indexes("jobs"), name
+        assert plan.sequential_scans("jobs") == 0, name

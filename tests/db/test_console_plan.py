@@ -1,0 +1,103 @@
+"""Lists of all jobs read so much and no more, whatever the history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from coatcheck.core import Engine
+from coatcheck.core import org_jobs as console_engine
+from coatcheck.core.org_jobs import Console
+from coatcheck.core.queries.org_jobs import Way
+from coatcheck.core.sql import sql
+from coatcheck.domain.ids import new_id, newest_possible
+from coatcheck.domain.org_jobs import LIVE, UNSUCCESSFUL, Wanted
+from coatcheck.domain.states import State
+from coatcheck.settings import Settings
+from tests.db.edge_guard import Connection
+from tests.db.plans import Plan, explain
+from tests.db.rows import ORG, put_job, put_queue
+from tests.db.test_listing_plan import put_ended
+
+HISTORY = 30_000
+MINE = 10
+LIMIT = 5
+STEP = 500
+
+
+@pytest.fixture
+async def engine(dsn: str, tmp_path: Path) -> AsyncIterator[Engine]:
+    settings = Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri())
+    async with Engine(settings) as started:
+        yield started
+
+
+async def plan_of(engine: Engine, way: Way, wanted: Wanted, rows_max: int) -> Plan:
+    """The plan of a step of the walk, from the newest job on."""
+    states = None if wanted.states is None else [state.value for state in wanted.states]
+    arguments = [
+        *(ORG, newest_possible(), console_engine._OLDEST, states),
+        *[None] * 6,
+        *(wanted.error_code, None, None, None, False, rows_max, LIMIT + 1),
+    ]
+    statement = sql(f"org_jobs/{way}")
+    return await engine.extension(Console)._list_line.run(
+        lambda it: explain(it, statement, *arguments)
+    )
+
+
+async def test_a_page_reads_what_it_walks_over_and_what_is_rare_has_an_index_of_its_own(
+    engine: Engine, connection: Connection
+) -> None:
+    for state in (State.FAILED, State.CANCELLED, State.RETRYING, State.PROCESSING, State.QUEUED):
+        for _ in range(MINE):
+            await put_job(connection, state, id=new_id())
+    await put_queue(connection, 2_000, org="busy")
+    await put_ended(connection, HISTORY)  # all of it newer
+
+    everything = await plan_of(engine, "walk", Wanted(org=ORG), STEP)
+    assert everything.sequential_scans("jobs") == 0
+    assert everything.rows_read("jobs") <= STEP + LIMIT + 1
+
+    nothing = await plan_of(engine, "walk", Wanted(org=ORG, error_code="rare"), STEP)
+    assert nothing.rows_read("jobs") <= STEP
+
+    failed = Wanted(org=ORG, states=UNSUCCESSFUL)
+    unsuccessful = await plan_of(engine, "walk_unsuccessful", failed, STEP)
+    assert "jobs_unsuccessful" in unsuccessful.indexes("jobs")
+    assert unsuccessful.rows_read("jobs") <= 2 * MINE + 2 * (LIMIT + 1)
+
+    live = await plan_of(engine, "walk_live", Wanted(org=ORG, states=LIVE), STEP)
+    assert live.sequential_scans("jobs") == 0
+    assert {"jobs_ready", "jobs_held"} <= live.indexes("jobs")
+    assert live.rows_read("jobs") <= 2 * 3 * MINE + LIMIT + 1
+
+    page = await engine.extension(Console).page(failed, after=None, limit=2 * MINE)
+    assert len(page.items) == 2 * MINE
+    assert page.following is None
+    rare = await engine.extension(Console).page(
+        Wanted(org=ORG, error_code="rare"), after=None, limit=LIMIT
+    )
+    assert rare.items == []
+    assert rare.following is not None, "there is more to look at"
+
+
+async def test_a_long_queue_is_walked_in_order_and_all_of_it_is_found(
+    engine: Engine, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console_engine, "_LIVE_ROWS_MAX", 20)
+    await put_queue(connection, 50)
+    seen = []
+    after = None
+    while True:
+        page = await engine.extension(Console).page(
+            Wanted(org=ORG, states=LIVE), after=after, limit=20
+        )
+        seen += [job.uuid for job in page.items]
+        after = page.following
+        if after is None:
+            break
+    assert len(seen) == len(set(seen)) == 50
+    assert seen == sorted(seen, reverse=True)

@@ -1,0 +1,78 @@
+"""The guard that every other test runs under does refuse."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from coatcheck.domain.states import EDGES, INITIAL, State
+from tests.db.edge_guard import Connection
+from tests.db.rows import put_job, state_of
+
+STEPS = [(source, target) for source in State for target in State if source is not target]
+
+
+async def move(connection: Connection, source: State, target: State) -> None:
+    """Write ``target`` over a job in ``source``, keeping every CHECK of the table satisfied."""
+    job = await put_job(connection, source)
+    await connection.execute(
+        """
+        UPDATE jobs
+        SET state = $2::text::job_state, lease = CASE WHEN $3 THEN 1 END,
+            payload = CASE WHEN NOT $4 THEN payload END,
+            finished_at = CASE WHEN $4 THEN now() END, expires_at = CASE WHEN $4 THEN now() END
+        WHERE id = $1
+        """,
+        job.uuid,
+        target.value,
+        target.held,
+        target.terminal,
+    )
+    assert await state_of(connection, job) is target
+
+
+async def begin(connection: Connection, state: State) -> None:
+    """Insert a job in ``state``, keeping every CHECK of the table satisfied."""
+    await connection.execute(
+        """
+        INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, state,
+                          lease, finished_at, expires_at)
+        VALUES ('acme', gen_random_uuid(), 'bulk', 'demo', '', 0, $1::text::job_state,
+                CASE WHEN $2 THEN 1 END, now(), now())
+        """,
+        state.value,
+        state.held,
+    )
+
+
+async def test_every_step_outside_the_table_is_refused_and_no_other(connection: Connection) -> None:
+    for source, target in STEPS:
+        if (source, target) in EDGES:
+            await move(connection, source, target)
+        else:
+            with pytest.raises(asyncpg.RaiseError, match=f"cannot go from {source} to {target}"):
+                await move(connection, source, target)
+
+
+async def test_a_job_can_only_begin_staged_or_queued(connection: Connection) -> None:
+    for state in State:
+        if state in INITIAL:
+            await begin(connection, state)
+        else:
+            with pytest.raises(asyncpg.RaiseError, match=f"cannot begin as {state}"):
+                await begin(connection, state)
+
+
+async def test_a_job_that_stays_where_it_is_is_let_through(connection: Connection) -> None:
+    job = await put_job(connection, State.PROCESSING)
+    await connection.execute("UPDATE jobs SET progress = 0.5 WHERE id = $1", job.uuid)
+    assert await state_of(connection, job) is State.PROCESSING
+
+
+async def test_copied_rows_are_guarded_too(connection: Connection) -> None:
+    with pytest.raises(asyncpg.RaiseError, match="cannot begin as retrying"):
+        await connection.copy_records_to_table(
+            "jobs",
+            columns=("org_id", "id", "lane", "endpoint", "flow", "failures_max", "state"),
+            records=[("acme", "0" * 32, "bulk", "demo", "", 0, "retrying")],
+        )

@@ -1,0 +1,52 @@
+"""What counting failures by code costs: so many tasks as it may look at, of however many failed."""
+
+from __future__ import annotations
+
+from coatcheck.db.connection import Line
+from coatcheck.domain.ids import new_id
+from coatcheck.products.batches.queries import tasks as batch_tasks
+from coatcheck.products.batches.sql import sql
+from tests.db.edge_guard import Connection
+from tests.db.plans import explain
+from tests.db.rows import ENDPOINT, ORG
+
+TASKS = 3_000
+COUNTED_MAX = 500
+OVERHEAD = 20
+
+
+async def test_failures_are_counted_up_to_a_number_by_one_range_of_an_index(
+    connection: Connection, dsn: str
+) -> None:
+    run = new_id()
+    await connection.execute(
+        """
+        INSERT INTO jobs
+            (org_id, id, lane, failures_max, endpoint, flow, run_id, task_index, payload)
+        SELECT $1, gen_random_uuid(), 'bulk', 3, $2, replace($3::uuid::text, '-', ''), $3, n, '{}'
+        FROM generate_series(1, $4::integer) AS n
+        """,
+        ORG,
+        ENDPOINT,
+        run,
+        TASKS,
+    )
+    await connection.execute(
+        """
+        UPDATE jobs SET state = 'failed', finished_at = now(), expires_at = 'infinity',
+                        error_code = CASE WHEN task_index % 3 = 0 THEN 'rare' ELSE 'common' END
+        """
+    )
+    await connection.execute("VACUUM ANALYZE jobs")
+    plan = await explain(connection, sql("tasks/failures"), ORG, run, COUNTED_MAX, 50)
+    assert plan.indexes("jobs") == {"jobs_run_ended"}
+    assert plan.rows_read("jobs") <= COUNTED_MAX + OVERHEAD
+
+    line = Line(dsn, name="tests")
+    try:
+        some = await batch_tasks.failures(line, ORG, run, tasks_max=COUNTED_MAX, codes_max=1)
+        every = await batch_tasks.failures(line, ORG, run, tasks_max=TASKS, codes_max=50)
+    finally:
+        await line.close()
+    assert (some.counted, [code for code, _ in some.by_code]) == (COUNTED_MAX, ["common"])
+    assert every.by_code == [("common", 2_000), ("rare", 1_000)]

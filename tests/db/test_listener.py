@@ -1,0 +1,149 @@
+"""The listener hears, notices that it has gone deaf, and says that it may have missed something."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from coatcheck.db.connection import Line
+from coatcheck.db.listen import Listener
+from coatcheck.db.notify import Notifier
+from tests.db.blocking import terminate
+from tests.db.edge_guard import Connection
+from tests.db.lossy_proxy import LossyProxy
+from tests.waiting import eventually_async
+
+CHANNEL = "coatcheck_test"
+
+
+class Ear:
+    """What was heard, and how often something may have been missed."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.gaps = 0
+
+    def note_gap(self) -> None:
+        self.gaps += 1
+
+    async def until_heard(self, *words: str) -> None:
+        async def look() -> bool:
+            return set(words) <= set(self.words)
+
+        await eventually_async(look, f"{words} have been heard")
+
+
+@pytest.fixture
+async def ear() -> Ear:
+    return Ear()
+
+
+@pytest.fixture
+async def listener(dsn: str, ear: Ear) -> AsyncIterator[Listener]:
+    started = Listener(dsn, {CHANNEL: ear.words.append}, on_gap=ear.note_gap)
+    await started.start()
+    yield started
+    await started.stop()
+
+
+async def say(connection: Connection, word: str) -> None:
+    await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, word)
+
+
+async def test_it_hears_what_is_said(listener: Listener, ear: Ear, connection: Connection) -> None:
+    await say(connection, "hello")
+    await ear.until_heard("hello")
+
+
+async def test_it_says_that_something_may_have_been_said_before_it_listened(
+    listener: Listener, ear: Ear
+) -> None:
+    assert ear.gaps == 1
+
+
+async def test_killed_it_tells_of_the_gap_and_listens_again(
+    listener: Listener, ear: Ear, connection: Connection
+) -> None:
+    deaf = listener.backend_pid
+    assert deaf is not None
+    gaps = ear.gaps
+    await terminate(connection, deaf)
+
+    async def listens_again() -> bool:
+        return listener.backend_pid not in (None, deaf)
+
+    await eventually_async(listens_again, "it has another connection")
+    await listener.listening()
+    assert ear.gaps > gaps
+    await say(connection, "still there?")
+    await ear.until_heard("still there?")
+
+
+async def test_it_starts_without_a_server_and_goes_on_trying() -> None:
+    ear = Ear()
+    listener = Listener(
+        "postgresql://postgres@/postgres?host=/nowhere/at/all", {}, on_gap=ear.note_gap
+    )
+    await listener.start()
+    assert listener.backend_pid is None
+
+    async def has_tried_again() -> bool:
+        return ear.gaps >= 2
+
+    await eventually_async(has_tried_again, "it has failed twice")
+    await listener.stop()
+
+
+async def test_words_said_together_go_out_as_one(dsn: str, listener: Listener, ear: Ear) -> None:
+    line = Line(dsn, name="test notify")
+    notifier = Notifier(line)
+    for word in ("a", "b", "c"):
+        notifier.say(CHANNEL, [word])
+    await notifier.drain()
+    await eventually_async(lambda: asyncio.sleep(0, bool(ear.words)), "something was heard")
+    assert [sorted(words.split(",")) for words in ear.words] == [["a", "b", "c"]]
+    await line.close()
+
+
+@pytest.mark.parametrize("letter", ["ö", "😀"])
+async def test_too_many_bytes_go_out_as_look_yourself(
+    letter: str, dsn: str, listener: Listener, ear: Ear
+) -> None:
+    """PostgreSQL refuses 8,000 bytes, however few characters they are."""
+    line = Line(dsn, name="test notify")
+    notifier = Notifier(line)
+    notifier.say(CHANNEL, [f"{number}{letter * 250}" for number in range(26)])
+    await notifier.drain()
+    await eventually_async(lambda: asyncio.sleep(0, bool(ear.words)), "something was heard")
+    assert ear.words == [""]
+    await line.close()
+
+
+async def test_a_connection_that_is_open_and_says_nothing_is_given_up(
+    dsn: str, ear: Ear, connection: Connection
+) -> None:
+    async with LossyProxy.before(dsn) as proxy:
+        proxy.lose_answers(after=b"SELECT 1")  # its question whether anybody is there
+        listener = Listener(
+            proxy.dsn, {CHANNEL: ear.words.append}, on_gap=ear.note_gap, ping_seconds=0.1
+        )
+        await listener.start()
+        try:
+            deaf, gaps = listener.backend_pid, ear.gaps
+
+            async def noticed() -> bool:
+                return ear.gaps > gaps
+
+            await eventually_async(noticed, "it says that something may have been missed")
+            proxy.cut()  # from now on answers come through
+
+            async def listens_again() -> bool:
+                return listener.backend_pid not in (None, deaf)
+
+            await eventually_async(listens_again, "it has another connection")
+            await say(connection, "still there?")
+            await ear.until_heard("still there?")
+        finally:
+            await listener.stop()

@@ -1,0 +1,154 @@
+"""Lists and backlogs read what they show, whatever others have left in the table."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coatcheck.core import Engine
+from coatcheck.core.queries.jobs import Wanted
+from coatcheck.core.sql import sql
+from coatcheck.db.migrate import installed_packages
+from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT
+from coatcheck.domain.ids import new_id
+from coatcheck.domain.states import State
+from coatcheck.settings import Settings
+from tests.db.edge_guard import Connection, unguarded
+from tests.db.plans import Plan, explain
+from tests.db.rows import ENDPOINT, ORG, put_job, put_queue
+
+OTHERS = 60_000
+MINE = 10
+LIMIT = 5
+MOST = 100
+
+
+@pytest.fixture
+async def engine(dsn: str, tmp_path: Path) -> AsyncIterator[Engine]:
+    settings = Settings(database_url=dsn, blob_url=(tmp_path / "blobs").as_uri())
+    async with Engine(settings) as started:
+        yield started
+
+
+async def put_ended(connection: Connection, count: int, **columns: str) -> None:
+    """Newer jobs of others: with ids that come after those of today so far."""
+    row = {"owner": "user:bob", "endpoint": ENDPOINT, "flow": "", **columns}
+    async with unguarded(connection):
+        await connection.execute(
+            """
+            INSERT INTO jobs (org_id, id, lane, state, failures_max, endpoint, flow, owner,
+                              finished_at, expires_at)
+            SELECT $1,
+                   overlay(
+                       replace(gen_random_uuid()::text, '-', '') PLACING
+                       lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint + 3600000), 12, '0')
+                       FROM 1
+                   )::uuid,
+                   'standard', 'completed', 3, $2, $3, $4, now(), now() + interval '1 day'
+            FROM generate_series(1, $5::integer)
+            """,
+            ORG,
+            row["endpoint"],
+            row["flow"],
+            row["owner"],
+            count,
+        )
+    await connection.execute("ANALYZE jobs")
+
+
+async def plans(engine: Engine, wanted: Wanted) -> dict[str, Plan]:
+    arguments: list[Any] = [*wanted.arguments(), None, wanted.services]
+    page, total = sql("jobs/page_of_services"), sql("jobs/page_of_services_total")
+    line = engine._list_line
+    return {
+        "page": await line.run(lambda it: explain(it, page, *arguments, LIMIT, 0, LIMIT)),
+        "total": await line.run(lambda it: explain(it, total, *arguments, MOST)),
+    }
+
+
+@pytest.mark.parametrize("states", [None, [State.FAILED]])
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        ({}, {}),  # other owners
+        ({}, {"endpoint": "elsewhere.post__work"}),  # another service
+        (
+            {"endpoint": UPSTREAM_ENDPOINT, "flow": "docs.v1.get__a"},
+            {"endpoint": UPSTREAM_ENDPOINT, "flow": "other.v1.get__a"},
+        ),
+    ],
+)
+async def test_a_list_reads_an_owner_s_jobs_of_a_service_and_little_more(
+    mine: dict[str, str],
+    theirs: dict[str, str],
+    states: list[State] | None,
+    engine: Engine,
+    connection: Connection,
+) -> None:
+    for state in (State.COMPLETED, State.FAILED, State.QUEUED, State.RETRYING, State.PROCESSING):
+        for _ in range(MINE):
+            await put_job(connection, state, owner="user:ann", id=new_id(), **mine)
+    await put_ended(connection, OTHERS, **theirs)
+    prefix = "docs." if "flow" in mine else None
+    wanted = Wanted(ORG, [mine.get("endpoint", ENDPOINT)], prefix, states, None, "user:ann")
+    for name, plan in (await plans(engine, wanted)).items():
+        assert plan.sequential_scans("jobs") == 0, name
+        assert "jobs_ended" in plan.indexes("jobs"), name
+        assert plan.rows_read("jobs") <= 6 * MINE + LIMIT, name
+
+
+@pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED])
+async def test_a_list_of_everybody_s_jobs_reads_those_of_its_service(
+    state: State, engine: Engine, connection: Connection
+) -> None:
+    owners = ("", "user:ann", "user:bob")
+    for owner in owners:
+        for _ in range(MINE):
+            await put_job(connection, state, owner=owner, id=new_id())
+    await put_ended(connection, OTHERS, endpoint="elsewhere.post__work")
+    wanted = Wanted(ORG, [ENDPOINT], None, None, None, None)
+    for name, plan in (await plans(engine, wanted)).items():
+        assert plan.sequential_scans("jobs") == 0, name
+        assert plan.rows_read("jobs") <= len(owners) * (MINE + 1) + LIMIT, name
+    counted = await engine._list_line.run(
+        lambda it: explain(it, sql("jobs/owners"), ORG, ["demo", "elsewhere"], MOST)
+    )
+    assert counted.indexes("jobs") == {"jobs_ended"}
+    assert counted.rows_read("jobs") <= 2 * len(owners)
+    page = await engine.page(org=ORG, endpoints=[ENDPOINT])
+    assert page.total == len(owners) * MINE
+
+
+async def test_a_backlog_is_counted_along_the_queue_and_no_further_than_asked(
+    engine: Engine, connection: Connection
+) -> None:
+    await put_ended(connection, OTHERS)
+    await put_queue(connection, 2_000, org="busy")
+    await put_queue(connection, 2_000)
+    arguments = (ORG, [ENDPOINT, "demo.post__other"], MOST)
+    plan = await engine._count_line.run(lambda it: explain(it, sql("jobs/backlog"), *arguments))
+    assert plan.indexes("jobs") == {"jobs_ready"}
+    assert plan.rows_read("jobs") <= MOST
+
+
+async def test_an_organisations_backlog_is_counted_along_its_own_queue(
+    engine: Engine, connection: Connection
+) -> None:
+    endpoints = ["demo.post__a", "demo.post__b", "demo.post__c"]
+    await put_ended(connection, OTHERS)
+    for endpoint in endpoints:
+        await put_queue(connection, 2_000, org="busy", endpoint=endpoint)
+        await put_queue(connection, 2_000, endpoint=endpoint)
+    plan = await engine._count_line.run(lambda it: explain(it, sql("jobs/org_backlog"), ORG, MOST))
+    assert plan.indexes("jobs") == {"jobs_ready"}
+    assert plan.rows_read("jobs") <= MOST + len(endpoints)
+    assert await engine.backlog(ORG, None, MOST) == MOST
+    assert await engine.backlog("nobody", None, MOST) == 0
+
+
+def test_the_index_of_lists_knows_the_endpoint_of_upstreams() -> None:
+    (core, *_) = installed_packages()
+    assert f"CASE endpoint WHEN '{UPSTREAM_ENDPOINT}'" in core.steps[0].statements

@@ -1,0 +1,111 @@
+"""What a claim of llm jobs costs grows with the lines that wait, not with jobs or history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from coatcheck.domain.limits import FLOWS_SCANNED_MAX
+from coatcheck.products.llm.sql import sql
+from tests.db.edge_guard import Connection, unguarded
+from tests.db.llm_claims import CHAT, GENERATE, LlmClaimer, llm_claimer, offer, put_chats
+from tests.db.plans import Plan, explain
+from tests.db.rows import put_flows
+
+FLOWS = 1_000
+JOBS_EACH = 100
+
+
+@pytest.fixture
+async def claims(dsn: str) -> AsyncIterator[LlmClaimer]:
+    async with llm_claimer(dsn) as it:
+        yield it
+
+
+async def plan_of(claims: LlmClaimer, statement: str, *arguments: Any) -> Plan:
+    return await claims.worker.line.run(lambda it: explain(it, sql(statement), *arguments))
+
+
+async def finish(connection: Connection, jobs: int) -> None:
+    """History: chats that have ended, each with the target that it was given to."""
+    async with unguarded(connection):
+        await connection.execute(
+            """
+            WITH done AS (
+                INSERT INTO jobs (org_id, id, lane, state, failures_max, endpoint, flow, result,
+                                  finished_at, expires_at)
+                SELECT 'acme', gen_random_uuid(), 'standard', 'completed', 3, $1, 'a:1', '{}',
+                       now(), now() + interval '1 day'
+                FROM generate_series(1, $2::integer)
+                RETURNING org_id, id
+            )
+            INSERT INTO llm_assignments (org_id, job_id, target, lease, loading)
+            SELECT org_id, id, 'gpu', 1, false FROM done
+            """,
+            CHAT,
+            jobs,
+        )
+
+
+async def test_a_look_at_a_long_queue_reads_the_oldest_of_each_line_and_no_more(
+    connection: Connection, claims: LlmClaimer
+) -> None:
+    await put_flows(connection, FLOWS, JOBS_EACH, endpoint=CHAT)
+    lanes, endpoints = ["urgent", "urgent", "standard", "standard"], [CHAT, GENERATE] * 2
+    for of_each, rows in ((1, 1), (4, 1 + 4)):
+        plan = await plan_of(
+            claims,
+            "look_at_lines",
+            lanes,
+            endpoints,
+            [""] * 4,
+            [""] * 4,
+            FLOWS_SCANNED_MAX,
+            of_each,
+        )
+        assert plan.indexes("jobs") == {"jobs_ready"}
+        assert plan.sequential_scans("jobs") == 0
+        assert plan.rows_read("jobs") <= rows * FLOWS + 4  # four scans, each of which finds its end
+    assert len(await claims.claim(offer())) == 1
+
+
+async def test_counting_permits_reads_what_is_held_and_no_history(
+    connection: Connection, claims: LlmClaimer
+) -> None:
+    await finish(connection, 5_000)
+    await put_chats(connection, 3, "a:1")
+    assert len(await claims.claim(offer(concurrency=2))) == 2
+    plan = await plan_of(claims, "look_at_targets", ["gpu"], [CHAT, GENERATE])
+    assert plan.indexes("jobs") == {"jobs_held"}
+    assert plan.rows_read("jobs") == 2
+    assert plan.indexes("llm_assignments") == {"llm_assignments_pkey"}
+    assert plan.rows_read("llm_assignments") == 2
+
+
+async def test_taking_a_job_goes_by_its_line(connection: Connection, claims: LlmClaimer) -> None:
+    await finish(connection, 5_000)
+    await put_chats(connection, 500, "a:1")
+    one = [["standard"], [CHAT], ["acme"], ["a:1"], [1], ["gpu"], [True]]
+    turn = [["gpu"], ["a:1"], [1.0], [0], [1], ["{}"], ["{}"]]
+    plan = await plan_of(claims, "take", 1 << 40 | 1, [CHAT, GENERATE], [60.0, 60.0], *one, *turn)
+    assert plan.sequential_scans("jobs") == 0
+    assert plan.rows_read("jobs") <= 2
+
+
+async def test_jobs_that_wait_for_a_target_are_found_by_their_own_index(
+    connection: Connection, claims: LlmClaimer
+) -> None:
+    await finish(connection, 5_000)
+    async with unguarded(connection):
+        await put_chats(connection, 200, "a:1")
+        await connection.execute(
+            "UPDATE jobs SET state = 'retrying', run_at = now() + interval '1 hour',"
+            " error_code = CASE WHEN flow = 'a:1' AND id::text < '0190ffff' THEN"
+            " 'target_unreachable' END WHERE state = 'queued'"
+        )
+    plan = await plan_of(claims, "make_due", [CHAT, GENERATE], 10)
+    assert "jobs_unreachable" in plan.indexes("jobs")
+    assert plan.sequential_scans("jobs") == 0
+    assert plan.rows_read("jobs") <= 2 * 10

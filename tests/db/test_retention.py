@@ -1,0 +1,140 @@
+"""How long ended jobs are kept, and that nothing of them is left after."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from coatcheck.core.queries import maintenance as upkeep
+from coatcheck.core.queries import reports
+from coatcheck.domain.job import ClaimedJob
+from coatcheck.domain.states import TRANSITIONS, Event, State
+from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claimer
+from tests.db.edge_guard import Connection
+from tests.db.events_on_a_database import happen
+from tests.db.rows import put_job, row_of
+from tests.db.test_transitions import ripe_for
+
+LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
+
+ENDINGS = sorted(
+    (state, event) for (state, event), target in TRANSITIONS.items() if target.terminal
+)
+"""Every way for a job to end."""
+
+
+def kept_seconds(target: State) -> int:
+    return KEEP_COMPLETED_SECONDS if target is State.COMPLETED else KEEP_FAILED_SECONDS
+
+
+@pytest.mark.parametrize(("state", "event"), ENDINGS)
+async def test_at_its_end_a_job_loses_its_payload_unless_it_may_be_retried_and_is_given_a_day_to_go(
+    state: State, event: Event, connection: Connection, worker: Claimer
+) -> None:
+    usual = await put_job(connection, state, start_deadline=LONG_AGO)
+    own = await put_job(
+        connection,
+        state,
+        start_deadline=LONG_AGO,
+        keep_completed_seconds=60,
+        keep_failed_seconds=120,
+        keeps_input=False,
+    )
+    for job in (usual, own):
+        await happen(event, job, worker)
+    target = TRANSITIONS[state, event]
+    own_seconds = 60 if target is State.COMPLETED else 120
+    left = None if target is State.COMPLETED else b"{}"
+    for job, seconds, payload in ((usual, kept_seconds(target), left), (own, own_seconds, None)):
+        row = await row_of(connection, job)
+        assert State(row["state"]) is target
+        assert row["payload"] == payload
+        assert row["lease"] is None
+        assert row["expires_at"] - row["finished_at"] == timedelta(seconds=seconds)
+
+
+async def test_a_job_that_will_run_again_keeps_its_payload(
+    connection: Connection, worker: Claimer
+) -> None:
+    for event in (
+        Event.RETRY,
+        Event.UNREACHABLE,
+        Event.RELEASE,
+        Event.CRASH,
+        Event.CRASH_AGAIN,
+    ):
+        job = await put_job(connection, State.PROCESSING, payload=b'{"a":1}', **ripe_for(event))
+        await happen(event, job, worker)
+        row = await row_of(connection, job)
+        assert (row["payload"], row["expires_at"], row["finished_at"]) == (b'{"a":1}', None, None)
+
+
+async def test_pruning_goes_in_chunks_and_ends(connection: Connection, worker: Claimer) -> None:
+    for _ in range(5):
+        await put_job(connection, State.COMPLETED, expires_at=LONG_AGO)
+    kept = await put_job(connection, State.COMPLETED)
+    waiting = await put_job(connection, State.QUEUED)
+    pruned = [(await upkeep.prune(worker.line, rows_max=2)).jobs for _ in range(4)]
+    assert pruned == [2, 2, 1, 0]
+    left = {row["id"] for row in await connection.fetch("SELECT id FROM jobs")}
+    assert left == {kept.uuid, waiting.uuid}
+
+
+async def test_the_longest_overdue_go_first(connection: Connection, worker: Claimer) -> None:
+    jobs = [
+        await put_job(connection, State.FAILED, expires_at=LONG_AGO - timedelta(hours=hours))
+        for hours in range(4)
+    ]
+    await upkeep.prune(worker.line, rows_max=2)
+    left = {row["id"] for row in await connection.fetch("SELECT id FROM jobs")}
+    assert left == {jobs[0].uuid, jobs[1].uuid}
+
+
+async def test_a_job_goes_with_its_events_and_artifacts_and_names_their_blobs(
+    connection: Connection, worker: Claimer
+) -> None:
+    gone = await ended_job_with_things(connection, worker, "blob 1", "blob 2")
+    kept = await ended_job_with_things(connection, worker, "blob 3")
+    await connection.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", gone.uuid)
+    pruned = await upkeep.prune(worker.line, rows_max=10)
+    assert pruned.jobs == 1
+    assert sorted(blob.blob_key for blob in pruned.blobs) == ["blob 1", "blob 2"]
+    for table in ("job_events", "artifacts"):
+        rows = await connection.fetch(f"SELECT DISTINCT job_id FROM {table}")
+        assert [row["job_id"] for row in rows] == [kept.uuid]
+
+
+async def test_what_a_product_has_of_a_job_goes_with_it(
+    connection: Connection, worker: Claimer
+) -> None:
+    await connection.execute("CREATE TABLE echoes (org_id text, job_id uuid)")
+    gone = await put_job(connection, State.COMPLETED, expires_at=LONG_AGO)
+    kept = await put_job(connection, State.COMPLETED)
+    for job in (gone, kept):
+        await connection.execute("INSERT INTO echoes VALUES ($1, $2)", job.org, job.uuid)
+    removal = "DELETE FROM echoes AS e USING old AS o WHERE e.org_id = o.org_id AND e.job_id = o.id"
+    assert (await upkeep.prune(worker.line, 10, (removal,))).jobs == 1
+    assert await connection.fetchval("SELECT job_id FROM echoes") == kept.uuid
+    assert (await upkeep.prune(worker.line, 10, ())).jobs == 0, "without any product as well"
+
+
+async def ended_job_with_things(
+    connection: Connection, worker: Claimer, *blob_keys: str
+) -> ClaimedJob:
+    job = await put_job(connection, State.PROCESSING)
+    await reports.add_events(
+        worker.line, [(job, "log", b"{}"), (job, "text", b"hello")], write_id=1
+    )
+    for key in blob_keys:
+        await reports.add_artifact(
+            worker.line,
+            job,
+            name=f"{key}.txt",
+            blob_key=key,
+            media_type="text/plain",
+            size=1,
+            sha256=b"\0" * 32,
+        )
+    await worker.complete(job)
+    return job

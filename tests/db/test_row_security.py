@@ -1,0 +1,124 @@
+"""Row-level security: whom it holds, whom it does not, and what reading behind it costs."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit, urlunsplit
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from coatcheck import Engine, Submission
+from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.migrate import migrate
+from coatcheck.domain.ids import new_ids
+from coatcheck.products.speech import queries as speech
+from coatcheck.products.speech.model import SPEECH_TYPES, Reader
+from coatcheck.products.speech.repository import SpeechQueries
+from coatcheck.products.speech.sql import sql
+from tests.db.plans import explain
+from tests.db.rows import connected
+from tests.postgres_keeper import Databases, run
+
+OTHERS = 5_000
+MINE = 300
+
+
+@asynccontextmanager
+async def database_of(databases: Databases) -> AsyncIterator[str]:
+    """The URL of an empty database whose owner is a role of its own that may do nothing else."""
+    name = f"owned_{secrets.token_hex(8)}"
+    server = databases.maintenance_dsn
+    await run(server, f"CREATE ROLE {name} LOGIN")
+    await run(server, f"CREATE DATABASE {name} OWNER {name}")
+    try:
+        yield _as(databases.dsn_of(name), name)
+    finally:
+        await run(server, f"DROP DATABASE {name} WITH (FORCE)")
+        await run(server, f"DROP ROLE {name}")
+
+
+def _as(dsn: str, user: str) -> str:
+    parts = urlsplit(dsn)
+    return urlunsplit(parts._replace(netloc=f"{user}@{parts.netloc.rpartition('@')[2]}"))
+
+
+async def test_an_owner_that_is_no_superuser_is_not_held_and_reads_for_users_behind_it(
+    databases: Databases,
+) -> None:
+    async with database_of(databases) as dsn:
+        owner = urlsplit(dsn).username
+        # Somebody else has made the role: it is the whole server's.
+        with pytest.raises(
+            asyncpg.InsufficientPrivilegeError,
+            match=rf"{owner} may not act as coatcheck_user; .*GRANT coatcheck_user TO {owner};",
+        ):
+            await migrate(dsn)
+        await run(databases.maintenance_dsn, f"GRANT coatcheck_user TO {owner}")
+        await migrate(dsn)
+        async with Engine(dsn) as engine:
+            many = [Submission("docs.post__x", owner="user:ann") for _ in range(3)]
+            tickets = await engine.submit_many(many)  # by COPY, which security would forbid
+            assert (await engine.get(tickets[0].id)).owner == "user:ann"
+            assert await engine.extension(SpeechQueries).tasks(Reader("default", "ann")) == []
+        async with connected(dsn) as connection:
+            assert await connection.fetchval("SELECT count(*) FROM jobs") == 3
+            async with connection.transaction():
+                await connection.fetch(sql("act_for"), "default", "ann")
+                assert await connection.fetchval("SELECT count(id) FROM jobs") == 3
+            async with connection.transaction():
+                await connection.fetch(sql("act_for"), "default", "bob")
+                assert await connection.fetchval("SELECT count(id) FROM jobs") == 0
+
+
+@pytest.fixture
+async def connection(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """A connection with the plans that reads for users have."""
+    opened = await asyncpg.connect(dsn, server_settings=dict(PINNED_PLANS))
+    yield opened
+    await opened.close()
+
+
+async def test_a_users_page_reads_that_page_and_a_task_one_row(
+    dsn: str, connection: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    ids = [UUID(bytes=each) for each in new_ids(OTHERS + MINE)]
+    users = ["ann" if number % (OTHERS // MINE + 1) == 0 else "bob" for number in range(len(ids))]
+    await connection.execute(
+        """
+        WITH made AS (SELECT * FROM unnest($1::uuid[], $2::text[]) AS made (id, name)),
+        queued AS (
+            INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, owner)
+            SELECT 'acme', id, 'standard', 'speech.post__generate', name, 3, '{}', 'user:' || name
+            FROM made
+        )
+        INSERT INTO generations (org_id, id, user_id, job_id, voice_id, language, text)
+        SELECT 'acme', id, name, id, id, 'en', 'Hello' FROM made
+        """,
+        ids,
+        users,
+    )
+    mine = [each for each, user in zip(ids, users, strict=True) if user == "ann"]
+    line = Line(dsn, name="tests", server_settings=PINNED_PLANS)
+    reader = Reader("acme", "ann")
+    page = await speech.tasks(
+        line, reader, after=None, states=None, endpoints=SPEECH_TYPES, limit=20
+    )
+    assert [task.view.uuid for task in page] == sorted(mine, reverse=True)[:20]
+    await line.close()
+
+    async with connection.transaction():
+        await connection.fetch(sql("act_for"), "acme", "ann")
+        newest = UUID(int=2**128 - 1)
+        listing = await explain(
+            connection, sql("tasks"), "acme", "ann", 200, newest, None, [*SPEECH_TYPES], 20
+        )
+        one = await explain(connection, sql("task"), "acme", "ann", 200, mine[0])
+    for plan, most in ((listing, 20), (one, 1)):
+        for table in ("generations", "jobs"):
+            assert plan.sequential_scans(table) == 0
+            assert plan.rows_read(table) <= most
+    assert listing.indexes("generations") == {"generations_of_user"}

@@ -1,0 +1,235 @@
+"""A cancelled run ends: nothing more is taken in, what waits is cancelled, what runs is asked to
+stop, and its counters stay right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from coatcheck.db.channels import CANCEL
+from coatcheck.db.connection import PINNED_PLANS, Line
+from coatcheck.db.listen import Listener
+from coatcheck.db.notify import Notifier
+from coatcheck.domain.states import Event, State
+from coatcheck.maintenance.usage_rollup import Bookkeeper
+from coatcheck.products.batches import canceller as batch_canceller
+from coatcheck.products.batches.canceller import BatchCanceller
+from coatcheck.products.batches.model import BatchStatus
+from coatcheck.products.batches.queries import batches
+from coatcheck.products.batches.queries import removal as batch_removal
+from coatcheck.products.batches.run_completer import RunCompleter
+from coatcheck.products.batches.sql import sql
+from tests.db.claimer import Claimer, claimer
+from tests.db.edge_guard import Connection
+from tests.db.long_runs import LongRun, put_long_run
+from tests.db.plans import explain
+from tests.db.rows import ORG, connected, put_queue
+from tests.products.batches.recount import counters_equal_recounts
+from tests.waiting import eventually_async
+
+WAITING = [State.QUEUED, State.RETRYING, State.STAGED]
+
+
+@pytest.fixture
+async def connection(dsn: str) -> AsyncIterator[Connection]:
+    async with connected(dsn) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def line(dsn: str) -> AsyncIterator[Line]:
+    opened = Line(dsn, name="test", server_settings=PINNED_PLANS)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def notifier(dsn: str) -> AsyncIterator[Notifier]:
+    opened = Line(dsn, name="test notify")
+    notifier = Notifier(opened)
+    yield notifier
+    await notifier.drain()
+    await opened.close()
+
+
+@pytest.fixture
+async def worker(dsn: str) -> AsyncIterator[Claimer]:
+    async with claimer(dsn) as registered:
+        yield registered
+
+
+async def cancel(line: Line, made: LongRun) -> None:
+    assert await batches.cancel(line, made.org, made.batch)
+
+
+async def tick_to_the_end(canceller: BatchCanceller) -> int:
+    """Tick until there is nothing more to do at once. How often."""
+    ticks = 1
+    while await canceller.tick() == 0.0:
+        ticks += 1
+    return ticks
+
+
+async def complete(line: Line, notifier: Notifier) -> None:
+    """What sums up and completes runs."""
+    await Bookkeeper(line, notifier).tick()
+    await RunCompleter(line, notifier).tick()
+
+
+@pytest.mark.parametrize("keys", [(), ("a", "b/c")])
+async def test_waiting_tasks_end_in_small_steps_and_the_run_completes_as_cancelled(
+    dsn: str,
+    connection: Connection,
+    line: Line,
+    notifier: Notifier,
+    monkeypatch: pytest.MonkeyPatch,
+    keys: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(batch_canceller, "_TASKS_MAX", 100)
+    made = await put_long_run(connection, WAITING * 200 + [State.COMPLETED] * 5, keys=keys)
+    other = await put_long_run(connection, WAITING * 5, keys=keys)
+    await cancel(line, made)
+    assert await tick_to_the_end(BatchCanceller(line, notifier)) >= 4
+    view = await counters_equal_recounts(dsn, ORG, made.batch)
+    assert (view.current.counts.cancelled, view.current.counts.pending) == (600, 0)
+    assert view.status is BatchStatus.RUNNING
+    await complete(line, notifier)
+    view = await counters_equal_recounts(dsn, ORG, made.batch)
+    assert view.status is BatchStatus.CANCELLED
+    assert (await counters_equal_recounts(dsn, ORG, other.batch)).current.counts.pending == 15
+    row = await connection.fetchrow("SELECT * FROM jobs WHERE id = $1", made.task(0))
+    assert row is not None
+    assert (row["error_code"], row["payload"]) == ("cancelled", b'{"n":0}')
+
+
+async def test_running_tasks_are_asked_to_stop_through_their_holder(
+    dsn: str, connection: Connection, line: Line, notifier: Notifier, worker: Claimer
+) -> None:
+    made = await put_long_run(connection, [State.QUEUED] * 3)
+    held = await worker.claim(2)
+    heard: list[str] = []
+    listener = Listener(dsn, {CANCEL: heard.append}, on_gap=lambda: None)
+    await listener.start()
+    await cancel(line, made)
+    canceller = BatchCanceller(line, notifier)
+    await tick_to_the_end(canceller)
+
+    async def told() -> bool:
+        words = {word for said in heard for word in said.split(",")}
+        return words == {f"{worker.boot}:{job.uuid.hex}" for job in held}
+
+    await eventually_async(told, "the holder is told of both")
+    await listener.stop()
+    view = await counters_equal_recounts(dsn, ORG, made.batch)
+    assert (view.current.counts.running, view.current.counts.cancelled) == (2, 1)
+    await complete(line, notifier)
+    assert (await made.view(line)).status is BatchStatus.RUNNING, "two still run"
+
+    assert await worker.settle(held[0], Event.ACKNOWLEDGE_CANCEL) is State.CANCELLED
+    assert await worker.complete(held[1]) == 1
+    await tick_to_the_end(canceller)
+    await complete(line, notifier)
+    view = await counters_equal_recounts(dsn, ORG, made.batch)
+    assert view.status is BatchStatus.CANCELLED
+    assert (view.current.counts.succeeded, view.current.counts.cancelled) == (1, 2)
+
+
+async def test_what_a_claim_held_at_one_look_is_found_at_the_next(
+    dsn: str, connection: Connection, line: Line, notifier: Notifier
+) -> None:
+    made = await put_long_run(connection, [State.QUEUED] * 3)
+    await cancel(line, made)
+    canceller = BatchCanceller(line, notifier)
+    async with connected(dsn) as rival, rival.transaction():
+        await rival.execute("SELECT FROM jobs WHERE id = $1 FOR UPDATE", made.task(1))
+        await canceller.tick()
+    view = await made.view(line)
+    assert (view.current.counts.cancelled, view.current.counts.pending) == (2, 1)
+    await canceller.tick()
+    assert (await made.view(line)).current.counts.cancelled == 3
+
+
+@pytest.mark.parametrize("part_state", ["pending", "failed"])
+async def test_a_run_that_was_being_taken_in_is_latched_with_what_was_written(
+    dsn: str, connection: Connection, line: Line, notifier: Notifier, part_state: str
+) -> None:
+    made = await put_long_run(connection, [State.QUEUED] * 4, latched=False, part_state=part_state)
+    await cancel(line, made)
+    canceller = BatchCanceller(line, notifier)
+    await tick_to_the_end(canceller)
+    await tick_to_the_end(canceller)
+    row = await connection.fetchrow("SELECT * FROM runs WHERE id = $1", made.run)
+    assert row is not None
+    assert (row["total"], row["tasks"]) == (4, 4)
+    assert row["closed_at"] is not None
+    states = await connection.fetch("SELECT state FROM batch_parts WHERE run_id = $1", made.run)
+    assert [state["state"] for state in states] == ["done"]
+    await complete(line, notifier)
+    assert (await counters_equal_recounts(dsn, ORG, made.batch)).status is BatchStatus.CANCELLED
+
+
+async def test_a_chunk_that_is_being_written_is_waited_for_and_counted(
+    dsn: str, connection: Connection, line: Line
+) -> None:
+    made = await put_long_run(connection, [State.QUEUED] * 4, latched=False, part_state="pending")
+    await cancel(line, made)
+    run = batch_removal.CancellingRun(ORG, made.run, made.batch)
+    async with connected(dsn) as writer:
+        writing = writer.transaction()
+        await writing.start()
+        await writer.execute("UPDATE runs SET tasks = 9 WHERE id = $1", made.run)
+        ending = asyncio.create_task(batch_removal.end_intake(line, run))
+        await eventually_async(
+            lambda: connection.fetchval(
+                "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                " AND datname = current_database() AND application_name = 'coatcheck test'"
+            ),
+            "the canceller waits",
+        )
+        await writing.commit()
+        await ending
+    row = await connection.fetchrow("SELECT * FROM runs WHERE id = $1", made.run)
+    assert row is not None
+    assert (row["total"], row["tasks"]) == (9, 9)
+
+
+async def test_runs_that_were_not_cancelled_are_left_alone(
+    connection: Connection, line: Line, notifier: Notifier
+) -> None:
+    made = await put_long_run(connection, [*WAITING, State.PROCESSING], latched=False)
+    await tick_to_the_end(BatchCanceller(line, notifier))
+    view = await made.view(line)
+    assert (view.current.counts.pending, view.current.counts.running) == (3, 1)
+    assert view.status is BatchStatus.OPEN
+    assert await connection.fetchval("SELECT count(*) FROM runs WHERE total IS NULL") == 1
+
+
+async def test_more_cancelled_runs_than_one_look_takes_are_all_ended(
+    connection: Connection, line: Line, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_canceller, "_RUNS_MAX", 2)
+    made = [await put_long_run(connection, WAITING) for _ in range(5)]
+    for each in made:
+        await cancel(line, each)
+    await tick_to_the_end(BatchCanceller(line, notifier))
+    for each in made:
+        assert (await each.view(line)).current.counts.cancelled == 3
+
+
+async def test_a_step_reads_its_own_tasks_only(connection: Connection, line: Line) -> None:
+    await put_queue(connection, 5_000)
+    await put_long_run(connection, [State.QUEUED] * 5_000)
+    made = await put_long_run(connection, WAITING * 2_000, keys=("a", "b"))
+    await connection.execute("VACUUM ANALYZE jobs")
+    chunk = 100
+    plan = await line.run(
+        lambda it: explain(it, sql("removal/cancel_waiting"), ORG, made.run, chunk)
+    )
+    assert plan.indexes("jobs") == {"jobs_ready", "jobs_run_postponed", "jobs_pkey"}
+    assert plan.sequential_scans("jobs") == 0
+    assert plan.rows_read("jobs") <= 5 * chunk
+    plan = await line.run(lambda it: explain(it, sql("removal/ask_to_stop"), ORG, made.run, chunk))
+    assert plan.rows_read("jobs") == 0
+    assert plan.sequential_scans("jobs") == 0

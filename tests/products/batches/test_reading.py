@@ -1,0 +1,180 @@
+"""Waiting for jobs, reading them again only if they changed, following them, listing them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coatcheck.domain.identity import Scope
+from coatcheck.http import event_stream
+from tests.products.batches.asking import (
+    ADD,
+    JOBS,
+    end_of,
+    know_sums,
+    problem,
+    submit,
+    told,
+)
+from tests.products.batches.sums import gates
+from tests.products.gateway.sse import following
+from tests.products.gateway.test_draining import until_asked
+from tests.products.house import House, bearer
+
+
+async def test_a_submit_that_waits_is_answered_the_ended_job(working_house: House) -> None:
+    answer = await working_house.http.post(
+        JOBS, json=ADD | {"tasks": [{"a": 1}]}, headers={"Prefer": "wait=60"}
+    )
+    job = told(answer, 200)
+    assert (job["status"], job["counts"]["succeeded"]) == ("completed", 1)
+    assert answer.headers["Preference-Applied"] == "wait=60"
+    assert "Retry-After" not in answer.headers
+
+
+async def test_a_wait_that_is_too_short_is_202_with_when_to_come_again(house: House) -> None:
+    await know_sums(house)
+    answer = await house.http.post(JOBS, params={"wait": "0"}, json=ADD | {"tasks": [{"a": 1}]})
+    job = told(answer, 202)
+    assert int(answer.headers["Retry-After"]) >= 1
+    polled = await house.http.get(job["urls"]["poll"], params={"wait": "0.05"})
+    assert told(polled, 202)["status"] == "running"
+    assert told(await house.http.get(job["urls"]["poll"]), 200)["status"] == "running"
+
+
+async def test_a_job_as_it_was_is_304_and_one_that_moved_is_not(working_house: House) -> None:
+    http, gate = working_house.http, "etags"
+    job = await submit(http, [{"gate": gate}], endpoint="/wait")
+    await gates.begun[gate].wait()
+    async with asyncio.timeout(30):
+        while True:  # until its task is shown as running
+            seen = await http.get(job["urls"]["poll"])
+            if seen.json()["counts"]["running"] == 1:
+                break
+    tag = seen.headers["ETag"]
+    for wait in ({}, {"wait": "0.05"}):
+        same = await http.get(job["urls"]["poll"], params=wait, headers={"If-None-Match": tag})
+        assert (same.status_code, same.content, same.headers["ETag"]) == (304, b"", tag)
+    gates.opened[gate].set()
+    moved = await http.get(
+        job["urls"]["poll"], params={"wait": "60"}, headers={"If-None-Match": tag}
+    )
+    assert moved.status_code in (200, 202)
+    assert moved.headers["ETag"] != tag
+
+
+async def test_a_stream_shows_states_and_counts_and_ends_with_the_job(
+    working_house: House,
+) -> None:
+    http, gate = working_house.http, "followed"
+    job = await submit(http, [{"gate": gate}, {"wrong": 1}], endpoint="/wait")
+    async with following(http, job["urls"]["events"]) as stream:
+        assert stream.headers["content-type"] == "text/event-stream"
+        first = await stream.until("state")
+        assert first[-1].data["id"] == job["id"]
+        await gates.begun[gate].wait()
+        gates.opened[gate].set()
+        rest = await stream.rest()
+    assert rest[-1].name == "end"
+    assert rest[-1].data["status"] == "completed"
+    progress = [event.data for event in rest if event.name == "progress"]
+    assert progress[-1]["counts"]["succeeded"] == 1
+    assert progress[-1]["counts"]["failed"] == 1
+    assert progress[-1]["progress"] == 1.0
+    assert all(event.id is None for event in first + rest)
+
+
+async def test_a_stream_of_a_job_that_has_ended_says_so_and_closes(working_house: House) -> None:
+    http = working_house.http
+    job = await end_of(http, await submit(http, [{"a": 1}]))
+    async with following(http, job["urls"]["events"]) as stream:
+        events = await stream.rest()
+    assert [event.name for event in events] == ["progress", "end"]
+
+
+async def test_a_silent_stream_says_that_it_is_still_there(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream, "KEEP_ALIVE_SECONDS", 0.05)
+    await know_sums(house)
+    job = await submit(house.http, type="open", status=202)
+    async with following(house.http, job["urls"]["events"]) as stream:
+        while (event := await stream.next()) is not None and event.comment is None:
+            pass
+    assert event is not None
+    assert event.comment == "still here"
+
+
+async def test_a_stream_ends_when_its_job_is_deleted(house: House) -> None:
+    await know_sums(house)
+    job = await submit(house.http, type="open", status=202)
+    async with following(house.http, job["urls"]["events"]) as stream:
+        await stream.until("state")
+        assert (await house.http.delete(job["urls"]["poll"])).status_code == 204
+        assert "end" not in [event.name for event in await stream.rest()]
+
+
+async def test_a_server_that_stops_lets_its_waiters_go(house: House) -> None:
+    await know_sums(house)
+    job = await submit(house.http, [{"a": 1}])
+    second = await house.replica()
+    async with following(second.http, job["urls"]["events"]) as stream:
+        await stream.until("state")
+        poll = asyncio.create_task(second.http.get(job["urls"]["poll"], params={"wait": "60"}))
+        await until_asked(second, 2)
+        await second.drain()
+        rest = await stream.rest()
+    assert rest[-1].name == "reconnect"
+    assert (await poll).status_code == 202
+
+
+async def test_jobs_are_listed_newest_first_page_by_page(house: House) -> None:
+    await know_sums(house)
+    ids = [(await submit(house.http, [{"a": n}]))["id"] for n in range(5)]
+    shown, query = [], {"limit": 2}
+    while True:
+        page = told(await house.http.get(JOBS, params=query), 200)
+        shown += [job["id"] for job in page["items"]]
+        if page["next"] is None:
+            break
+        query["cursor"] = page["next"]
+    assert shown == sorted(ids, reverse=True)
+
+
+async def test_a_list_has_what_is_the_callers_and_an_admins_has_all(house: House) -> None:
+    await know_sums(house)
+    mine = await submit(house.http, [{"a": 1}])
+    colleague = bearer(await house.create_key(user="colleague", scopes={Scope.READ, Scope.SUBMIT}))
+    theirs = told(
+        await house.http.post(JOBS, json=ADD | {"tasks": [{"a": 2}]}, headers=colleague), 201
+    )
+    own = told(await house.http.get(JOBS, headers=colleague), 200)
+    assert [job["id"] for job in own["items"]] == [theirs["id"]]
+    every = told(await house.http.get(JOBS), 200)
+    assert {job["id"] for job in every["items"]} == {mine["id"], theirs["id"]}
+
+
+async def test_an_admin_sees_and_steers_what_a_colleague_handed_in_and_others_do_not(
+    house: House,
+) -> None:
+    await know_sums(house)
+    scopes = {Scope.READ, Scope.SUBMIT}
+    colleague = bearer(await house.create_key(user="colleague", scopes=scopes))
+    body = ADD | {"tasks": [{"a": 2}]}
+    theirs = told(await house.http.post(JOBS, json=body, headers=colleague), 201)
+    somebody = bearer(await house.create_key(user="somebody", scopes=scopes))
+    for url in (theirs["urls"]["poll"], theirs["urls"]["tasks"]):
+        assert told(await house.http.get(url), 200)
+        problem(await house.http.get(url, headers=somebody), 404, "job_not_found")
+    cancel = theirs["urls"]["cancel"]
+    problem(await house.http.post(cancel, headers=somebody), 404, "job_not_found")
+    assert (await house.http.post(cancel)).status_code in (200, 202)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{"limit": "0"}, {"limit": "201"}, {"limit": "x"}, {"cursor": "x"}, {"offset": "1"}],
+)
+async def test_a_wrong_page_is_refused(house: House, query: dict[str, str]) -> None:
+    problem(await house.http.get(JOBS, params=query), 400, "invalid_parameter")

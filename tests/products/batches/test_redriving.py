@@ -1,0 +1,153 @@
+"""Dead letters: lists that could not be taken in, and those who have them taken in after all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from coatcheck.domain.errors import FailJob, InvalidParameter, NotFound
+from coatcheck.domain.ids import new_id, to_text
+from coatcheck.domain.webhooks import INTERNAL
+from coatcheck.products.batches.ingest_jobs import ingest_job
+from coatcheck.products.batches.model import INGEST_ENDPOINT, BatchStatus, NewBatch, NewPart
+from coatcheck.products.batches.queries import ingest as batch_ingest
+from coatcheck.products.batches.queries.task_copy import TaskBlock, encode
+from tests.products.batches.intake import ORG, OWNER, Intake, new_batch
+
+
+@pytest.fixture
+async def intake(dsn: str, tmp_path: Path) -> AsyncIterator[Intake]:
+    async with Intake(dsn, tmp_path) as opened:
+        yield opened
+
+
+async def dead_letter(intake: Intake, **changes: object) -> tuple[NewBatch, NewPart]:
+    """A batch whose upload has gone, and is missed."""
+    part = await intake.uploaded(b"1\n2\n")
+    new = new_batch(**changes)
+    await intake.batches.create(new, part)
+    assert part.source_key is not None
+    await intake.blobs.delete([part.source_key])
+    with pytest.raises(FailJob):
+        await intake.take_in(part)
+    return new, part
+
+
+async def test_a_redrive_gives_the_list_a_fresh_job_and_the_batch_goes_on(intake: Intake) -> None:
+    new, part = await dead_letter(intake)
+    before = (await intake.part_row(part))["ingest_job"]
+    letter = await intake.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
+
+    row = await intake.part_row(part)
+    job = await intake.sql.fetchrow("SELECT * FROM jobs WHERE id = $1", row["ingest_job"])
+    assert job is not None
+    assert (letter.uuid, letter.redrives, letter.error_code) == (part.uuid, 1, "list_missing")
+    assert (row["state"], row["ingest_job"] != before) == ("pending", True)
+    assert (job["endpoint"], job["state"], job["org_id"]) == (INGEST_ENDPOINT, "queued", ORG)
+    assert job["webhook"] == INTERNAL, "no endpoint is sent its moves"
+    assert (await intake.view(new)).status is BatchStatus.INGESTING
+    assert await intake.batches.dead_letters.page(ORG, owner=OWNER) == []
+
+
+async def test_a_redrive_whose_answer_was_lost_is_not_done_twice(intake: Intake) -> None:
+    _, part = await dead_letter(intake)
+    job = ingest_job(ORG, part.uuid, None)
+    first = await batch_ingest.redrive(intake.line, ORG, part.uuid, OWNER, job)
+    again = await batch_ingest.redrive(intake.line, ORG, part.uuid, OWNER, job)
+
+    assert first is not None
+    assert again is not None
+    assert (first.redrives, again.redrives) == (1, 1)
+    jobs = await intake.sql.fetchval("SELECT count(*) FROM jobs WHERE id = $1", job.uuid)
+    assert jobs == 1
+
+
+async def test_what_is_no_dead_letter_of_the_owners_is_not_found(intake: Intake) -> None:
+    _, part = await dead_letter(intake)
+    _, healthy = await intake.create(b"1\n")
+    letters = intake.batches.dead_letters
+
+    for org, letter_id, owner in (
+        (ORG, to_text(new_id()), OWNER),
+        (ORG, "no id", OWNER),
+        (ORG, to_text(healthy.uuid), OWNER),
+        (ORG, to_text(part.uuid), "somebody else"),
+        ("another org", to_text(part.uuid), OWNER),
+    ):
+        with pytest.raises(NotFound, match="there is no such dead letter"):
+            await letters.redrive(org, letter_id, owner)
+    assert (await letters.redrive(ORG, to_text(part.uuid), None)).uuid == part.uuid
+
+
+async def test_dead_letters_are_listed_newest_first_a_page_at_a_time(intake: Intake) -> None:
+    mine = [(await dead_letter(intake))[1].uuid for _ in range(3)]
+    foreign = new_batch(owner="somebody else")
+    part = await intake.staged(foreign.uuid, b"oops")
+    await intake.batches.create(foreign, part)
+    with pytest.raises(FailJob):
+        await intake.take_in(part)
+    letters = intake.batches.dead_letters
+
+    first = await letters.page(ORG, owner=OWNER, limit=2)
+    rest = await letters.page(ORG, owner=OWNER, after=to_text(first[-1].uuid), limit=2)
+    everybodys = await letters.page(ORG, owner=None)
+
+    assert [each.uuid for each in (*first, *rest)] == sorted(mine, reverse=True)
+    assert {each.uuid for each in everybodys} == {*mine, part.uuid}
+    assert await letters.page("another org", owner=None) == []
+
+
+@pytest.mark.parametrize(("after", "limit"), [("nonsense", 10), (None, 0), (None, 201)])
+async def test_a_page_that_cannot_be_is_refused(
+    intake: Intake, after: str | None, limit: int
+) -> None:
+    new, _ = await intake.create(b"1\n")
+    view = await intake.view(new)
+    letters = intake.batches.dead_letters
+
+    with pytest.raises(InvalidParameter):
+        await letters.page(ORG, owner=OWNER, after=after, limit=limit)
+    with pytest.raises(InvalidParameter):
+        await letters.bad_lines(view, view.current, after=after, limit=limit)
+
+
+async def test_a_dead_letter_of_a_deleted_batch_is_gone(intake: Intake) -> None:
+    new, part = await dead_letter(intake)
+    await intake.batches.delete(to_text(new.uuid), org=ORG)
+
+    assert await intake.batches.dead_letters.page(ORG, owner=OWNER) == []
+    with pytest.raises(NotFound):
+        await intake.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
+
+
+async def test_a_list_of_a_cancelled_run_is_not_redriven(intake: Intake) -> None:
+    new, part = await dead_letter(intake)
+    await intake.batches.cancel(to_text(new.uuid), org=ORG)
+
+    with pytest.raises(NotFound):
+        await intake.batches.dead_letters.redrive(ORG, to_text(part.uuid), OWNER)
+
+
+async def test_tasks_taken_in_before_a_list_failed_stay_and_the_run_cannot_complete(
+    intake: Intake,
+) -> None:
+    new = new_batch()
+    part = await intake.uploaded(b"1\n2\n")
+    await intake.batches.create(new, part)
+    order = await batch_ingest.order_of(intake.line, ORG, part.uuid)
+    assert order is not None
+    block = TaskBlock([b"1"], [None], None, (), 1, 2)
+    await batch_ingest.write_chunk(
+        intake.line, order, await encode(order, 0, [block]), is_last=False
+    )
+    assert part.source_key is not None
+    await intake.blobs.delete([part.source_key])
+    with pytest.raises(FailJob):
+        await intake.take_in(part)
+
+    view = await intake.view(new)
+    assert [task["state"] for task in await intake.tasks(new.run)] == ["queued"]
+    assert (view.status, view.current.counts.pending) == (BatchStatus.FAILED_INGEST, 1)
+    assert not await batch_ingest.latch(intake.line, ORG, new.run)

@@ -1,0 +1,98 @@
+"""Jobs of products that are off, or are no product's, as the console and webhooks show them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from coatcheck.domain.ids import new_id
+from coatcheck.domain.webhooks import Notice, Tells
+from coatcheck.hosting.serving import webhook_payloads
+from tests.products.house import House
+
+JOBS = "/api/v1/orgs/default/jobs"
+
+
+@pytest.fixture
+async def house(dsn: str, tmp_path: Path) -> AsyncIterator[House]:
+    """With the console alone, and no product to show any job."""
+    async with House(dsn, tmp_path, products=("console",)) as opened:
+        yield opened
+
+
+async def shown(house: House, job: str) -> dict[str, Any]:
+    answer = await house.http.get(f"{JOBS}/{job}")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_a_job_of_a_product_that_is_off_is_shown_plainly_and_cancelled(house: House) -> None:
+    ticket = await house.engine.submit("llm.post__chat", {"model": "small"}, flow="small")
+    job = await shown(house, ticket.id)
+    assert (job["surface"], job["service"], job["endpoint"]) == ("llm", "llm", "llm.post__chat")
+    assert (job["urls"]["surface"], job["urls"]["retry"], job["result"]) == (None, None, None)
+    hidden = await house.http.get(f"{JOBS}/{ticket.id}/input")
+    assert (hidden.status_code, hidden.json()["code"]) == (409, "input_not_kept")
+    explained = await house.http.get(f"{JOBS}/{ticket.id}/explain")
+    assert "No worker serves llm.post__chat" in explained.json()["summary"]
+    cancelled = await house.http.post(f"{JOBS}/{ticket.id}/cancel")
+    assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
+    refused = await house.http.post(f"{JOBS}/{ticket.id}/retry")
+    assert (refused.status_code, refused.json()["code"]) == (409, "not_retryable")
+    assert "is off on this server" in refused.json()["message"]
+
+
+async def test_jobs_that_are_no_products_are_listed(house: House) -> None:
+    own = await house.engine.submit("chores.post__sweep", {"room": "attic"})
+    chat = await house.engine.submit("llm.post__chat", {"model": "small"}, flow="small")
+    listed = (await house.http.get(JOBS)).json()["items"]
+    assert [(each["id"], each["surface"]) for each in listed] == [
+        (chat.id, "llm"),
+        (own.id, "chores"),
+    ]
+
+
+async def test_a_surface_that_is_off_cannot_be_asked_for(dsn: str, tmp_path: Path) -> None:
+    async with House(dsn, tmp_path, products=("console", "gateway")) as house:
+        own = await house.engine.submit("chores.post__sweep", {"room": "attic"})
+        await house.engine.submit("llm.post__chat", {"model": "small"}, flow="small")
+        gateway = (await house.http.get(JOBS, params={"surface": "gateway"})).json()["items"]
+        assert [each["id"] for each in gateway] == [own.id]
+        refused = await house.http.get(JOBS, params={"surface": "llm"})
+        assert refused.status_code == 400
+        bulk = {"action": "cancel", "filter": {"surface": "llm"}}
+        answer = await house.http.post(f"{JOBS}/bulk", json=bulk)
+        assert answer.status_code == 422, answer.text
+
+
+def notice(kind: Tells, subject: UUID, event: str, at: datetime, facts: dict[str, Any]) -> Notice:
+    return Notice("default", new_id(), new_id(), kind, subject, None, event, facts, at)
+
+
+async def test_webhooks_say_what_the_engine_knows(house: House) -> None:
+    render = webhook_payloads(house.products, house.parts).body
+    ticket = await house.engine.submit("chores.post__sweep", {"room": "attic"})
+    facts = {"state": "queued", "attempt": 0, "endpoint": "chores.post__sweep"}
+    at = datetime.now(UTC)
+    queued = notice(Tells.JOB, ticket.uuid, "job.queued", at, facts)
+    told = msgspec.json.decode(await render(queued))
+    assert told["data"] == {
+        "id": ticket.id,
+        "org_id": "default",
+        "endpoint": "chores.post__sweep",
+        "status": "queued",
+        "attempt_count": 0,
+        "error_code": None,
+        "terminal": False,
+    }
+    counts = {"status": "completed", "total": 3}
+    noted = {"as": "endpoint", **counts}
+    batch = await render(notice(Tells.BATCH, ticket.uuid, "batch.completed", at, noted))
+    assert msgspec.json.decode(batch)["data"] == {"id": ticket.id, **counts}

@@ -1,0 +1,88 @@
+"""ETags: reading a job again only if it has changed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.products.gateway.asking import end_of, hand_in
+from tests.products.gateway.docs_service import gates
+from tests.products.house import House
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_a_job_as_it_was_is_304_at_once(shared: House) -> None:
+    ticket = await hand_in(shared.http, "/process")
+    await end_of(shared.http, ticket)
+    seen = await shared.http.get(ticket["poll_url"])
+    tag = seen.headers["etag"]
+    for known in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
+        for wait in ({}, {"wait": "30"}):
+            answer = await shared.http.get(
+                ticket["poll_url"], params=wait, headers={"If-None-Match": known}
+            )
+            assert (answer.status_code, answer.content) == (304, b"")
+            assert answer.headers["etag"] == tag
+
+
+async def test_another_tag_is_answered_the_job(shared: House) -> None:
+    ticket = await hand_in(shared.http, "/process")
+    await end_of(shared.http, ticket)
+    for known in ('"other"', 'W/"other"', "", "no tag"):
+        answer = await shared.http.get(ticket["poll_url"], headers={"If-None-Match": known})
+        assert (answer.status_code, answer.json()["status"]) == (200, "completed")
+
+
+async def test_a_job_that_does_not_change_is_304_when_the_time_is_up(
+    shared: House, gate: str
+) -> None:
+    ticket, tag = await processing(shared, gate)
+    answer = await shared.http.get(
+        ticket["poll_url"], params={"wait": "0.1"}, headers={"If-None-Match": tag}
+    )
+    assert (answer.status_code, answer.headers["etag"]) == (304, tag)
+    assert int(answer.headers["retry-after"]) >= 1
+    gates.opened[gate].set()
+    await shared.http.post(ticket["cancel_url"])
+
+
+async def test_a_change_ends_the_wait(shared: House, gate: str) -> None:
+    ticket, tag = await processing(shared, gate)
+    asked = asyncio.create_task(
+        shared.http.get(ticket["poll_url"], params={"wait": "30"}, headers={"If-None-Match": tag})
+    )
+    gates.opened[gate].set()
+    answer = await asked
+    assert answer.status_code == 202
+    assert answer.headers["etag"] != tag
+    assert answer.json()["progress"] == {"fraction": 0.5, "note": "half of it"}
+    assert (await shared.http.post(ticket["cancel_url"])).headers["etag"] != answer.headers["etag"]
+
+
+async def test_a_job_that_has_changed_already_is_answered_at_once(shared: House, gate: str) -> None:
+    ticket, tag = await processing(shared, gate)
+    cancelling = await shared.http.post(ticket["cancel_url"])
+    assert cancelling.headers["etag"] != tag
+    answer = await shared.http.get(
+        ticket["poll_url"], params={"wait": "30"}, headers={"If-None-Match": tag}
+    )
+    assert answer.json()["status"] in ("cancel_requested", "cancelled")
+    gates.opened[gate].set()
+    ended = await shared.http.get(ticket["poll_url"], params={"wait": "30"})
+    assert len({tag, cancelling.headers["etag"], ended.headers["etag"]}) == 3
+
+
+async def processing(house: House, gate: str) -> tuple[dict[str, str], str]:
+    """The ticket of a job that runs and has nothing to show, and its tag."""
+    ticket = await hand_in(house.http, "/advance", {"gate": gate})
+    await gates.begun[gate].wait()
+    seen = await house.http.get(ticket["poll_url"])
+    while seen.json()["status"] != "processing":
+        seen = await house.http.get(
+            ticket["poll_url"],
+            params={"wait": "30"},
+            headers={"If-None-Match": seen.headers["etag"]},
+        )
+    return ticket, seen.headers["etag"]

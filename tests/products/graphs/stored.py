@@ -1,0 +1,50 @@
+"""What a blob store holds of archives, and what a receipt says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from coatcheck.blobs import BlobContainer
+from coatcheck.db.connection import Line
+from coatcheck.maintenance.orphan_blobs import Sweeper
+from tests.products.house import House
+from tests.waiting import eventually_async
+
+
+async def inputs_in(container: BlobContainer) -> list[str]:
+    """The keys of all pieces of archives, in order."""
+    return sorted({key async for page in container.keys_under("inputs") for key in page})
+
+
+async def sweep(house: House, container: BlobContainer) -> None:
+    """As the sweeper does, without waiting until orphans are old."""
+    line = Line(house.settings.database_url, name="tests sweep")
+    await Sweeper(line, container, grace=timedelta(0)).tick()
+    await line.close()
+
+
+async def receipt_of(house: House, body: Mapping[str, Any]) -> dict[str, Any]:
+    answer = await house.http.get(body["urls"]["receipt"])
+    assert answer.status_code == 200, answer.text
+    receipt: dict[str, Any] = answer.json()["receipt"]
+    return receipt
+
+
+async def complete_receipt(house: House, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The receipt, once it says that no copy is left."""
+
+    async def look() -> dict[str, Any] | None:
+        receipt = await receipt_of(house, body)
+        return receipt if receipt["complete"] else None
+
+    found: dict[str, Any] = await eventually_async(look, "the receipt is complete")
+    for layer in found["layers"]:
+        assert layer["storedAt"] <= layer["deletedAt"] <= found["issuedAt"]
+    return found
+
+
+def mechanisms(receipt: Mapping[str, Any]) -> dict[str, str]:
+    """What deleted each layer."""
+    return {layer["layer"]: layer["mechanism"] for layer in receipt["layers"]}

@@ -1,0 +1,198 @@
+"""Archives in, graphs out: over a socket, with a worker and its parsers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from coatcheck.products.graphs.presenter import RESULT_INLINE_BYTES_MAX
+from coatcheck.settings.graph_operations import GRAPH_OPERATIONS
+from tests.products.graphs.archives import PROGRAM, post, zipped
+from tests.products.house import House
+from tests.waiting import eventually_async
+
+ARCHIVE = zipped(PROGRAM)
+LABELS = {
+    "dependency": {"File"},
+    "call": {"File", "Class", "Function"},
+    "domain": {"File", "Class", "Function", "Domain"},
+    "parse": {"Directory", "File", "Class", "Function"},
+    "supermodel": {"Directory", "File", "Class", "Function", "Domain"},
+}
+
+
+async def analysed(
+    house: House, archive: bytes, operation: str = "supermodel", key: str = "k"
+) -> dict[str, Any]:
+    answer = await post(house.http, archive, key, operation=operation, Prefer="wait=60")
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def calls_in(result: Mapping[str, Any]) -> set[tuple[str, str, int]]:
+    names = {
+        node["id"]: node["properties"].get("qualifiedName", node["properties"].get("path"))
+        for node in result["graph"]["nodes"]
+    }
+    return {
+        (names[each["startNode"]], names[each["endNode"]], each["properties"]["line"])
+        for each in result["graph"]["relationships"]
+        if each["type"] == "calls"
+    }
+
+
+@pytest.mark.parametrize("operation", GRAPH_OPERATIONS)
+async def test_every_operation_answers_its_graph(house: House, operation: str) -> None:
+    await house.analyse_archives()
+    body = await analysed(house, ARCHIVE, operation)
+    assert (body["status"], body["terminal"], body["operation"]) == ("completed", True, operation)
+    result = body["result"]
+    nodes, relationships = result["graph"]["nodes"], result["graph"]["relationships"]
+    assert {label for node in nodes for label in node["labels"]} == LABELS[operation]
+    assert result["stats"]["nodeCount"] == len(nodes)
+    assert result["stats"]["relationshipCount"] == len(relationships)
+    assert result["stats"]["filesProcessed"] == 3
+    assert result["metadata"]["fileCount"] == 3
+    assert result["metadata"]["languages"] == ["python"]
+    known = {node["id"] for node in nodes}
+    assert len(known) == len(nodes)
+    for each in relationships:
+        assert each["startNode"] in known
+        assert each["endNode"] in known
+    if operation in ("call", "supermodel", "domain"):
+        assert calls_in(result) == {("Till.total", "price", 6)}
+    assert ("domains" in result) == (operation in ("domain", "supermodel"))
+
+
+async def test_a_completed_job_is_read_by_its_id_and_by_sending_it_again(house: House) -> None:
+    await house.analyse_archives()
+    body = await analysed(house, ARCHIVE, "call")
+    read = await house.http.get(body["urls"]["poll"])
+    again = await post(house.http, ARCHIVE, "k")
+    assert (read.status_code, again.status_code) == (200, 200)
+    assert read.json() == again.json() == body
+    assert "Retry-After" not in read.headers
+    assert read.headers["X-Usage-Units"] == "0"
+    known = {"If-None-Match": read.headers["ETag"]}
+    assert (await house.http.get(body["urls"]["poll"], headers=known)).status_code == 304
+
+
+async def test_domains_hold_every_file_and_function(house: House) -> None:
+    await house.analyse_archives()
+    result = (await analysed(house, ARCHIVE, "domain"))["result"]
+    domains = {domain["id"] for domain in result["domains"]}
+    nodes = result["graph"]["nodes"]
+    files = {node["id"] for node in nodes if node["labels"] == ["File"]}
+    functions = {node["id"] for node in nodes if node["labels"] == ["Function"]}
+    assert {each["fileId"] for each in result["fileAssignments"]} == files
+    assert {each["functionId"] for each in result["functionAssignments"]} == functions
+    for each in (*result["fileAssignments"], *result["functionAssignments"]):
+        assert each["domainId"] in domains
+    assert {domain["namedBy"] for domain in result["domains"]} == {"clustering"}
+    assert all("samplePaths" not in domain for domain in result["domains"])
+
+
+async def test_a_graph_too_large_for_a_row_is_streamed_from_the_blob_store(house: House) -> None:
+    await house.analyse_archives()
+    functions = "\n".join(f"def f{number}():\n    f{number + 1}()" for number in range(4_000))
+    archive = zipped({"large.py": functions})
+    answer = await post(house.http, archive, "k", Prefer="wait=60")
+    body = answer.json()
+    assert answer.status_code == 200
+    assert len(answer.content) > RESULT_INLINE_BYTES_MAX
+    assert body["result"]["stats"]["calls"]["resolved"] == 3_999
+    assert len(calls_in(body["result"])) == 3_999
+    (artifact,) = await house.engine.artifacts(body["jobId"])
+    assert artifact.size > RESULT_INLINE_BYTES_MAX
+    events = await house.http.get(body["urls"]["events"])
+    end = json.loads(events.text.rstrip().splitlines()[-1].removeprefix("data: "))
+    assert (end["status"], end["resultUrl"]) == ("completed", body["urls"]["poll"])
+    assert "result" not in end
+
+
+async def test_a_graph_whose_blob_is_gone_is_not_answered_in_half(house: House) -> None:
+    await house.analyse_archives()
+    functions = "\n".join(f"def f{number}():\n    f{number + 1}()" for number in range(4_000))
+    body = await analysed(house, zipped({"large.py": functions}))
+    (artifact,) = await house.engine.artifacts(body["jobId"])
+    await house.engine.blobs.delete([artifact.blob_key])
+    answer = await house.http.get(body["urls"]["poll"])
+    assert answer.status_code == 503
+    assert answer.json()["code"] == "blob_store_unavailable"
+
+
+async def test_a_job_is_followed_with_its_progress(house: House) -> None:
+    await house.analyse_archives()
+    answer = await post(house.http, ARCHIVE, "k")
+    events = await house.http.get(answer.json()["urls"]["events"])
+    names = [line for line in events.text.splitlines() if line.startswith("event: ")]
+    assert names[-1] == "event: end"
+    end = json.loads(events.text.rstrip().splitlines()[-1].removeprefix("data: "))
+    assert end["status"] == "completed"
+    assert end["result"]["stats"]["filesProcessed"] == 3
+    assert end["progress"] == {"fraction": 1.0, "note": "3 of 3 files"}
+
+
+async def test_an_archive_that_only_reading_finds_out_fails_its_job(house: House) -> None:
+    await house.analyse_archives()
+    broken = bytearray(zipped({"a.py": "x = 1\n" * 100}, method=0))
+    at = broken.index(b"x = 1")
+    broken[at] ^= 1  # the checksum is not true any more
+    body = await analysed(house, bytes(broken))
+    assert body["status"] == "failed"
+    assert body["errorCode"] == "archive_rejected"
+    assert isinstance(body["error"], str)
+    assert "result" not in body
+
+
+async def test_the_archive_is_gone_once_the_job_has_ended(house: House, tmp_path: Path) -> None:
+    await house.analyse_archives()
+    body = await analysed(house, ARCHIVE)
+
+    async def receipt() -> dict[str, Any]:
+        answer = await house.http.get(body["urls"]["receipt"])
+        found: dict[str, Any] = answer.json()["receipt"]
+        return found
+
+    async def blob_deleted() -> bool:
+        layers = (await receipt())["layers"]
+        return all(each["deletedAt"] for each in layers if each["layer"] == "blob")
+
+    await eventually_async(blob_deleted, "the archive is deleted")
+    assert [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()] == []
+    mechanisms = {each["layer"]: each["mechanism"] for each in (await receipt())["layers"]}
+    assert mechanisms["blob"] == mechanisms["disk"] == "worker"
+
+
+async def test_a_running_analysis_can_be_cancelled(house: House) -> None:
+    await house.analyse_archives()
+    deep = "\n".join(f"def f{number}(): return g{number}()" for number in range(20_000))
+    archive = zipped({f"m{number}.py": deep for number in range(40)})
+    answer = await post(house.http, archive, "k")
+    poll = answer.json()["urls"]["poll"]
+
+    async def processing() -> bool:
+        return bool((await house.http.get(poll)).json()["status"] == "processing")
+
+    await eventually_async(processing, "it is being analysed")
+    cancelled = await house.http.post(answer.json()["urls"]["cancel"])
+    assert cancelled.status_code == 202
+    assert cancelled.json()["cancelRequested"] is True
+    ended = (await house.http.get(f"{poll}?wait=60")).json()
+    assert (ended["status"], ended["errorCode"]) == ("failed", "cancelled")
+
+
+async def test_work_is_metered_by_operation(house: House) -> None:
+    await house.analyse_archives()
+    for operation in ("call", "parse"):
+        for _ in range(2):
+            await analysed(house, ARCHIVE, operation, key=operation)
+    usage: httpx2.Response = await house.http.get("/api/v1/orgs/default/usage")
+    counted = {item["endpoint"]: item["completed"] for item in usage.json()["items"]}
+    assert counted == {"graphs.post__call": 1, "graphs.post__parse": 1}

@@ -1,0 +1,90 @@
+"""A house in which one can talk: an Ollama-shaped upstream, a worker that asks it, and clients.
+
+The clients are the real packages, over a socket, given nothing but a base URL and a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ollama
+import openai
+
+from coatcheck.products.llm.executor import LlmExecutor
+from coatcheck.settings.llm_targets import LlmTarget
+from coatcheck.worker.worker import Worker
+from examples.ollama_upstream import OllamaUpstream
+from tests.postgres_keeper import Databases, run
+from tests.products.house import House, Replica, bearer
+
+Answer = TypeVar("Answer")
+
+TOKEN = "the-targets-own-token"
+MODEL = "llama3.2"
+
+
+class Talking:
+    """One upstream, and a house that sends chats to it."""
+
+    def __init__(self, house: House, upstream: OllamaUpstream, executor: LlmExecutor) -> None:
+        self.house = house
+        self.upstream = upstream
+        self._executor = executor
+
+    async def hire(self) -> Worker:
+        """A worker that asks the upstream."""
+        return await self.house._hire(self._executor.worker())
+
+    def url(self, replica: Replica | None = None) -> str:
+        return str((replica or self.house.first).http.base_url).rstrip("/")
+
+    def ollama(self, key: str | None = None) -> ollama.AsyncClient:
+        return ollama.AsyncClient(host=self.url(), headers=bearer(key or self.house.key))
+
+    def openai(self, key: str | None = None, **options: Any) -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(
+            base_url=f"{self.url()}/v1", api_key=key or self.house.key, **options
+        )
+
+
+@asynccontextmanager
+async def talking(
+    dsn: str,
+    folder: Path,
+    *,
+    concurrency: int = 8,
+    upstream: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Talking]:
+    """A house with an upstream, fast unless ``upstream`` says otherwise, and a worker for it."""
+    tuning: dict[str, Any] = {"tokens_per_second": 0, "max_loaded": 8, "parallel": 8}
+    async with OllamaUpstream(**(tuning | {"token": TOKEN} | (upstream or {}))) as target:
+        targets = (LlmTarget("here", target.url, TOKEN, concurrency),)
+        async with (
+            House(dsn, folder, **({"llm_targets": targets} | settings)) as house,
+            LlmExecutor(house.settings) as executor,
+        ):
+            opened = Talking(house, target, executor)
+            await opened.hire()
+            yield opened
+
+
+@asynccontextmanager
+async def a_database(databases: Databases) -> AsyncIterator[str]:
+    """A migrated database for a whole module's tests."""
+    name = f"test_{secrets.token_hex(8)}"
+    await run(databases.maintenance_dsn, f"CREATE DATABASE {name} TEMPLATE {databases.template}")
+    try:
+        yield databases.dsn_of(name)
+    finally:
+        await run(databases.maintenance_dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def aside(call: Callable[[], Answer]) -> Answer:
+    """Run what blocks, such as the packages' synchronous clients, beside the server it calls."""
+    return await asyncio.to_thread(call)

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.postgres_keeper import Databases
+from tests.products.llm.talking import a_database
+from tests.products.speech.studio import Studio, a_studio
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def studio(
+    databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Studio]:
+    """A house that speaks, with a worker, for all tests of a module that do not mind each other.
+
+    Such a module runs on one event loop: ``pytestmark = pytest.mark.asyncio(loop_scope="module")``.
+    """
+    folder = tmp_path_factory.mktemp("studio")
+    async with a_database(databases) as dsn, a_studio(dsn, folder) as opened:
+        await opened.house.org("other")
+        await opened.house.work_remotely()
+        yield opened

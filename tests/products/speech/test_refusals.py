@@ -1,0 +1,115 @@
+"""Who is not let in, what is not taken, and what is told to whom."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from coatcheck.db.connection import Line
+from coatcheck.domain.ids import from_text
+from coatcheck.domain.remote_work import decode_work
+from tests.postgres_keeper import Databases
+from tests.products.gateway.tokens import MACHINES, USERS
+from tests.products.house import House
+from tests.products.llm.talking import a_database
+from tests.products.speech.studio import Studio, a_studio
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PUBLIC_URL = "https://coats.example/api"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def studio(
+    databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Studio]:
+    """One that nobody works in: what is handed in waits."""
+    folder = tmp_path_factory.mktemp("studio")
+    async with (
+        a_database(databases) as dsn,
+        a_studio(dsn, folder, public_url=PUBLIC_URL) as opened,
+    ):
+        yield opened
+
+
+async def test_who_is_no_user_is_told_what_to_send(studio: Studio) -> None:
+    machine = studio.machine()
+    for method, path in [
+        ("GET", "/voices"),
+        ("POST", "/voices"),
+        ("GET", "/tasks"),
+        ("GET", "/generations"),
+        ("POST", "/generate"),
+        ("POST", "/tasks/01ARZ3NDEKTSV4RRFFQ69G5FAV/cancel"),
+    ]:
+        answer = await studio.http.request(method, path, headers=machine)
+        assert (answer.status_code, answer.json()["code"]) == (403, "user_required"), path
+        assert "a user's token" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"text": ""}, 422),
+        ({"text": " \n"}, 422),
+        ({"text": "a" * 10_001}, 422),
+        ({"text": 7}, 422),
+        ({"language": "english!"}, 422),
+        ({"language": "e"}, 422),
+        ({"language": None}, 422),
+        ({"voice": "mine"}, 400),
+        ({"webhook_url": "http://169.254.169.254/"}, 422),
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_spoken_is_refused(
+    studio: Studio, change: dict[str, Any], status: int
+) -> None:
+    answer = await studio.generate(await studio.voice(), body=change)
+    assert answer.status_code == status, answer.text
+    assert (await studio.http.get("/tasks", headers=studio.user())).json()["items"] == []
+
+
+async def test_a_task_that_nobody_has_taken_is_pending_and_cancelled_at_once(
+    studio: Studio,
+) -> None:
+    bob = studio.user("bob")
+    task_id = await studio.submitted(bob)
+    task = await studio.task(task_id, bob)
+    assert (task["status"], task["modal_job_id"]) == ("pending", None)
+    waited = await studio.http.get(f"/tasks/{task_id}", params={"wait": 0.01}, headers=bob)
+    assert waited.status_code == 202
+    answer = await studio.http.post(f"/tasks/{task_id}/cancel", headers=bob)
+    assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
+
+
+async def test_the_remote_may_hear_the_voice_where_we_are_reached(studio: Studio) -> None:
+    bob = studio.user("bob")
+    task_id = await studio.submitted(bob)
+    line = Line(studio.house.settings.database_url, name="tests")
+    ((payload,),) = await line.fetch("SELECT payload FROM jobs WHERE id = $1", from_text(task_id))
+    await line.close()
+    work = decode_work(payload)
+    assert (work.to.operator, work.to.secrets_id, work.to.target) == ("speech", "", None)
+    body = msgspec.json.decode(work.body)
+    assert body["reference_url"].startswith(PUBLIC_URL + "/v1/blobs/")
+    path = body["reference_url"].removeprefix(PUBLIC_URL)
+    assert (await studio.http.get(path)).content.startswith(b"RIFF")
+
+
+async def test_without_a_remote_it_is_said_what_to_set(
+    databases: Databases, tmp_path: Path
+) -> None:
+    async with (
+        a_database(databases) as dsn,
+        House(dsn, tmp_path, jwt_issuers=(USERS, MACHINES)) as house,
+    ):
+        body = {"voice_id": "x", "text": "x", "language": "en"}
+        answer = await house.http.post("/generate", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (404, "speech_not_configured")
+        assert "COATCHECK_SPEECH_REMOTE_URL" in answer.json()["detail"]

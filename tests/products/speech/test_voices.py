@@ -1,0 +1,166 @@
+"""Voices: what is taken in, what is refused, and what is left of a voice that is gone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from coatcheck.db.connection import Line
+from coatcheck.domain.ids import to_text
+from coatcheck.products.speech.errors import VoiceNotFound
+from coatcheck.products.speech.maintenance import VoiceKeeper
+from coatcheck.products.speech.model import VOICE_BYTES_MAX, Reader
+from coatcheck.products.speech.repository import SpeechQueries
+from tests.contract import raw
+from tests.products.speech.studio import Studio, a_wav
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ALICE = Reader("default", "alice")
+
+
+async def test_a_recording_becomes_a_voice(studio: Studio) -> None:
+    audio = a_wav(2.0)
+    answer = await studio.upload(audio)
+    assert answer.status_code == 201, answer.text
+    voice = answer.json()
+    assert answer.headers["location"] == f"/voices/{voice['voice_id']}"
+    assert voice["duration_seconds"] == 2.0
+    assert voice["sha256"] == hashlib.sha256(audio).hexdigest()
+    key = f"references/alice/{voice['voice_id']}/reference.wav"
+    assert voice["audio_object_key"] == key
+    assert await studio.house.engine.blobs.get(key) == audio
+    read = (await studio.http.get(answer.headers["location"], headers=studio.user())).json()
+    assert read["voice_id"] == voice["voice_id"]
+    fetched = await studio.http.get(read["audio_url"], headers={"Authorization": ""})
+    assert fetched.content == audio
+
+
+async def test_voices_are_listed_newest_first(studio: Studio) -> None:
+    gil = studio.user("gil")
+    made = [await studio.voice(gil) for _ in range(3)]
+    first = (await studio.http.get("/voices", headers=gil, params={"limit": 2})).json()
+    rest = await studio.http.get("/voices", headers=gil, params={"cursor": first["next"]})
+    listed = [each["voice_id"] for each in first["items"] + rest.json()["items"]]
+    assert listed == sorted(made, reverse=True)
+    assert rest.json()["next"] is None
+
+
+@pytest.mark.parametrize(
+    ("audio", "status", "code"),
+    [
+        (b"", 415, "unsupported_media_type"),
+        (b"ID3\x04 and so on, as an MP3 begins", 415, "unsupported_media_type"),
+        (b"RIFF\x00\x00\x00\x00AVI LIST", 415, "unsupported_media_type"),
+        (a_wav()[:30], 422, "audio_rejected"),
+        (a_wav().replace(b"fmt \x10\0\0\0\x01\0", b"fmt \x10\0\0\0\x06\0"), 422, "audio_rejected"),
+        (a_wav(0.5), 422, "audio_rejected"),
+        (a_wav(601.0, rate=100), 422, "audio_rejected"),
+    ],
+    ids=["empty", "mp3", "avi", "cut", "a-law", "short", "long"],
+)
+async def test_what_is_no_use_as_a_voice_is_refused_and_not_kept(
+    studio: Studio, audio: bytes, status: int, code: str
+) -> None:
+    hal = studio.user("hal")
+    answer = await studio.upload(audio, hal)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    assert (await studio.http.get("/voices", headers=hal)).json()["items"] == []
+    pages = [page async for page in studio.house.engine.blobs.keys_under("references/hal")]
+    assert pages == []
+
+
+async def test_a_recording_that_is_too_large_is_refused_before_it_is_read(studio: Studio) -> None:
+    answer = await raw.send(
+        studio.house,
+        "POST",
+        "/voices",
+        b"Content-Type: multipart/form-data; boundary=x",
+        b"Content-Length: %d" % (VOICE_BYTES_MAX * 2),
+    )
+    assert (answer.status, answer.problem()["code"]) == (413, "body_too_large")
+
+
+async def test_only_a_form_is_taken(studio: Studio) -> None:
+    answer = await studio.http.post(
+        "/voices", content=a_wav(), headers=studio.user() | {"Content-Type": "audio/wav"}
+    )
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+
+
+async def test_a_voice_that_is_deleted_is_gone_at_once_and_its_audio_soon(studio: Studio) -> None:
+    voice = await studio.voice()
+    stays = await studio.voice()
+    path = f"/voices/{voice}"
+    assert (await studio.http.delete(path, headers=studio.user())).status_code == 204
+    assert (await studio.http.get(path, headers=studio.user())).status_code == 404
+    assert (await studio.http.delete(path, headers=studio.user())).status_code == 404
+    assert (await studio.generate(voice)).status_code == 404
+    await _tick(studio)
+    blobs = studio.house.engine.blobs
+    with pytest.raises(FileNotFoundError):
+        await blobs.get(f"references/alice/{voice}/reference.wav")
+    assert await blobs.get(f"references/alice/{stays}/reference.wav")
+
+
+async def test_an_upload_that_never_ended_is_removed_and_told_if_it_ends_after_all(
+    studio: Studio,
+) -> None:
+    desk, blobs = studio.house.engine.extension(SpeechQueries), studio.house.engine.blobs
+    uuid, key = await desk.begin_voice(ALICE)
+    await blobs.put(key, a_wav())
+    with pytest.raises(VoiceNotFound):
+        await desk.voice(ALICE, to_text(uuid))
+    await _tick(studio)
+    assert await blobs.get(key), "it may still be on its way"
+    line = Line(studio.house.settings.database_url, name="tests")
+    await line.fetch(
+        "UPDATE voices SET created_at = now() - interval '61 minutes' WHERE id = $1", uuid
+    )
+    await _tick(studio)
+    with pytest.raises(FileNotFoundError):
+        await blobs.get(key)
+    assert await line.fetch("SELECT FROM voices WHERE id = $1", uuid) == []
+    await line.close()
+    assert await desk.finish_voice(ALICE, uuid, size=1, sha256=b"", seconds=1.0) is None
+
+
+async def test_what_a_killed_upload_left_in_the_folder_is_removed_by_its_age(
+    studio: Studio,
+) -> None:
+    root = Path(studio.house.settings.blob_url.removeprefix("file://"))
+    left = root / "generations" / "ivo" / "x.wav#1"
+    fresh = root / "generations" / "ivo" / "y.wav#1"
+    left.parent.mkdir(parents=True)
+    for path in (left, fresh):
+        path.write_bytes(b"half of it")
+    long_ago = 1_000_000_000
+    os.utime(left, (long_ago, long_ago))
+    line = Line(studio.house.settings.database_url, name="tests")
+    await VoiceKeeper(line, studio.house.engine.blobs).drop_unfinished()
+    await line.close()
+    assert (left.exists(), fresh.exists()) == (False, True)
+
+
+async def test_users_whose_names_no_path_can_hold_have_voices_of_their_own(studio: Studio) -> None:
+    names = ["..", "a/b", "a%2Fb", "x@y.example", "#1", "*", "~" + "f" * 64, "%" * 250]
+    seen = set()
+    for name in names:
+        user = studio.user(name)
+        task = await studio.ended(await studio.submitted(user, text="Yes."), user)
+        assert task["status"] == "completed", (name, task)
+        key = task["result"]["audio_object_key"]
+        assert len(key.split("/")) == 3, key
+        seen.add(key.split("/")[1])
+        assert (await studio.http.get(task["result"]["audio_url"])).is_success
+    assert len(seen) == len(names)
+
+
+async def _tick(studio: Studio) -> None:
+    line = Line(studio.house.settings.database_url, name="tests")
+    keeper = VoiceKeeper(line, studio.house.engine.blobs)
+    assert await keeper.tick() > 0
+    await line.close()
